@@ -1,0 +1,194 @@
+"""The row-by-row work, in Rust: digests, buckets, sort keys, entries, the fold and survivor ranks.
+
+All functions release the GIL, none starts a thread. Columns are anything with ``__arrow_c_array__`` (a
+``pyarrow.Array``, slices included). Arrays of fixed-width data are C-contiguous numpy arrays, read-only ones too.
+What cannot be done is a ``ValueError`` that names the argument, column or row at fault.
+
+An **entry** has W = 32 + S bytes: ``digest[20] | sort key[S] | file ordinal u32 LE | row u64 LE``.
+
+- In *new* entries bit 63 of row says "this row is a delete", bit 62 "and it is keyless"; rows are below 2**62.
+- A tombstone has ordinal 0xFFFFFFFF, and as row the stream position of its delete (the bits of an int64).
+- Index entries ("base") have no flags.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypedDict, final
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+class ArrowColumn(Protocol):
+    """One contiguous Arrow array. Dictionaries must be decoded, extension arrays cast to their storage."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+def key_digests(
+    columns: Sequence[ArrowColumn], tags: Sequence[int], rows: int, *, backend: str | None = None
+) -> npt.NDArray[np.uint8]:
+    """SHA-1 of the canonical key bytes of each row: uint8 (rows, 20).
+
+    ``tags`` has one class tag per column, in the order in which the key bytes have them:
+
+    == ================ ============================================================ =============================
+    1  integer          int8 to int64, uint8 to uint64                               sign byte, 8 bytes
+    2  float            float16, float32, float64                                    float64; one NaN, no -0.0
+    3  decimal          decimal32, 64, 128, 256 (the caller sees to one scale)       unscaled, 32 bytes
+    4  naive timestamp  timestamp without zone                                       seconds 8 bytes, ns 4 bytes
+    5  zoned timestamp  timestamp with zone                                          the same
+    6  date             date32, whole-day date64                                     days, 8 bytes
+    7  time             time32, time64                                               ns of the day, 8 bytes
+    8  duration         duration                                                     as timestamps
+    9  string           string, large_string, string_view                            length 4 bytes, UTF-8
+    10 binary           binary, large_binary, binary_view, fixed_size_binary         length 4 bytes, bytes
+    11 bool             bool                                                         0 or 1
+    == ================ ============================================================ =============================
+
+    Each column gives a presence byte (0 null, 1 value), its tag, and where it is not null the value; all numbers are
+    big-endian. A column of Arrow's null type is all null under any tag. Without columns every key is the empty string.
+
+    ``backend`` forces the SHA-1 code ("sha-ni", "avx2", "portable"); None takes ``sha1_backend()``.
+
+    ValueError: a type that does not belong to its tag, a column without ``rows`` rows, a date64 that is no whole day,
+    a time beyond int64 nanoseconds, a value longer than 2**32 - 1 bytes, a backend this processor does not have.
+    """
+
+def key_bytes(columns: Sequence[ArrowColumn], tags: Sequence[int], rows: int) -> list[bytes]:
+    """The canonical key bytes that ``key_digests`` hashes, one ``bytes`` a row (tests, golden vectors, messages)."""
+
+def buckets(digests: npt.NDArray[np.uint8], hash_bucket_count: int) -> npt.NDArray[np.uint32]:
+    """``int.from_bytes(digest, "big") % hash_bucket_count`` of each digest: (n, 20) -> uint32 (n,).
+
+    ``hash_bucket_count`` is 1 to 2**32 - 1.
+    """
+
+def sort_keys(columns: Sequence[ArrowColumn], descending: Sequence[bool], rows: int) -> npt.NDArray[np.uint8]:
+    """Sort keys whose plain byte comparison finds the winner, the greatest: uint8 (rows, S).
+
+    Each column takes a presence byte (0 null and all value bytes zero, 1 value) and its value, inverted where it is
+    ``descending``. Types and value bytes: bool, int8, uint8 1; 16-bit integers, float16 2; 32-bit integers, float32,
+    decimal32, date32, time32 4; 64-bit integers, float64, decimal64, date64, time64, timestamp, duration 8;
+    decimal128 16; decimal256 32; fixed_size_binary(w) w. NaN is above +inf, -0.0 equals 0.0.
+
+    ValueError: any other type (Arrow's null type too: cast it first), a column without ``rows`` rows.
+    """
+
+def pack_entries(
+    digests: npt.NDArray[np.uint8], sort_keys: npt.NDArray[np.uint8], ordinal: int, rows: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint8]:
+    """Entries of one file: digests (n, 20), sort keys (n, S), one file ordinal, rows (n,) -> uint8 (n, 32 + S).
+
+    ``rows`` is taken as it is, flags included.
+    """
+
+def group_entries(
+    parts: Sequence[npt.NDArray[np.uint8]], hash_bucket_count: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Puts entries of one hash bucket next to each other, in the order of the parts.
+
+    Parts are uint8 (n_i, W), all of one W. Returns the entries (N, W) and offsets int64 (hash_bucket_count + 1,):
+    bucket b is ``entries[offsets[b]:offsets[b + 1]]``. Without parts the result has W = 32.
+    """
+
+class FoldCounts(TypedDict):
+    """Rows by what became of them. Rows live in base + upserts == live + superseded + deleted."""
+
+    upserts: int
+    """Upsert rows among the new entries."""
+    deletes: int
+    """Delete rows among the new entries."""
+    superseded: int
+    """Upsert rows (in base or new) of which another upsert of their key took the place."""
+    deleted: int
+    """Upsert rows (in base or new) that a delete killed."""
+    live: int
+    """Live entries in the output."""
+    tombstones: int
+    """Tombstones in the output."""
+
+@final
+class Fold:
+    """Folds new events into a base index that is streamed in digest order.
+
+    ::
+
+        fold = Fold(new_entries, sort_key_bytes, positions, tombstone_retention)
+        for chunk in base:
+            write(fold.push(chunk))
+        write(fold.finish())
+
+    All output together is strictly ascending by digest. ``new_entries`` are kept by reference, not copied (4 bytes an
+    entry come on top): do not write to them before ``finish``. For each key, events in order of (ordinal, row), an
+    event's position being ``positions[ordinal]``:
+
+    - A tombstone at p with event position - p > ``tombstone_retention`` is forgotten first.
+    - Upsert: wins over nothing, over a live row or a tombstone with sort key <= its own. The loser of two upserts is
+      *superseded*; an upsert that a tombstone stops is *deleted*.
+    - Keyless delete (or S == 0): nothing is left; a live row is *deleted*.
+    - Delete: wins over nothing, over a live row (*deleted*) or a tombstone with sort key <= its own, and leaves a
+      tombstone with its sort key and position; otherwise it does nothing.
+
+    Tombstones that no event meets are passed on whatever their age.
+    """
+
+    def __new__(
+        cls,
+        new_entries: Sequence[npt.NDArray[np.uint8]],
+        sort_key_bytes: int,
+        positions: npt.NDArray[np.int64],
+        tombstone_retention: int | None = None,
+    ) -> Fold:
+        """``new_entries``: uint8 (n_i, 32 + sort_key_bytes), in any order; ``positions``: int64, by file ordinal.
+
+        ValueError: wrong width, an ordinal without position, a keyless row that is no delete, 2**32 entries or more.
+        """
+
+    def push(self, base: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """The finished entries up to and including the last digest of ``base`` (m, W): uint8 (k, W).
+
+        ValueError: base is not strictly ascending by digest, also across pushes; a live base row is not below 2**62;
+        a new (ordinal, row) is there twice under one key. A fold that has failed only raises RuntimeError from then on.
+        """
+
+    def finish(self) -> npt.NDArray[np.uint8]:
+        """The rest: uint8 (k, W). RuntimeError where the counts are not conserved, or when called twice."""
+
+    @property
+    def counts(self) -> FoldCounts:
+        """Valid after ``finish``; RuntimeError before."""
+
+    def dead(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+        """Ordinals and rows that were live in base and died so far, in digest order."""
+
+@final
+class SurvivorRanks:
+    """Surviving rows of a group of files, and the rank of each in (file, row) order.
+
+    ``ordinals`` uint32, strictly ascending; ``file_rows`` int64, rows of each file. A bit a row, and an eighth more.
+    """
+
+    def __new__(cls, ordinals: npt.NDArray[np.uint32], file_rows: npt.NDArray[np.int64]) -> SurvivorRanks: ...
+    def mark(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> None:
+        """Marks rows as surviving. ValueError: marked before, a file that is not in the group, a row it lacks."""
+
+    def ranks(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """The rank of each of these rows among all marked ones: uint64 (n,). ValueError where one is not marked."""
+
+    def mask(self, ordinal: int) -> npt.NDArray[np.uint8]:
+        """A file's marks as Arrow lays out booleans: row r is bit r % 8 of byte r // 8; uint8 (ceil(rows / 8),)."""
+
+    def live(self, ordinal: int) -> int:
+        """Marked rows of a file."""
+
+    @property
+    def total(self) -> int:
+        """Marked rows of the group."""
+
+def is_ascending(entries: npt.NDArray[np.uint8]) -> bool:
+    """Whether entries (n, W) are strictly ascending by digest."""
+
+def crc32(buffer: Buffer | Any) -> int:
+    """CRC-32 (as zlib's) of any C-contiguous buffer."""
+
+def sha1_backend() -> str:
+    """The SHA-1 code chosen for this processor: "avx2", "sha-ni" or "portable"."""

@@ -1,0 +1,165 @@
+//! The fold: new events into a base index that is streamed in digest order, chunk by chunk. What becomes of a key is
+//! told in `key_state.rs`.
+//!
+//! ```text
+//! base, two chunks      03 11 41 | 80 9c
+//! new entries           11 41 52 9c 9c ff
+//! push(03 11 41)        03 as it is, 11 and 41 folded
+//! push(80 9c)           52 folded into nothing, 80 as it is, 9c folded twice
+//! finish()              ff folded into nothing
+//! ```
+
+use crate::Refused;
+use crate::entries::{Entries, Entry, FLAGS, TOMBSTONE, precedes};
+use crate::key_state::{State, Tally};
+use crate::new_entries::NewEntries;
+use crate::sha1::Digest;
+
+pub struct Fold {
+    new_entries: NewEntries,
+    rules: Rules,
+    /// The last digest of base so far.
+    last: Option<Digest>,
+    tally: Tally,
+}
+
+struct Rules {
+    /// Stream position of each file ordinal.
+    positions: Vec<i64>,
+    tombstone_retention: Option<i64>,
+}
+
+impl Fold {
+    pub fn new(new_entries: NewEntries, positions: Vec<i64>, tombstone_retention: Option<i64>) -> Self {
+        let rules = Rules { positions, tombstone_retention };
+        Self { new_entries, rules, last: None, tally: Tally::default() }
+    }
+
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Folds the events of all keys up to the last one of `chunk`. `parts` are those the new entries were made from.
+    pub fn push(&mut self, parts: &[Entries], chunk: Entries) -> Result<Vec<u8>, Refused> {
+        let Some(last) = chunk.len().checked_sub(1) else { return Ok(Vec::new()) };
+        let events = &mut self.new_entries;
+        let mut out = Vec::with_capacity(chunk.bytes().len() + events.count_before(chunk.get(last).prefix()) * chunk.width());
+        let mut base = Base { chunk, at: 0, last: self.last };
+        let mut taken = 0;
+        while events.advance(taken, parts) {
+            base.copy_before(Some(events.get(0)), &mut self.tally, &mut out)?;
+            if base.is_at_end() {
+                break;
+            }
+            let state = base.take(events.get(0).digest(), &mut self.tally)?;
+            taken = self.rules.fold_key(state, events, &mut self.tally, &mut out)?;
+        }
+        base.copy_before(None, &mut self.tally, &mut out)?;
+        self.last = Some(*chunk.get(last).digest());
+        Ok(out)
+    }
+
+    /// Folds what lies behind the last key of base.
+    pub fn finish(&mut self, parts: &[Entries]) -> Result<Vec<u8>, Refused> {
+        let mut out = Vec::with_capacity(self.new_entries.count_before(u64::MAX) * self.new_entries.width());
+        let mut taken = 0;
+        while self.new_entries.advance(taken, parts) {
+            taken = self.rules.fold_key(State::None, &self.new_entries, &mut self.tally, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+impl Rules {
+    /// Applies the next key's events and writes what is left of it; returns how many events that were.
+    #[inline(always)]
+    fn fold_key<'a>(
+        &self,
+        mut state: State<'a>,
+        events: &'a NewEntries,
+        tally: &mut Tally,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Refused> {
+        let count = events.same_key();
+        for i in 0..count {
+            let event = events.get(i);
+            if i > 0 && event.row_pointer() == events.get(i - 1).row_pointer() {
+                let (ordinal, row) = event.row_pointer();
+                return Err(format!("new entries: file ordinal {ordinal} row {row} is there twice"));
+            }
+            let position = self.positions[event.ordinal() as usize];
+            state = state.after(event, position, self.tombstone_retention, tally);
+        }
+        state.write(tally, out);
+        Ok(count)
+    }
+}
+
+/// A chunk of the base index, checked as it is consumed.
+struct Base<'a> {
+    chunk: Entries<'a>,
+    at: usize,
+    /// The digest before this chunk.
+    last: Option<Digest>,
+}
+
+impl<'a> Base<'a> {
+    fn is_at_end(&self) -> bool {
+        self.at == self.chunk.len()
+    }
+
+    /// Copies the entries before `until` (None: all) as they are.
+    #[inline(always)]
+    fn copy_before(&mut self, until: Option<Entry>, tally: &mut Tally, out: &mut Vec<u8>) -> Result<(), Refused> {
+        let from = self.at;
+        let mut tombstones = 0;
+        let until_prefix = until.map_or(u64::MAX, Entry::prefix);
+        while !self.is_at_end() {
+            let entry = self.chunk.get(self.at);
+            let may_be_behind = entry.prefix() >= until_prefix;
+            if may_be_behind && until.is_some_and(|until| entry.digest() >= until.digest()) {
+                break;
+            }
+            self.check(entry)?;
+            tombstones += u64::from(entry.ordinal() == TOMBSTONE);
+            self.at += 1;
+        }
+        let width = self.chunk.width();
+        out.extend_from_slice(&self.chunk.bytes()[from * width..self.at * width]);
+        let live = (self.at - from) as u64 - tombstones;
+        tally.base_live += live;
+        tally.live += live;
+        tally.tombstones += tombstones;
+        Ok(())
+    }
+
+    /// The state of the key that comes next, which is not before the entry at hand.
+    #[inline(always)]
+    fn take(&mut self, digest: &Digest, tally: &mut Tally) -> Result<State<'a>, Refused> {
+        let entry = self.chunk.get(self.at);
+        if entry.digest() != digest {
+            return Ok(State::None);
+        }
+        self.check(entry)?;
+        self.at += 1;
+        let state = State::of_base(entry);
+        tally.base_live += u64::from(matches!(state, State::Live { .. }));
+        Ok(state)
+    }
+
+    /// Base is strictly ascending, and a live row has no flags.
+    #[inline(always)]
+    fn check(&self, entry: Entry) -> Result<(), Refused> {
+        let ascending = match self.at {
+            0 => self.last.as_ref().is_none_or(|last| last < entry.digest()),
+            at => precedes(self.chunk.get(at - 1), entry),
+        };
+        if !ascending {
+            return Err(format!("base, row {} of this chunk: its digest is not above the one before it", self.at));
+        }
+        if entry.row() & FLAGS != 0 && entry.ordinal() != TOMBSTONE {
+            return Err(format!("base, row {} of this chunk: row number {:#x} is not below 2^62", self.at, entry.row()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! Canonical key bytes: two rows have the same bytes exactly when their keys are equal, whatever types carry them.
+//!
+//! ```text
+//! tags [1, 9], columns id int32 and name large_utf8
+//!   (42, "ab")   01 01 01 000000000000002a  01 09 00000002 6162
+//!   (-1, "")     01 01 00 ffffffffffffffff  01 09 00000000
+//!   (null, null) 00 01                      00 09
+//! ```
+//!
+//! Per column: presence, class tag, value. The tag is the table's, so that a null has one form whatever file it is from.
+//! Rows are encoded in batches, column by column, into an arena: first the lengths of all rows are known, then each
+//! column writes its part of each row and moves the row's cursor on.
+
+use crate::Refused;
+use crate::columns::{Column, Variable};
+use arrow_schema::{DataType, TimeUnit};
+use half::f16;
+use std::ops::Range;
+
+const CLASS_NAMES: [&str; 12] = [
+    "?",
+    "integer",
+    "float",
+    "decimal",
+    "naive timestamp",
+    "zoned timestamp",
+    "date",
+    "time",
+    "duration",
+    "string",
+    "binary",
+    "bool",
+];
+const INTEGER: u8 = 1;
+const FLOAT: u8 = 2;
+const DECIMAL: u8 = 3;
+const NAIVE_TIMESTAMP: u8 = 4;
+const ZONED_TIMESTAMP: u8 = 5;
+const DATE: u8 = 6;
+const TIME: u8 = 7;
+const DURATION: u8 = 8;
+const STRING: u8 = 9;
+const BINARY: u8 = 10;
+const BOOL: u8 = 11;
+
+const PREFIX_BYTES: usize = 2;
+const DAY_MS: i64 = 86_400_000;
+
+/// The columns of one call, checked against their class tags.
+pub struct KeyColumns<'a> {
+    columns: Vec<KeyColumn<'a>>,
+}
+
+struct KeyColumn<'a> {
+    position: usize,
+    tag: u8,
+    column: &'a Column,
+    form: Form<'a>,
+}
+
+/// What a value looks like in the key bytes.
+enum Form<'a> {
+    AllNull,
+    Fixed { bytes: usize },
+    Variable(Variable<'a>),
+}
+
+impl<'a> KeyColumns<'a> {
+    pub fn new(columns: &'a [Column], tags: &[u8]) -> Result<Self, Refused> {
+        let columns = columns.iter().zip(tags).enumerate();
+        let checked = columns.map(|(position, (column, &tag))| {
+            let form = form(column, tag).ok_or_else(|| {
+                let class = CLASS_NAMES.get(tag as usize).unwrap_or(&"?");
+                format!("column {position}: Arrow type {} does not belong to class tag {tag} ({class})", column.data_type())
+            })?;
+            Ok(KeyColumn { position, tag, column, form })
+        });
+        Ok(Self { columns: checked.collect::<Result<_, Refused>>()? })
+    }
+
+    /// Adds to `lengths` how many bytes each of these rows has.
+    pub fn lengths(&self, rows: Range<usize>, lengths: &mut [usize]) -> Result<(), Refused> {
+        self.columns.iter().try_for_each(|column| column.lengths(rows.clone(), lengths))
+    }
+
+    /// Writes each row's bytes at its cursor, which ends behind them.
+    pub fn write(&self, rows: Range<usize>, arena: &mut [u8], cursors: &mut [usize]) -> Result<(), Refused> {
+        self.columns.iter().try_for_each(|column| column.write(rows.clone(), arena, cursors))
+    }
+}
+
+fn form<'a>(column: &'a Column, tag: u8) -> Option<Form<'a>> {
+    use DataType::*;
+    let fixed = |bytes| Some(Form::Fixed { bytes });
+    match (tag, column.data_type()) {
+        (INTEGER..=BOOL, Null) => Some(Form::AllNull),
+        (INTEGER, Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64) => fixed(9),
+        (FLOAT, Float16 | Float32 | Float64) => fixed(8),
+        (DECIMAL, Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..)) => fixed(32),
+        (NAIVE_TIMESTAMP, Timestamp(_, None)) | (ZONED_TIMESTAMP, Timestamp(_, Some(_))) | (DURATION, Duration(_)) => fixed(12),
+        (DATE, Date32 | Date64) | (TIME, Time32(_) | Time64(_)) => fixed(8),
+        (BOOL, Boolean) => fixed(1),
+        (STRING, Utf8 | LargeUtf8 | Utf8View) => column.variable().map(Form::Variable),
+        (BINARY, Binary | LargeBinary | BinaryView | FixedSizeBinary(_)) => column.variable().map(Form::Variable),
+        _ => None,
+    }
+}
+
+impl KeyColumn<'_> {
+    fn lengths(&self, rows: Range<usize>, lengths: &mut [usize]) -> Result<(), Refused> {
+        match (&self.form, self.column.nulls()) {
+            (Form::AllNull, _) => lengths.iter_mut().for_each(|length| *length += PREFIX_BYTES),
+            (Form::Fixed { bytes }, None) => lengths.iter_mut().for_each(|length| *length += PREFIX_BYTES + bytes),
+            (Form::Fixed { bytes }, Some(nulls)) => {
+                for (row, length) in rows.zip(lengths) {
+                    *length += PREFIX_BYTES + if nulls.is_valid(row) { *bytes } else { 0 };
+                }
+            }
+            (Form::Variable(values), nulls) => {
+                for (row, length) in rows.zip(lengths) {
+                    *length += PREFIX_BYTES;
+                    if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                        *length += 4 + self.variable_bytes(values, row)?.len();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn variable_bytes<'v>(&self, values: &Variable<'v>, row: usize) -> Result<&'v [u8], Refused> {
+        let bytes = values
+            .bytes_at(row)
+            .ok_or_else(|| format!("column {}, row {row}: the array's offsets lead outside of its data", self.position))?;
+        if bytes.len() > u32::MAX as usize {
+            return Err(format!(
+                "column {}, row {row}: a value of {} bytes is longer than {}",
+                self.position,
+                bytes.len(),
+                u32::MAX
+            ));
+        }
+        Ok(bytes)
+    }
+
+    fn write(&self, rows: Range<usize>, arena: &mut [u8], cursors: &mut [usize]) -> Result<(), Refused> {
+        use DataType::*;
+        let mut to = Target { rows, arena, cursors, tag: self.tag, column: self.column };
+        let failed = match self.column.data_type() {
+            Null => to.write(|_| Some([]), |_| false),
+            Int8 => to.fixed(|v| Some(signed(i8::from_le_bytes(v).into()))),
+            Int16 => to.fixed(|v| Some(signed(i16::from_le_bytes(v).into()))),
+            Int32 => to.fixed(|v| Some(signed(i32::from_le_bytes(v).into()))),
+            Int64 => to.fixed(|v| Some(signed(i64::from_le_bytes(v)))),
+            UInt8 => to.fixed(|v| Some(unsigned(u8::from_le_bytes(v).into()))),
+            UInt16 => to.fixed(|v| Some(unsigned(u16::from_le_bytes(v).into()))),
+            UInt32 => to.fixed(|v| Some(unsigned(u32::from_le_bytes(v).into()))),
+            UInt64 => to.fixed(|v| Some(unsigned(u64::from_le_bytes(v)))),
+            Float16 => to.fixed(|v| Some(float(f16::from_le_bytes(v).to_f64()))),
+            Float32 => to.fixed(|v| Some(float(f32::from_le_bytes(v).into()))),
+            Float64 => to.fixed(|v| Some(float(f64::from_le_bytes(v)))),
+            Decimal32(..) => to.fixed(|v: [u8; 4]| Some(decimal(v))),
+            Decimal64(..) => to.fixed(|v: [u8; 8]| Some(decimal(v))),
+            Decimal128(..) => to.fixed(|v: [u8; 16]| Some(decimal(v))),
+            Decimal256(..) => to.fixed(|v: [u8; 32]| Some(decimal(v))),
+            Timestamp(unit, _) | Duration(unit) => {
+                let (per_second, nanoseconds) = (per_second(*unit), nanoseconds(*unit));
+                to.fixed(|v| Some(instant(i64::from_le_bytes(v), per_second, nanoseconds)))
+            }
+            Date32 => to.fixed(|v| Some(i64::from(i32::from_le_bytes(v)).to_be_bytes())),
+            Date64 => to.fixed(|v| {
+                let ms = i64::from_le_bytes(v);
+                (ms % DAY_MS == 0).then(|| (ms / DAY_MS).to_be_bytes())
+            }),
+            Time32(unit) => {
+                let nanoseconds = nanoseconds(*unit);
+                to.fixed(|v| Some((i64::from(i32::from_le_bytes(v)) * nanoseconds).to_be_bytes()))
+            }
+            Time64(unit) => {
+                let nanoseconds = nanoseconds(*unit);
+                to.fixed(|v| Some(i64::from_le_bytes(v).checked_mul(nanoseconds)?.to_be_bytes()))
+            }
+            Boolean => to.write(|row| Some([u8::from(self.column.bit(row))]), |row| to_valid(self.column, row)),
+            _ => match &self.form {
+                Form::Variable(values) => to.variable(values),
+                _ => None,
+            },
+        };
+        failed.map_or(Ok(()), |row| Err(self.unencodable(row)))
+    }
+
+    fn unencodable(&self, row: usize) -> Refused {
+        let value = self.column.fixed::<8>().get(row).map_or(0, |v| i64::from_le_bytes(*v));
+        let why = match self.column.data_type() {
+            DataType::Date64 => format!("date64 value {value} ms is not a whole day"),
+            _ => format!("time value {value} does not fit nanoseconds of the day"),
+        };
+        format!("column {}, row {row}: {why}", self.position)
+    }
+}
+
+fn to_valid(column: &Column, row: usize) -> bool {
+    column.nulls().is_none_or(|nulls| nulls.is_valid(row))
+}
+
+/// Where one column's part of a batch goes.
+struct Target<'a> {
+    rows: Range<usize>,
+    arena: &'a mut [u8],
+    cursors: &'a mut [usize],
+    tag: u8,
+    column: &'a Column,
+}
+
+impl Target<'_> {
+    /// Values of W bytes that become V bytes. Returns the first row whose value has no form, if any.
+    #[inline(always)]
+    fn fixed<const W: usize, const V: usize>(&mut self, encode: impl Fn([u8; W]) -> Option<[u8; V]>) -> Option<usize> {
+        let column = self.column;
+        let values = column.fixed::<W>();
+        match column.nulls() {
+            None => self.write(|row| encode(values[row]), |_| true),
+            Some(nulls) => self.write(|row| encode(values[row]), |row| nulls.is_valid(row)),
+        }
+    }
+
+    #[inline(always)]
+    fn write<const V: usize>(
+        &mut self,
+        encode: impl Fn(usize) -> Option<[u8; V]>,
+        valid: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        for (row, cursor) in self.rows.clone().zip(self.cursors.iter_mut()) {
+            if valid(row) {
+                let Some(value) = encode(row) else { return Some(row) };
+                let slot = &mut self.arena[*cursor..*cursor + PREFIX_BYTES + V];
+                slot[0] = 1;
+                slot[1] = self.tag;
+                slot[PREFIX_BYTES..].copy_from_slice(&value);
+                *cursor += PREFIX_BYTES + V;
+            } else {
+                self.arena[*cursor..*cursor + PREFIX_BYTES].copy_from_slice(&[0, self.tag]);
+                *cursor += PREFIX_BYTES;
+            }
+        }
+        None
+    }
+
+    /// Length and bytes; `lengths` has seen the same rows before, and has refused what does not fit.
+    fn variable(&mut self, values: &Variable) -> Option<usize> {
+        for (row, cursor) in self.rows.clone().zip(self.cursors.iter_mut()) {
+            if to_valid(self.column, row) {
+                let Some(bytes) = values.bytes_at(row) else { return Some(row) };
+                let slot = &mut self.arena[*cursor..*cursor + PREFIX_BYTES + 4 + bytes.len()];
+                slot[0] = 1;
+                slot[1] = self.tag;
+                slot[PREFIX_BYTES..PREFIX_BYTES + 4].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+                slot[PREFIX_BYTES + 4..].copy_from_slice(bytes);
+                *cursor += slot.len();
+            } else {
+                self.arena[*cursor..*cursor + PREFIX_BYTES].copy_from_slice(&[0, self.tag]);
+                *cursor += PREFIX_BYTES;
+            }
+        }
+        None
+    }
+}
+
+/// Sign, then two's complement: -1 is 00 ffffffffffffffff and the greatest uint64 is 01 ffffffffffffffff.
+#[inline(always)]
+fn signed(value: i64) -> [u8; 9] {
+    sign_and(u8::from(value >= 0), value as u64)
+}
+
+#[inline(always)]
+fn unsigned(value: u64) -> [u8; 9] {
+    sign_and(1, value)
+}
+
+#[inline(always)]
+fn sign_and(sign: u8, value: u64) -> [u8; 9] {
+    let mut out = [sign; 9];
+    out[1..].copy_from_slice(&value.to_be_bytes());
+    out
+}
+
+#[inline(always)]
+fn float(value: f64) -> [u8; 8] {
+    let bits = if value.is_nan() {
+        0x7ff8_0000_0000_0000
+    } else if value == 0.0 {
+        0
+    } else {
+        value.to_bits()
+    };
+    bits.to_be_bytes()
+}
+
+/// Little-endian two's complement of any width to 32 bytes big-endian.
+#[inline(always)]
+fn decimal<const W: usize>(value: [u8; W]) -> [u8; 32] {
+    let mut out = [if value[W - 1] >= 0x80 { 0xff } else { 0 }; 32];
+    for (to, from) in out.iter_mut().rev().zip(value) {
+        *to = from;
+    }
+    out
+}
+
+fn per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+fn nanoseconds(unit: TimeUnit) -> i64 {
+    1_000_000_000 / per_second(unit)
+}
+
+/// Floor seconds and nanoseconds: half a second before the epoch is -1 s and 500,000,000 ns.
+#[inline(always)]
+fn instant(value: i64, per_second: i64, nanoseconds: i64) -> [u8; 12] {
+    let mut out = [0; 12];
+    out[..8].copy_from_slice(&value.div_euclid(per_second).to_be_bytes());
+    out[8..].copy_from_slice(&((value.rem_euclid(per_second) * nanoseconds) as u32).to_be_bytes());
+    out
+}

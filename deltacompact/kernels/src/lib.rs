@@ -1,0 +1,33 @@
+//! The row-by-row work of deltacompact. Everything here is a function of its arguments: no files, no clock, no threads.
+//!
+//! One key on its way through the kernels (S = 0, so an entry is 32 bytes):
+//!
+//! ```text
+//! delta file 7, row 3:  {"id": 42}
+//!   key_bytes     01 01 01 000000000000002a                   presence, class tag, sign, value
+//!   key_digests   SHA-1 of that: 20 bytes
+//!   pack_entries  digest | sort key (none) | 07000000 | 0300000000000000
+//!   group_entries ... entries of one hash bucket side by side
+//!   Fold          base says (digest) lives in file 2 row 9: that row is dead now, file 7 row 3 lives
+//!   SurvivorRanks file 7 row 3 is the 1,204th surviving row of its group of files
+//! ```
+//!
+//! `python.rs` is the only door to Python, `columns.rs` the only one to Arrow, `sha1_simd.rs` the only one to `unsafe`.
+
+mod buckets;
+mod columns;
+mod digests;
+mod entries;
+mod fold;
+mod key_bytes;
+mod key_state;
+mod new_entries;
+mod python;
+mod ranks;
+mod sha1;
+#[cfg(target_arch = "x86_64")]
+mod sha1_simd;
+mod sort_keys;
+
+/// Why an input is refused, in words for the caller; becomes a Python `ValueError`.
+pub type Refused = String;

@@ -1,0 +1,25 @@
+//! The door to Python: arguments are checked here, work is done without the GIL, results are new numpy arrays.
+//!
+//! ```text
+//! key_digests([pa.array([42])], [1], 1)    Arrow column -> Column -> KeyColumns -> digest_rows -> uint8 (1, 20)
+//! key_digests([pa.array([42])], [9], 1)    ValueError: column 0: Arrow type Int64 does not belong to class tag 9 (string)
+//! ```
+
+mod arguments;
+mod fold;
+mod functions;
+mod ranks;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _kernels {
+    #[pymodule_export]
+    use super::fold::Fold;
+    #[pymodule_export]
+    use super::functions::{
+        buckets, crc32, group_entries, is_ascending, key_bytes, key_digests, pack_entries, sha1_backend, sort_keys,
+    };
+    #[pymodule_export]
+    use super::ranks::SurvivorRanks;
+}

@@ -1,0 +1,130 @@
+//! Survivors of a group of files, and the rank of each: the row it becomes when the files are written as one.
+//!
+//! ```text
+//! files           7 (3 rows), 9 (2 rows)
+//! marked          7.r0  7.r2  9.r1              bits 101 | 01
+//! ranks           7.r0 -> 0   7.r2 -> 1   9.r1 -> 2
+//! ```
+//!
+//! A bit per row, and per line of 512 bits the count of all before it.
+
+use crate::Refused;
+
+const LINE_WORDS: usize = 8;
+
+pub struct SurvivorRanks {
+    ordinals: Vec<u32>,
+    rows: Vec<u64>,
+    /// Where each file's bits begin, in words, and where the last one's end.
+    first_word: Vec<usize>,
+    words: Vec<u64>,
+    /// Bits before each line; empty while marks go on.
+    before: Vec<u64>,
+}
+
+impl SurvivorRanks {
+    /// `ordinals` ascend strictly; `file_rows` has the row count of each.
+    pub fn new(ordinals: Vec<u32>, file_rows: &[i64]) -> Result<Self, Refused> {
+        if ordinals.len() != file_rows.len() {
+            return Err(format!("{} ordinals but {} row counts", ordinals.len(), file_rows.len()));
+        }
+        if let Some(i) = (1..ordinals.len()).find(|&i| ordinals[i - 1] >= ordinals[i]) {
+            return Err(format!("ordinals are not strictly ascending: {} before {}", ordinals[i - 1], ordinals[i]));
+        }
+        let mut rows = Vec::with_capacity(file_rows.len());
+        let mut first_word = vec![0usize];
+        for (ordinal, &count) in ordinals.iter().zip(file_rows) {
+            let count = u64::try_from(count).map_err(|_| format!("file ordinal {ordinal} has {count} rows"))?;
+            let end = first_word[rows.len()].checked_add(count.div_ceil(64) as usize);
+            first_word.push(end.ok_or("too many rows in all")?);
+            rows.push(count);
+        }
+        let total = first_word[rows.len()];
+        let mut words = Vec::new();
+        words.try_reserve_exact(total).map_err(|_| format!("no memory for the bits of {total} x 64 rows"))?;
+        words.resize(total, 0);
+        Ok(Self { ordinals, rows, first_word, words, before: Vec::new() })
+    }
+
+    /// The bit of a row: its word and its place in it.
+    #[inline(always)]
+    fn find(&self, ordinal: u32, row: u64) -> Result<(usize, u32), Refused> {
+        let file = self.file(ordinal)?;
+        if row >= self.rows[file] {
+            return Err(format!("file ordinal {ordinal} has {} rows, no row {row}", self.rows[file]));
+        }
+        Ok((self.first_word[file] + (row / 64) as usize, (row % 64) as u32))
+    }
+
+    #[inline(always)]
+    fn file(&self, ordinal: u32) -> Result<usize, Refused> {
+        // ordinals of a group are mostly neighbours
+        let guess = ordinal.wrapping_sub(*self.ordinals.first().unwrap_or(&0)) as usize;
+        if self.ordinals.get(guess) == Some(&ordinal) {
+            return Ok(guess);
+        }
+        self.ordinals.binary_search(&ordinal).map_err(|_| format!("file ordinal {ordinal} is not in this group"))
+    }
+
+    pub fn mark(&mut self, ordinals: &[u32], rows: &[u64]) -> Result<(), Refused> {
+        self.before.clear();
+        for (&ordinal, &row) in ordinals.iter().zip(rows) {
+            let (word, bit) = self.find(ordinal, row)?;
+            if self.words[word] >> bit & 1 == 1 {
+                return Err(format!("file ordinal {ordinal} row {row} is marked twice"));
+            }
+            self.words[word] |= 1 << bit;
+        }
+        Ok(())
+    }
+
+    pub fn ranks(&mut self, ordinals: &[u32], rows: &[u64], out: &mut [u64]) -> Result<(), Refused> {
+        if self.before.is_empty() {
+            self.count();
+        }
+        for ((&ordinal, &row), rank) in ordinals.iter().zip(rows).zip(out) {
+            let (word, bit) = self.find(ordinal, row)?;
+            if self.words[word] >> bit & 1 == 0 {
+                return Err(format!("file ordinal {ordinal} row {row} is not marked"));
+            }
+            let line = word / LINE_WORDS;
+            let whole: u32 = self.words[line * LINE_WORDS..word].iter().map(|word| word.count_ones()).sum();
+            let part = (self.words[word] & ((1 << bit) - 1)).count_ones();
+            *rank = self.before[line] + u64::from(whole + part);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        let mut before = 0;
+        self.before.extend(self.words.chunks(LINE_WORDS).map(|line| {
+            let here = before;
+            before += line.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            here
+        }));
+    }
+
+    /// A file's bits in Arrow's layout: row r is bit r % 8 of byte r / 8.
+    pub fn mask(&self, ordinal: u32) -> Result<Vec<u8>, Refused> {
+        let file = self.file(ordinal)?;
+        let mut bytes: Vec<u8> = self.words_of(file).iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(self.rows[file].div_ceil(8) as usize);
+        Ok(bytes)
+    }
+
+    pub fn live(&self, ordinal: u32) -> Result<u64, Refused> {
+        Ok(count_ones(self.words_of(self.file(ordinal)?)))
+    }
+
+    pub fn total(&self) -> u64 {
+        count_ones(&self.words)
+    }
+
+    fn words_of(&self, file: usize) -> &[u64] {
+        &self.words[self.first_word[file]..self.first_word[file + 1]]
+    }
+}
+
+fn count_ones(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_ones())).sum()
+}
