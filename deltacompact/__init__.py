@@ -1,0 +1,50 @@
+"""deltacompact: folds the deltas of merge-on-read tables into few large files, one live row per key, with Ray."""
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
+from deltacompact.compact import CompactionResult, SessionResult, compact
+from deltacompact.errors import (
+    ConflictError,
+    CorruptionError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    PositionError,
+    SchemaError,
+    StoreError,
+)
+from deltacompact.model import (
+    PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
+    ContentType,
+    DataFile,
+    Delta,
+    OperationType,
+    SortKey,
+)
+from deltacompact.settings import Settings
+from deltacompact.storage import S3Settings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
+    "CompactionResult",
+    "ConflictError",
+    "ContentType",
+    "CorruptionError",
+    "DataFile",
+    "Delta",
+    "DeltaCompactError",
+    "DeltaStreamCatalog",
+    "InputError",
+    "NotFoundError",
+    "OperationType",
+    "PositionError",
+    "S3Settings",
+    "SchemaError",
+    "SessionResult",
+    "Settings",
+    "SortKey",
+    "StoreError",
+    "compact",
+    "open_catalog",
+]

@@ -1,0 +1,287 @@
+"""The log of one partition stream on a store: reading it, committing to it, and the switch.
+
+    writer A reads entries 0‥6, puts 7: created              -> committed
+    writer B reads entries 0‥6, puts 7: exists, not B's own  -> reads 7, puts 8
+    a compactor puts `sealed(4-a1)` at 9                     -> the one put that is the switch
+    writer C reads up to 9, meets the seal, goes on in 4-a1
+
+A put whose reply is lost is put again at the same number: the slot then holds either ours or somebody else's entry,
+for ever, and our commit id tells which. Nothing is ever found by listing versions, only by following seals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from deltacompact.catalog.entries import (
+    Carried,
+    Compacted,
+    Entry,
+    Fence,
+    IndexReplaced,
+    Opened,
+    Sealed,
+    check_format,
+    dump,
+    from_document,
+    kind_of,
+    to_document,
+)
+from deltacompact.catalog.paths import GENESIS, StreamPaths
+from deltacompact.catalog.state import StreamState, replay
+from deltacompact.catalog.tokens import Tokens
+from deltacompact.errors import CorruptionError, NotFoundError, StoreError
+from deltacompact.model import FORMAT_VERSION
+from deltacompact.storage import ObjectStore
+
+ENTRIES_BETWEEN_CHECKPOINTS = 100
+ENTRY_BYTES_MAX = 64 << 10
+_PUT_ATTEMPTS = 3
+_PROBES_BEFORE_LISTING = 8
+
+
+_GENESIS_ENTRY = Opened(0, None, GENESIS, Tokens(), None)
+
+
+def genesis_state() -> StreamState:
+    """The state of a stream that was just begun."""
+    return replay(GENESIS, [(_GENESIS_ENTRY, None)])
+
+
+class StreamLog:
+    """Reads and extends the log of one stream. Entries are immutable, so what was read once is remembered."""
+
+    def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
+        self.store = store
+        self.paths = paths
+        self._seen: dict[str, StreamState] = {}
+        self._active = GENESIS
+
+    # Reading
+
+    def exists(self) -> bool:
+        try:
+            return self._read_document(self.paths.entry(GENESIS, 0)) is not None
+        except NotFoundError:
+            return False
+
+    def active(self) -> StreamState:
+        """The state of the version that no seal has closed. Raises NotFoundError where the stream was never begun."""
+        version = self._active
+        if version == GENESIS:
+            version = self._hinted()
+        state = self.state(version)
+        while state.sealed:
+            state = self.state(state.sealed.successor)
+        self._active = state.version
+        return state
+
+    def chain(self) -> Iterator[StreamState]:
+        """Every version from the genesis to the active one."""
+        state = self.state(GENESIS)
+        yield state
+        while state.sealed:
+            state = self.state(state.sealed.successor)
+            yield state
+
+    def state(self, version: str) -> StreamState:
+        """Replay the dense prefix of a version's log."""
+        known = self._seen.get(version) or self._checkpointed(version)
+        if known and known.sealed:
+            return known
+        entries = list(self._entries_from(version, known.tail if known else 0))
+        if not entries and known is None:
+            raise NotFoundError(f"{self.store.uri}{self.paths.version(version)} holds no log")
+        state = replay(version, entries, known)
+        self._seen[version] = state
+        return state
+
+    def state_at(self, version: str, tail: int) -> StreamState:
+        """What a version said when its log had `tail` entries."""
+        entries = [self._read(self.paths.entry(version, sequence)) for sequence in range(tail)]
+        return replay(version, entries)
+
+    # Writing
+
+    def begin(self) -> None:
+        """Make the genesis version; every caller writes the same."""
+        self._put_certainly(GENESIS, 0, _GENESIS_ENTRY)
+
+    def put(self, version: str, sequence: int, entry: Entry) -> bool:
+        """Put one entry at its sequence number. False: the slot holds another entry, read it first.
+
+        Every entry below must have been read. Raises StoreError where the store fails for good: outcome unknown.
+        """
+        won = self._put_certainly(version, sequence, entry)
+        if won and (sequence + 1) % ENTRIES_BETWEEN_CHECKPOINTS == 0:
+            with contextlib.suppress(StoreError):  # a checkpoint saves time, nothing depends on it
+                self._write_checkpoint(self.state(version))
+        return won
+
+    def extend(self, decide: Callable[[StreamState], Entry | None]) -> StreamState:
+        """Put what `decide` makes of the active state, again after each lost put; the state that it was put upon.
+
+        `decide` returns None where nothing is left to do, or raises.
+        """
+        while True:
+            state = self.active()
+            entry = decide(state)
+            if entry is None or self.put(state.version, state.tail, entry):
+                return state
+
+    def write_version(self, number: int, entries: list[Entry]) -> str:
+        """Write a successor in full, visible to nobody; its name is never shared between attempts."""
+        version = f"{number}-{uuid.uuid4().hex}"
+        for sequence, entry in enumerate(entries):
+            self._put_certainly(version, sequence, entry)
+        return version
+
+    def release(
+        self, base: StreamState, successor: str, check: Callable[[StreamState], None], now_ms: int
+    ) -> StreamState:
+        """Seal `base` in favour of a written successor, carrying over what was committed to it meanwhile.
+
+        `check` sees the base with every entry below the seal, and raises where the successor may not replace it.
+        """
+        carried = len(base.commits)
+        while True:
+            state = self.state(base.version)
+            check(state)
+            if late := state.commits[carried:]:
+                tail = self.state(successor).tail
+                self._put_certainly(successor, tail, Carried(late))  # however many came, it is one put
+                carried = len(state.commits)
+            if self.put(base.version, state.tail, Sealed(successor, now_ms)):
+                break
+        self._active = successor
+        with contextlib.suppress(StoreError):
+            self.store.put(self.paths.hint, dump({"version": successor}))
+        return self.state(successor)
+
+    # Entries on the store
+
+    def _put_certainly(self, version: str, sequence: int, entry: Entry) -> bool:
+        """Put, and put again where the reply was lost, until it is known whose entry the slot holds."""
+        data = self._encoded(entry)
+        path = self.paths.entry(version, sequence)
+        for attempt in count(1):
+            try:
+                return self.store.put_if_absent(path, data) or self.store.get(path) == data
+            except StoreError:
+                if attempt == _PUT_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _encoded(self, entry: Entry) -> bytes:
+        document = to_document(entry)
+        data = dump(document)
+        if len(data) <= ENTRY_BYTES_MAX or isinstance(entry, Sealed):
+            return data
+        path = self.paths.fresh("manifest", ".json")
+        self.store.put_if_absent(path, data)
+        body = {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
+        return dump({"format": document["format"], "kind": kind_of(entry), "body": body})
+
+    def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
+        """The dense run of entries from `sequence` on. A few are probed for; where there are many, they are listed."""
+        if sequence:
+            for _ in range(_PROBES_BEFORE_LISTING):
+                try:
+                    yield self._read(self.paths.entry(version, sequence))
+                except NotFoundError:
+                    return
+                sequence += 1
+        dense = []
+        prefix = self.paths.version(version)
+        after = self.paths.entry(version, sequence - 1) if sequence else ""
+        for stat in self.store.list(prefix, after):
+            if stat.path != self.paths.entry(version, sequence):
+                break
+            dense.append(stat.path)
+            sequence += 1
+        if len(dense) <= 2:
+            yield from map(self._read, dense)
+        else:
+            with ThreadPoolExecutor(16) as threads:
+                yield from threads.map(self._read, dense)
+
+    def _read(self, path: str) -> tuple[Entry, str | None]:
+        document = self._read_document(path)
+        body = document.get("body")
+        if body is None:
+            return from_document(document, path), None
+        check_format(document, path)
+        data = self.store.get(body["path"])
+        if hashlib.sha256(data).hexdigest() != body["sha256"]:
+            raise CorruptionError(f"{self.store.uri}{body['path']} is not what {path} names: its SHA-256 differs")
+        return from_document(_parsed(data, body["path"]), body["path"]), body["path"]
+
+    def _read_document(self, path: str) -> dict[str, Any]:
+        return _parsed(self.store.get(path), path)
+
+    def _hinted(self) -> str:
+        """A version that was active once: a place in the chain from which to follow seals."""
+        try:
+            return str(json.loads(self.store.get(self.paths.hint))["version"])
+        except (NotFoundError, ValueError, KeyError, TypeError):
+            return GENESIS
+
+    # Checkpoints
+
+    def _write_checkpoint(self, state: StreamState) -> None:
+        """Entries 0‥tail as one object: the opened and compacted entries, and all commits in one."""
+        entries = [state.opened, *_summary(state)]
+        document = {
+            "format": FORMAT_VERSION,
+            "tail": state.tail,
+            "entries": [to_document(entry) for entry in entries],
+            "manifests": state.manifests,
+        }
+        self.store.put_if_absent(self.paths.checkpoint(state.version, state.tail), dump(document))
+
+    def _checkpointed(self, version: str) -> StreamState | None:
+        newest = None
+        for stat in self.store.list(self.paths.checkpoints(version)):
+            newest = stat.path
+        if newest is None:
+            return None
+        try:
+            document = _parsed(self.store.get(newest), newest)
+            check_format(document, newest)
+            entries = [(from_document(entry, newest), None) for entry in document["entries"]]
+            state = replay(version, entries)
+            return replace(state, tail=document["tail"], manifests=tuple(document["manifests"]))
+        except (CorruptionError, NotFoundError, KeyError):
+            return None  # the log itself says the same, slower
+
+
+def _summary(state: StreamState) -> list[Entry]:
+    entries: list[Entry] = []
+    if state.compacted:
+        entries.append(Compacted(state.compacted))
+        if state.index and state.index != state.compacted.index:
+            entries.append(IndexReplaced(state.index))
+    entries += [Fence(session_id) for session_id in sorted(state.fences)]
+    if state.commits:
+        entries.append(Carried(state.commits))
+    if state.sealed:
+        entries.append(state.sealed)
+    return entries
+
+
+def _parsed(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        raise CorruptionError(f"{path} is not JSON: truncated or overwritten") from None
+    if not isinstance(document, dict):
+        raise CorruptionError(f"{path} is not a JSON object")
+    return document

@@ -1,0 +1,96 @@
+"""A version's state is what replaying its log says; nothing else is true.
+
+opened(3) · compacted(A, watermark 70) · carried(80) · committed(90) · sealed(4-a1)
+    -> live rows of A, then deltas 80 and 90 to fold; tail 5; deprecated in favour of 4-a1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from deltacompact.catalog.entries import Carried, Committed, Compacted, Entry, Fence, IndexReplaced, Opened, Sealed
+from deltacompact.catalog.tokens import Tokens
+from deltacompact.errors import CorruptionError
+from deltacompact.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """One version, as of the entries below `tail` (the sequence number that a writer would put next).
+
+    `manifests` are the bodies that entries of this log name; `index` is that of the compacted delta, or of a rehash
+    since.
+    """
+
+    version: str
+    tail: int
+    opened: Opened
+    compacted: CompactedDelta | None = None
+    index: ObjectRef | None = None
+    commits: tuple[Commit, ...] = ()
+    fences: frozenset[str] = frozenset()
+    sealed: Sealed | None = None
+    manifests: tuple[str, ...] = ()
+
+    @property
+    def deltas(self) -> tuple[Delta, ...]:
+        """Deltas that are not compacted yet, in stream order."""
+        return tuple(delta for commit in self.commits for delta in commit.deltas)
+
+    @property
+    def tokens(self) -> Tokens:
+        return self.opened.tokens.including(self.commits)
+
+    @property
+    def last_position(self) -> int | None:
+        """The greatest stream position ever committed, across versions."""
+        return self.commits[-1].last_position if self.commits else self.opened.last_position
+
+    @property
+    def lineage(self) -> str:
+        return self.opened.lineage
+
+    @property
+    def lifecycle(self) -> LifecycleState:
+        """Of a version that was reached by following seals."""
+        return LifecycleState.DEPRECATED if self.sealed else LifecycleState.ACTIVE
+
+
+def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: StreamState | None = None) -> StreamState:
+    """The state after these entries (each with the path of its body, if it has one), from `state` or from nothing.
+
+    Raises CorruptionError where the log says what no writer of ours would.
+    """
+    tail = state.tail if state else 0
+    commits = list(state.commits) if state else []
+    manifests = list(state.manifests) if state else []
+    for entry, manifest in entries:
+        if (tail == 0) != isinstance(entry, Opened):
+            raise CorruptionError(f"version {version}: entry {tail} is {type(entry).__name__}, out of place")
+        if state is not None and state.sealed:
+            raise CorruptionError(f"version {version}: entry {tail} follows the seal")
+        match entry:
+            case Opened():
+                state = StreamState(version, 0, entry)
+            case Compacted(delta):
+                state = _known(state, compacted=delta, index=delta.index)
+            case Committed(commit):
+                commits.append(commit)
+            case Carried(carried):
+                commits += carried
+            case Fence(session_id):
+                state = _known(state, fences=_known(state).fences | {session_id})
+            case IndexReplaced(index):
+                state = _known(state, index=index)
+            case Sealed():
+                state = _known(state, sealed=entry)
+        if manifest:
+            manifests.append(manifest)
+        tail += 1
+    return _known(state, tail=tail, commits=tuple(commits), manifests=tuple(manifests))
+
+
+def _known(state: StreamState | None, **changes: object) -> StreamState:
+    assert state is not None, "a log begins with its opened entry"
+    return replace(state, **changes) if changes else state  # type: ignore[arg-type]

@@ -1,0 +1,392 @@
+"""compact(): every partition stream of a table in a session of its own.
+
+for each partition
+    state of source and destination  ->  what to fold into what      (or: nothing to do, and why)
+    index manifest, limits           ->  CompactionPlan              (refused here, before any work)
+    session                          ->  rounds, materialize, switch
+one result for each partition; a session that fails leaves the others to publish
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
+from deltacompact.errors import DeltaCompactError, InputError, NotFoundError
+from deltacompact.events import EventSink, SessionFinished, fan_out
+from deltacompact.executors import Executor
+from deltacompact.executors.choose import executor_for
+from deltacompact.model import ContentType, OperationType, Partition, SortKey, TableKeys
+from deltacompact.plan import (
+    Arguments,
+    Capacity,
+    CompactionPlan,
+    NothingToDo,
+    SessionInput,
+    plan,
+    session_input,
+)
+from deltacompact.primary_key_index import IndexManifest, read_manifest
+from deltacompact.session import Published, Session, SessionRecord
+from deltacompact.settings import Settings, at_least
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """What became of one partition stream: rows_in = live + superseded + deleted.
+
+    `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart. Bytes are at
+    rest. `error` is None on success, and `nothing_to_do` says why no session was needed.
+    """
+
+    partition: dict[str, str | None]
+    rows_in: int = 0
+    live: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    delete_rows: int = 0
+    files_kept: int = 0
+    files_rewritten: int = 0
+    files_new: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    rounds: int = 0
+    rounds_resumed: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    hash_bucket_count: int = 0
+    executor: str = ""
+    version: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    scheduling_share: float = 0.0
+    planned_peak_bytes: int = 0
+    measured_peak_bytes: int = 0
+    nothing_to_do: str | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """One SessionResult for each partition."""
+
+    source_table_id: str
+    destination_table_id: str
+    sessions: tuple[SessionResult, ...]
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        return tuple(session.error for session in self.sessions if session.error)
+
+
+def compact(
+    source_table_id: str,
+    primary_keys: Iterable[str] | None = None,
+    sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None,
+    desired_sla: int | None = None,
+    delta_catalog_client: DeltaStreamCatalog | None = None,
+    destination_compacted_table_id: str | None = None,
+    rows_per_primary_key_index_file: int = 38_000_000,
+    rows_per_compacted_file: int = 4_000_000,
+    hash_bucket_count: int | None = None,
+    sns_event_topic_arn: str | None = None,
+    compacted_file_content_type: ContentType | str = ContentType.PARQUET,
+    *,
+    partitions: Sequence[Mapping[str, Any]] | None = None,
+    settings: Settings | None = None,
+    event_sinks: Sequence[EventSink] = (),
+) -> CompactionResult:
+    """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
+
+    Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds is recorded
+    with the events. `partitions` is a list of dicts, default all. A session's error is in its result; where every
+    session failed, the first error is raised. Raises InputError, before any work, for what cannot be served.
+    """
+    settings = settings or Settings()
+    if desired_sla is not None:
+        at_least("desired_sla", desired_sla, 1)
+    catalog = delta_catalog_client or open_catalog()
+    job = prepare(
+        catalog,
+        source_table_id,
+        primary_keys,
+        sort_keys,
+        destination_compacted_table_id,
+        Arguments.of(
+            settings,
+            rows_per_primary_key_index_file,
+            rows_per_compacted_file,
+            hash_bucket_count,
+            content_type(compacted_file_content_type),
+        ),
+        partitions,
+    )
+    sinks = list(event_sinks)
+    if sns_event_topic_arn:
+        from deltacompact.sns import sns_sink
+
+        sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
+    emit = fan_out(sinks)
+    executor: Executor | None = None
+    results = []
+    for partition, given in job.inputs:
+        if isinstance(given, NothingToDo):
+            results.append(SessionResult(dict(partition.values), nothing_to_do=given.reason))
+            continue
+        if isinstance(given, DeltaCompactError):
+            results.append(SessionResult(dict(partition.values), error=given))
+            continue
+        executor = executor or executor_for(settings, job.delta_rows, job.bytes)
+        result = run_session(catalog, job, given, executor, emit)
+        emit(SessionFinished(source_table_id, partition, _reason(result.error), result.live))
+        results.append(result)
+    done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))
+    if done.errors and len(done.errors) == len(results):
+        error = done.errors[0]
+        error.result = done  # type: ignore[attr-defined]
+        raise error
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A compaction job run before it starts: its inputs, partition by partition."""
+
+    source_table_id: str
+    destination_table_id: str
+    keys: TableKeys
+    partition_keys: tuple[str, ...]
+    tombstone_retention: int | None
+    arguments: Arguments
+    inputs: tuple[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError], ...]
+
+    @property
+    def chosen(self) -> list[SessionInput]:
+        return [given for _, given in self.inputs if isinstance(given, SessionInput)]
+
+    @property
+    def delta_rows(self) -> int:
+        return sum(given.delta_rows for given in self.chosen)
+
+    @property
+    def bytes(self) -> int:
+        return sum(given.bytes for given in self.chosen)
+
+
+def prepare(
+    catalog: DeltaStreamCatalog,
+    source_table_id: str,
+    primary_keys: Iterable[str] | None,
+    sort_keys: Sequence[SortKey | str | Sequence[str]] | None,
+    destination_table_id: str | None,
+    arguments: Arguments,
+    partitions: Sequence[Mapping[str, Any]] | None,
+    *,
+    dry_run: bool = False,
+) -> Job:
+    """Resolve tables, keys and partitions; nothing is written but the keys of a first compaction, and a destination.
+
+    Raises NotFoundError for an unknown table or partition, InputError for keys other than the table's.
+    """
+    source = catalog.table(source_table_id)
+    chosen = _partitions(catalog, source_table_id, partitions)
+    keys = _keys(source.keys, primary_keys, sort_keys)
+    destination = destination_table_id or source_table_id
+    inputs: list[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError]] = []
+    for partition in chosen:
+        try:
+            states = catalog.state(source_table_id, partition)
+            _check_columns(keys or source.keys, source_table_id, source.partition_keys, states)
+        except DeltaCompactError as error:
+            if len(chosen) == 1:
+                raise
+            inputs.append((partition, error))
+    failed = {partition for partition, _ in inputs}
+    if not dry_run:
+        keys = catalog.declare_keys(source_table_id, keys)
+        if destination != source_table_id:
+            _create_destination(catalog, source_table_id, destination, keys)
+    elif source.keys is None and keys is None:
+        raise InputError(f"table {source_table_id!r} has no primary keys yet: name them")
+    keys = keys or source.keys
+    assert keys is not None
+    for partition in chosen:
+        if partition in failed:
+            continue
+        try:
+            inputs.append((partition, _session_input(catalog, source_table_id, destination, partition, dry_run)))
+        except DeltaCompactError as error:
+            inputs.append((partition, error))
+    return Job(
+        source_table_id,
+        destination,
+        keys,
+        source.partition_keys,
+        source.tombstone_retention,
+        arguments,
+        tuple(inputs),
+    )
+
+
+def run_session(
+    catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
+) -> SessionResult:
+    """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it."""
+    partition = dict(given.partition.values)
+    try:
+        session = Session(catalog, plan_session(catalog, job, given, executor.capacity), executor, emit)
+        record = session.adopt_record()
+        if record != SessionRecord.of(session.plan):
+            given = _resumed_input(catalog, given, record)
+            session = Session(catalog, plan_session(catalog, job, given, executor.capacity, record), executor, emit)
+        published = session.run()
+    except DeltaCompactError as error:
+        return SessionResult(partition, error=error)
+    return _result(session, published, executor)
+
+
+def plan_session(
+    catalog: DeltaStreamCatalog,
+    job: Job,
+    given: SessionInput,
+    capacity: Capacity,
+    record: SessionRecord | None = None,
+) -> CompactionPlan:
+    """The plan of one partition stream. Raises SchemaError before any work."""
+    manifest = base_manifest(catalog, given)
+    sizes = record.sizes if record else None
+    return plan(given, job.keys, job.partition_keys, manifest, job.arguments, capacity, job.tombstone_retention, sizes)
+
+
+def base_manifest(catalog: DeltaStreamCatalog, given: SessionInput) -> IndexManifest | None:
+    """The index of the base: that of a rehash where there was one."""
+    if given.base is None:
+        return None
+    state = given.destination if given.owned else given.source
+    return read_manifest(catalog.store, state.index or given.base.index)
+
+
+def content_type(given: ContentType | str) -> ContentType:
+    """Accept ContentType.ORC, "application/orc" and "orc"."""
+    try:
+        return ContentType(given)
+    except ValueError:
+        try:
+            return ContentType[str(given).upper()]
+        except KeyError:
+            known = ", ".join(each.name.lower() for each in ContentType)
+            raise InputError(f"content type {given!r} is none of {known}") from None
+
+
+def _keys(
+    declared: TableKeys | None,
+    primary_keys: Iterable[str] | None,
+    sort_keys: Sequence[SortKey | str | Sequence[str]] | None,
+) -> TableKeys | None:
+    if primary_keys is None and declared is not None:
+        primary_keys = declared.primary
+    if primary_keys is None:
+        if sort_keys:
+            raise InputError("sort keys without primary keys")
+        return None
+    return TableKeys.of(primary_keys, sort_keys)
+
+
+def _check_columns(keys: TableKeys | None, table_id: str, partition_keys: Sequence[str], state: Any) -> None:
+    """An unknown column is refused before the keys are declared for ever."""
+    files = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
+    if keys is None or not files:
+        return
+    known = {name for file in files for name in file.schema.names} | set(partition_keys)
+    if state.compacted:
+        known |= set(state.compacted.schema.names)
+    for name in keys.columns:
+        if name not in known:
+            raise InputError(f"table {table_id!r} has no column {name!r} (columns: {', '.join(sorted(known))})")
+
+
+def _partitions(
+    catalog: DeltaStreamCatalog, table_id: str, given: Sequence[Mapping[str, Any]] | None
+) -> list[Partition]:
+    if given is not None:
+        return [catalog.partition(table_id, each) for each in given]
+    return catalog.partitions(table_id)
+
+
+def _create_destination(catalog: DeltaStreamCatalog, source_id: str, destination_id: str, keys: TableKeys) -> None:
+    source = catalog.table(source_id)
+    try:
+        destination = catalog.table(destination_id)
+        if destination.partition_keys != source.partition_keys:
+            raise InputError(
+                f"table {destination_id!r} is partitioned by {list(destination.partition_keys)}, "
+                f"its source by {list(source.partition_keys)}"
+            )
+        for partition in catalog.partitions(destination_id):
+            if catalog.log(destination_id, partition).exists() and catalog.state(destination_id, partition).commits:
+                raise InputError(f"table {destination_id!r} holds deltas of its own: it cannot be a destination")
+    except NotFoundError:
+        catalog.create_table(destination_id, source.partition_keys, tombstone_retention=source.tombstone_retention)
+    catalog.declare_source(destination_id, source_id)
+    catalog.declare_keys(destination_id, keys)
+
+
+def _session_input(
+    catalog: DeltaStreamCatalog, source_id: str, destination_id: str, partition: Partition, dry_run: bool
+) -> SessionInput | NothingToDo:
+    source = catalog.state(source_id, partition)
+    if destination_id == source_id:
+        return session_input(source_id, destination_id, partition, source, source)
+    if dry_run and not catalog.log(destination_id, partition).exists():
+        from deltacompact.catalog.log import genesis_state
+
+        return session_input(source_id, destination_id, partition, source, genesis_state())
+    destination = catalog.begin_stream(destination_id, partition).active()
+    return session_input(source_id, destination_id, partition, source, destination)
+
+
+def _resumed_input(catalog: DeltaStreamCatalog, given: SessionInput, record: SessionRecord) -> SessionInput:
+    """The input as the interrupted session saw it; what was committed since is for the next one."""
+    source_log = catalog.log(given.source_table_id, given.partition)
+    destination_log = catalog.log(given.destination_table_id, given.partition)
+    source = source_log.state_at(record.source_version, record.source_tail)
+    destination = destination_log.state_at(record.destination_version, record.destination_tail)
+    seen = session_input(given.source_table_id, given.destination_table_id, given.partition, source, destination)
+    assert isinstance(seen, SessionInput)
+    return seen
+
+
+def _result(session: Session, published: Published, executor: Executor) -> SessionResult:
+    decided, counts, outputs = session.plan, published.counts, published.outputs
+    given, measured = decided.input, session.measured
+    base_files = len(given.base.files) if given.base and given.owned else 0
+    seconds = sum(measured.seconds.values())
+    return SessionResult(
+        partition=dict(given.partition.values),
+        rows_in=counts.upserts + (given.base.rows if given.base else 0),
+        live=counts.live,
+        superseded=counts.superseded,
+        deleted=counts.deleted,
+        delete_rows=counts.deletes,
+        files_kept=len(outputs.kept),
+        files_rewritten=base_files - len(outputs.kept),
+        files_new=len(outputs.outputs),
+        files_before=len(decided.sources),
+        files_after=len(published.compacted.files),
+        rounds=len(decided.rounds),
+        rounds_resumed=session.rounds_resumed,
+        bytes_in=given.bytes,
+        bytes_out=published.compacted.bytes,
+        hash_bucket_count=decided.hash_bucket_count,
+        executor=executor.name,
+        version=published.version,
+        seconds={stage: round(value, 3) for stage, value in measured.seconds.items()},
+        scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
+        planned_peak_bytes=decided.planned_peak_bytes,
+        measured_peak_bytes=measured.peak_task_bytes,
+    )
+
+
+def _reason(error: Exception | None) -> str | None:
+    return None if error is None else str(error)

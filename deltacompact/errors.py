@@ -1,0 +1,49 @@
+"""What can go wrong, sorted by who has to act.
+
+    InputError      the caller: a wrong name, file, option or credential     exit status 2
+    ConflictError   nobody: somebody else was faster, run it again           exit status 3
+    StoreError      the store: outcome unknown, retry (with the token)       exit status 1
+    CorruptionError an operator: what is stored is not what was written      exit status 1
+
+Every message is one line that names the culprit.
+"""
+
+from __future__ import annotations
+
+
+class DeltaCompactError(Exception):
+    """Root of all errors that deltacompact raises on purpose."""
+
+    exit_status = 1
+
+
+class InputError(DeltaCompactError):
+    """The request cannot be served as it stands; nothing was changed."""
+
+    exit_status = 2
+
+
+class NotFoundError(InputError):
+    """A table, partition, file or object that was named does not exist."""
+
+
+class SchemaError(InputError):
+    """A file does not fit the table: names file and column."""
+
+
+class PositionError(InputError):
+    """A stream position is not greater than all before it."""
+
+
+class ConflictError(DeltaCompactError):
+    """Another writer or compactor changed the stream first; nothing of ours is visible."""
+
+    exit_status = 3
+
+
+class StoreError(DeltaCompactError):
+    """The object store failed. Whether a pending write took effect is unknown."""
+
+
+class CorruptionError(DeltaCompactError):
+    """Stored bytes contradict the log: a checksum, an order, a count."""

@@ -1,0 +1,60 @@
+"""Running one task and measuring it from outside: seconds, and the peak of the process's unshared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from deltacompact.executors import TaskStats
+
+_SAMPLE_EVERY_S = 0.1
+
+
+def run_measured(task: Callable[..., Any], inputs: tuple[Any, ...], returns: int) -> Iterator[Any]:
+    """The task's values, then its TaskStats."""
+    began = time.perf_counter()
+    with _watching() as peak:
+        result = task(*inputs)
+        if inspect.isgenerator(result):
+            count = 0
+            for value in result:
+                count += 1
+                yield value
+            if count != returns:
+                raise AssertionError(f"{task.__name__} yielded {count} values, {returns} were announced")
+        else:
+            yield result
+    yield TaskStats(time.perf_counter() - began, max(peak))
+
+
+def unshared_bytes() -> int:
+    """Memory that would be freed if this process ended (USS)."""
+    try:
+        with open("/proc/self/smaps_rollup") as rollup:
+            return sum(int(line.split()[1]) << 10 for line in rollup if line.startswith("Private_"))
+    except OSError:  # not Linux
+        import psutil
+
+        return int(psutil.Process().memory_info().rss)
+
+
+@contextlib.contextmanager
+def _watching() -> Iterator[list[int]]:
+    peak, done = [unshared_bytes()], threading.Event()
+
+    def sample() -> None:
+        while not done.wait(_SAMPLE_EVERY_S):
+            peak[0] = max(peak[0], unshared_bytes())
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+        peak[0] = max(peak[0], unshared_bytes())

@@ -1,0 +1,110 @@
+"""Tasks on a Ray cluster: the only file that imports ray.
+
+Values are returned, never put from inside a task: what the driver owns is rebuilt by lineage when a node is lost. Hash
+bucket and materialize tasks are spread; the wave after them keeps Ray's default, which goes where the inputs are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ray
+
+from deltacompact.errors import DeltaCompactError, InputError, StoreError
+from deltacompact.executors import Handle, Submitted, TaskStats
+from deltacompact.executors.measure import run_measured
+from deltacompact.plan import Capacity
+from deltacompact.settings import Settings
+
+_HEAP_SHARE = 0.7
+"""Of a node's memory, what is left for tasks beside object store and system."""
+
+
+class RayExecutor:
+    """One CPU a task. Joins the running cluster, or starts one on this machine that lives as long as the process."""
+
+    name = "ray"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        _connect(settings)
+        resources = ray.cluster_resources()
+        slots = int(resources.get("CPU", 0))
+        if slots < 1:
+            raise InputError("the Ray cluster has no CPU for tasks")
+        memory = resources.get("memory", 0.0) or 4 << 30
+        self._capacity = Capacity(
+            slots,
+            settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
+            settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
+        )
+
+    @property
+    def capacity(self) -> Capacity:
+        return self._capacity
+
+    def submit(
+        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, memory_bytes: int = 0, spread: bool = False
+    ) -> Submitted:
+        options = {
+            "name": task.__name__,
+            "num_returns": returns + 1,
+            "scheduling_strategy": "SPREAD" if spread else "DEFAULT",
+            "max_retries": self._settings.task_retries,
+            "retry_exceptions": [StoreError],
+        }
+        *values, stats = _run.options(**options).remote(task, returns, *inputs)
+        return Submitted(values, stats)
+
+    def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
+        places = {task.stats: place for place, task in enumerate(tasks)}
+        waiting = list(places)
+        try:
+            while waiting:
+                ready, waiting = ray.wait(waiting, num_returns=1, timeout=None)
+                more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
+                for stats in [*ready, *more]:
+                    yield places[stats], self.get(stats)
+        except BaseException:
+            for stats in waiting:
+                with contextlib.suppress(Exception):
+                    ray.cancel(stats)
+            raise
+
+    def get(self, handle: Handle) -> Any:
+        try:
+            return ray.get(handle)
+        except ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, DeltaCompactError):
+                raise type(cause)(str(cause)) from error
+            raise
+        except ray.exceptions.OutOfMemoryError as error:
+            raise DeltaCompactError("a task ran out of memory: plan smaller ones (memory_per_task_bytes)") from error
+        except ray.exceptions.RayError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
+
+
+@ray.remote(num_cpus=1)
+def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
+    yield from run_measured(task, inputs, returns)
+
+
+def _connect(settings: Settings) -> None:
+    if ray.is_initialized():
+        return
+    address = settings.ray_address or os.environ.get("RAY_ADDRESS")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    started: dict[str, Any] = {"address": address} if address else {"include_dashboard": False}
+    if not address and settings.object_store_bytes:
+        started["object_store_memory"] = settings.object_store_bytes
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        where = address or "on this machine"
+        raise InputError(f"no Ray cluster {where}: {' '.join(str(error).split())[:200]}") from error

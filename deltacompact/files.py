@@ -1,0 +1,388 @@
+"""Tabular files through pyarrow: what a file holds, its rows in slices, and writing new ones.
+
+    inspect("orders.csv", known schema)              -> schema, 1,000 rows
+    read(file, ["id"], rows 200,000‥400,000)         -> (first row, table), … only the row groups that are needed
+    with writer(...) as out: out.write(table)        -> row groups of about 128 k rows, visible when the block ends
+
+Parquet, ORC and Arrow files know their types; CSV and JSON lines take those of the table's schema, and what was decided
+at append is recorded in the log, so that every later reader decides the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.json
+import pyarrow.orc
+import pyarrow.parquet as pq
+
+from deltacompact.errors import InputError, NotFoundError, SchemaError
+from deltacompact.model import ContentType, DataFile
+from deltacompact.storage import ObjectStore, open_object
+
+ROW_GROUP_ROWS = 128 << 10
+READ_BYTES = 64 << 20
+"""Row groups are read together up to this size (bytes, decoded and before compression), to spare round trips."""
+
+EXTENSIONS = {
+    ".parquet": ContentType.PARQUET,
+    ".pq": ContentType.PARQUET,
+    ".feather": ContentType.FEATHER,
+    ".arrow": ContentType.FEATHER,
+    ".ipc": ContentType.FEATHER,
+    ".orc": ContentType.ORC,
+    ".csv": ContentType.CSV,
+    ".json": ContentType.JSON,
+    ".jsonl": ContentType.JSON,
+    ".ndjson": ContentType.JSON,
+}
+UNTYPED = frozenset({ContentType.CSV, ContentType.JSON})
+
+_SUFFIX = {
+    ContentType.PARQUET: ".parquet",
+    ContentType.FEATHER: ".feather",
+    ContentType.ORC: ".orc",
+    ContentType.CSV: ".csv",
+}
+_TEXT_BLOCK_BYTES = 16 << 20
+_DICTIONARY_SAMPLE_ROWS = 32 << 10
+_DICTIONARY_DISTINCT_MAX = 0.4
+
+
+def content_type_of(path: str) -> ContentType:
+    """By the file's extension; raises InputError where it says nothing."""
+    extension = PurePosixPath(path).suffix.lower()
+    if extension not in EXTENSIONS:
+        raise InputError(f"{path}: unknown extension {extension!r} (known: {', '.join(EXTENSIONS)})")
+    return EXTENSIONS[extension]
+
+
+def suffix_of(content_type: ContentType) -> str:
+    """The extension of written files; raises InputError for a type that cannot be written."""
+    if content_type not in _SUFFIX:
+        raise InputError(f"{content_type.value} files can be read, but not written")
+    return _SUFFIX[content_type]
+
+
+def inspect(store: ObjectStore, path: str, content_type: ContentType, known: pa.Schema | None = None) -> DataFile:
+    """Schema, rows and bytes of a file (number 0). `known` types the columns of CSV and JSON that it names."""
+    place, name = open_object(store, path)
+    size = place.stat(name).bytes
+    with _naming(path):
+        with place.open(name) as source:
+            match content_type:
+                case ContentType.PARQUET:
+                    file = pq.ParquetFile(source)
+                    schema, rows = file.schema_arrow, file.metadata.num_rows
+                case ContentType.ORC:
+                    orc = pa.orc.ORCFile(source)
+                    schema, rows = orc.schema, orc.nrows
+                case ContentType.FEATHER:
+                    batches = _feather(source, None)
+                    schema, rows = batches.schema, sum(batches.rows)
+                case _:
+                    table = _read_text(source, content_type, known, None)
+                    schema, rows = table.schema, table.num_rows
+    check_columns(schema, path)
+    return DataFile(0, path, content_type, rows, size, schema.remove_metadata())
+
+
+def check_columns(schema: pa.Schema, path: str) -> None:
+    """Refuse duplicate columns."""
+    seen = set()
+    for name in schema.names:
+        if name in seen:
+            raise SchemaError(f"{path}: column {name!r} appears twice")
+        seen.add(name)
+
+
+def read(
+    store: ObjectStore, file: DataFile, columns: Sequence[str] | None = None, rows: tuple[int, int] | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Slices (first row, table) of a file in row order, of the columns that it has among `columns`.
+
+    `rows` is a half-open range; units outside of it (row groups, batches, stripes) are not read. Raises InputError
+    naming the file where it is corrupt, and NotFoundError where it vanished.
+    """
+    wanted = [name for name in file.schema.names if columns is None or name in columns]
+    start, stop = rows or (0, file.rows)
+    place, name = open_object(store, file.path)
+    with _naming(file.path), place.open(name) as source:
+        yield from _clipped(file, _units(source, file, wanted, start, stop), start, stop)
+
+
+def _clipped(
+    file: DataFile, units: Iterator[tuple[int, pa.Table]], start: int, stop: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """Cut the units to the range, and hold the file against the log's row count."""
+    seen = start
+    for first, table in units:
+        low, high = max(start, first), min(stop, first + table.num_rows)
+        if low < high:
+            yield low, table.slice(low - first, high - low)
+            seen = high
+    if seen != stop:
+        raise InputError(f"{file.path} holds {seen} rows where the log says {file.rows}")
+
+
+def _units(
+    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
+) -> Iterator[tuple[int, pa.Table]]:
+    match file.content_type:
+        case ContentType.PARQUET:
+            yield from _parquet_units(source, file, columns, start, stop)
+        case ContentType.ORC:
+            orc, first = pa.orc.ORCFile(source), 0
+            for stripe in range(orc.nstripes):
+                table = pa.Table.from_batches([orc.read_stripe(stripe, columns=columns)]).select(columns)
+                yield first, table
+                first += table.num_rows
+        case ContentType.FEATHER:
+            batches, first = _feather(source, columns), 0
+            for place, rows in enumerate(batches.rows):
+                if first + rows > start and first < stop:
+                    yield first, batches.table(place).select(columns)
+                first += rows
+        case _:
+            yield 0, _read_text(source, file.content_type, file.schema, columns)
+
+
+def _parquet_units(
+    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
+) -> Iterator[tuple[int, pa.Table]]:
+    reader = pq.ParquetFile(source, pre_buffer=True)
+    metadata = reader.metadata
+    if metadata.num_rows != file.rows:
+        raise InputError(f"{file.path} holds {metadata.num_rows} rows where the log says {file.rows}")
+    first, together, together_bytes, together_first = 0, [], 0, 0
+    for group in range(metadata.num_row_groups):
+        rows, size = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
+        if first + rows > start and first < stop:
+            if not together:
+                together_first = first
+            together.append(group)
+            together_bytes += size
+            if together_bytes >= READ_BYTES:
+                yield from _row_groups(reader, together, columns, together_first, together_bytes)
+                together, together_bytes = [], 0
+        first += rows
+    if together:
+        yield from _row_groups(reader, together, columns, together_first, together_bytes)
+
+
+def _row_groups(
+    reader: pq.ParquetFile, groups: list[int], columns: list[str], first: int, size: int
+) -> Iterator[tuple[int, pa.Table]]:
+    if len(groups) == 1 and size > 4 * READ_BYTES:  # one huge row group: decode it piece by piece
+        for batch in reader.iter_batches(ROW_GROUP_ROWS, row_groups=groups, columns=columns):
+            yield first, pa.Table.from_batches([batch]).select(columns)
+            first += batch.num_rows
+    elif columns:
+        yield first, reader.read_row_groups(groups, columns=columns).select(columns)
+    else:  # a table without columns still has rows, which pyarrow forgets
+        rows = sum(reader.metadata.row_group(group).num_rows for group in groups)
+        yield first, pa.table({"": pa.nulls(rows)}).select([])
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Record batches by number; a Feather V1 file or an IPC stream is one that was read whole."""
+
+    schema: pa.Schema
+    rows: list[int]
+    table: Any
+
+
+def _feather(source: pa.NativeFile, columns: list[str] | None) -> _Batches:
+    magic = source.read(6)
+    source.seek(0)
+    if magic[:6] == b"ARROW1":
+        plain = pa.ipc.open_file(source)
+        fields = None if columns is None else sorted(plain.schema.get_field_index(name) for name in columns)
+        # An empty selection would mean "all": one field is read and dropped.
+        reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields or None))
+        rows = [_batch_rows(reader, place) for place in range(reader.num_record_batches)]
+        return _Batches(plain.schema, rows, lambda place: pa.Table.from_batches([reader.get_batch(place)]))
+    whole = pa.feather.read_table(source) if magic[:4] == b"FEA1" else pa.ipc.open_stream(source).read_all()
+    return _Batches(whole.schema, [whole.num_rows], lambda _: whole)
+
+
+def _batch_rows(reader: Any, place: int) -> int:
+    return int(reader.get_batch(place).num_rows)
+
+
+def _read_text(
+    source: pa.NativeFile, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
+) -> pa.Table:
+    """CSV with a header line, or one JSON object a line."""
+    plain = {field.name: _plain_type(field.type) for field in known or ()}
+    if content_type is ContentType.CSV:
+        if source.size() == 0:
+            raise InputError("an empty CSV file has no header line")
+        convert = pa.csv.ConvertOptions(
+            column_types=plain,
+            include_columns=columns,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        table = pa.csv.read_csv(
+            source,
+            read_options=pa.csv.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+            convert_options=convert,
+        )
+    elif source.size() == 0:
+        table = (known or pa.schema([])).empty_table()
+    else:
+        names = list(plain) if columns is None else columns
+        explicit = pa.schema([(name, plain[name]) for name in names if name in plain])
+        table = pa.json.read_json(
+            source,
+            read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=explicit, unexpected_field_behavior="infer" if columns is None else "ignore"
+            ),
+        )
+    return table if columns is None else table.select(columns)
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    """What a text parser is asked for; the schema's own type is cast to afterwards."""
+    if pa.types.is_dictionary(type_):
+        return _plain_type(type_.value_type)
+    if pa.types.is_string_view(type_) or pa.types.is_large_string(type_):
+        return pa.string()
+    return type_
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How files are written. `codec` is one that pyarrow knows; ORC and Feather take the same names."""
+
+    content_type: ContentType = ContentType.PARQUET
+    codec: str = "zstd"
+    row_group_rows: int = ROW_GROUP_ROWS
+
+
+class TableWriter:
+    """Collects tables of one schema into row groups and writes them."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
+        self.rows = 0
+        self._schema = schema
+        self._options = options
+        self._sink = sink
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._file: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        self._waiting_rows += table.num_rows
+        self.rows += table.num_rows
+        if self._waiting_rows >= self._options.row_group_rows:
+            whole = pa.concat_tables(self._waiting)
+            full = whole.num_rows - whole.num_rows % self._options.row_group_rows
+            self._write(whole.slice(0, full))
+            self._waiting = [whole.slice(full)]
+            self._waiting_rows = whole.num_rows - full
+
+    def close(self) -> None:
+        rest = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
+        if rest.num_rows or self._file is None:
+            self._write(rest)
+        self._file.close()
+
+    def _write(self, table: pa.Table) -> None:
+        if self._file is None:
+            self._file = _open_writer(self._sink, self._schema, self._options, table)
+        if self._options.content_type is ContentType.PARQUET:
+            self._file.write_table(table, row_group_size=self._options.row_group_rows)
+        elif self._options.content_type is ContentType.FEATHER:
+            self._file.write_table(table, max_chunksize=self._options.row_group_rows)
+        else:
+            self._file.write(table) if self._options.content_type is ContentType.ORC else self._file.write_table(table)
+
+
+def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, first: pa.Table) -> Any:
+    codec = options.codec
+    match options.content_type:
+        case ContentType.PARQUET:
+            return pq.ParquetWriter(sink, schema, compression=codec, use_dictionary=_worth_a_dictionary(first) or False)
+        case ContentType.FEATHER:
+            return pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec)))
+        case ContentType.ORC:
+            return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
+        case ContentType.CSV:
+            return pa.csv.CSVWriter(sink, schema)
+        case _:
+            raise InputError(f"{options.content_type.value} files can be read, but not written")
+
+
+def _ipc_codec(codec: str) -> str | None:
+    return codec if codec in ("zstd", "lz4") else None
+
+
+def _worth_a_dictionary(table: pa.Table) -> list[str]:
+    """Top-level columns whose values repeat: a dictionary of nearly distinct values costs time and saves nothing."""
+    sample = table.slice(0, _DICTIONARY_SAMPLE_ROWS)
+    return [field.name for field in table.schema if _repeats(field.type, sample[field.name])]
+
+
+def _repeats(type_: pa.DataType, sample: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(type_) or pa.types.is_nested(type_) or len(sample) < 1024:
+        return True
+    if pa.types.is_boolean(type_):
+        return False
+    try:
+        return bool(pc.count_distinct(sample, mode="all").as_py() <= len(sample) * _DICTIONARY_DISTINCT_MAX)
+    except pa.ArrowNotImplementedError:
+        return True
+
+
+@contextlib.contextmanager
+def writer(store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptions) -> Iterator[TableWriter]:
+    """A writer whose file appears at `path` when the block ends without an exception."""
+    with store.writer(path) as sink:
+        table_writer = TableWriter(sink, schema, options)
+        try:
+            yield table_writer
+            table_writer.close()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(f"{options.content_type.value} cannot hold this table: {_one_line(error)}") from error
+
+
+def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
+    """Write one table as one file (number 0)."""
+    with writer(store, path, table.schema, options) as out:
+        out.write(table)
+    return DataFile(
+        0, path, options.content_type, table.num_rows, store.stat(path).bytes, table.schema.remove_metadata()
+    )
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Every error of a reader names its file in one line."""
+    try:
+        yield
+    except NotFoundError:
+        raise
+    except InputError as error:
+        if path in str(error):
+            raise
+        raise InputError(f"{path}: {error}") from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,257 @@
+"""The vocabulary: frozen values that every other room speaks in.
+
+A table has partitions; a partition has one *partition stream*; a stream is a chain of versions; a version is a log
+of commits; a commit carries deltas; a delta has a stream position, an operation type and files:
+
+    ORDERS  order_day=1995-04-03  version 0   position 7  UPSERT  files 0, 1
+                                              position 9  DELETE  file 0
+
+Rows are folded per primary key in the order (stream position, file number, row index).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from deltacompact.errors import InputError
+
+PARTITION_STREAM_POS_VIRTUAL_COL_NAME = "__partition_stream_position__"
+"""Names the stream position where a sort key is asked for; it is the default sort key."""
+
+FORMAT_VERSION = 1
+"""Version of everything on disk; a table of a newer one is refused."""
+
+INT64_MAX = 2**63 - 1
+
+
+class OperationType(enum.StrEnum):
+    """What the rows of a delta do to the rows of the same key before them."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+
+
+class ContentType(enum.StrEnum):
+    """Tabular file formats: all can be read, all but JSON can be written."""
+
+    PARQUET = "application/parquet"
+    FEATHER = "application/feather"
+    ORC = "application/orc"
+    CSV = "text/csv"
+    JSON = "application/json"
+
+
+class LifecycleState(enum.StrEnum):
+    """Follows from the seals alone: unreached, reached and unsealed, sealed."""
+
+    UNRELEASED = "unreleased"
+    ACTIVE = "active"
+    DEPRECATED = "deprecated"
+
+
+class Direction(enum.StrEnum):
+    """ASCENDING keeps the row of the greatest value, DESCENDING that of the smallest."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One custom sort column: decides which of two rows of a key is kept."""
+
+    name: str
+    direction: Direction = Direction.ASCENDING
+
+    @classmethod
+    def of(cls, value: SortKey | str | Sequence[str]) -> SortKey:
+        """Accept "name", ("name", "descending") or a SortKey."""
+        if isinstance(value, SortKey):
+            return value
+        name, direction = (value, "ascending") if isinstance(value, str) else tuple(value)
+        try:
+            return cls(name, Direction(str(direction).lower()))
+        except ValueError:
+            raise InputError(
+                f"sort key {name!r}: direction {direction!r} is neither 'ascending' nor 'descending'"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class TableKeys:
+    """Primary key columns, ordered by their UTF-8 bytes, and custom sort keys in order of significance.
+
+    No custom sort keys means: the stream position decides, the later row wins.
+    """
+
+    primary: tuple[str, ...]
+    sort: tuple[SortKey, ...] = ()
+
+    @classmethod
+    def of(cls, primary: Iterable[str], sort: Iterable[SortKey | str | Sequence[str]] | None = ()) -> TableKeys:
+        """Validate and normalise what the caller gave.
+
+        A trailing ascending stream position is what breaks ties anyway, so it is dropped.
+        """
+        if isinstance(primary, str):
+            primary = (primary,)
+        names = tuple(sorted(primary, key=lambda name: name.encode()))
+        if not names:
+            raise InputError("no primary key: name at least one column")
+        if repeated := _first_repeated(names):
+            raise InputError(f"primary key {repeated!r} is named twice")
+        sort_keys = [SortKey.of(key) for key in sort or ()]
+        if sort_keys and sort_keys[-1] == SortKey(PARTITION_STREAM_POS_VIRTUAL_COL_NAME):
+            sort_keys.pop()
+        for key in sort_keys:
+            if key.name == PARTITION_STREAM_POS_VIRTUAL_COL_NAME:
+                raise InputError("the stream position can only be the last sort key, ascending")
+        if repeated := _first_repeated([key.name for key in sort_keys]):
+            raise InputError(f"sort key {repeated!r} is named twice")
+        return cls(names, tuple(sort_keys))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that is read before anything is materialized."""
+        return (*self.primary, *(key.name for key in self.sort if key.name not in self.primary))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The values that all rows of a partition stream share, in the order of the table's partition keys."""
+
+    values: tuple[tuple[str, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, partition_keys: Sequence[str], given: Mapping[str, Any] | Partition | None) -> Partition:
+        """Check the given values against the table's partition keys; values are kept as text, None is null."""
+        if isinstance(given, Partition):
+            given = dict(given.values)
+        given = given or {}
+        for name in given:
+            if name not in partition_keys:
+                known = ", ".join(partition_keys) or "none"
+                raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
+        for name in partition_keys:
+            if name not in given:
+                raise InputError(f"partition key {name!r} has no value")
+        return cls(tuple((name, partition_text(given[name])) for name in partition_keys))
+
+    def __str__(self) -> str:
+        return "/".join(f"{name}={'null' if value is None else value}" for name, value in self.values) or "(all)"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.values)
+
+
+def partition_text(value: Any) -> str | None:
+    """The one text by which a partition value is known: 5 and "5" are one partition, None is null."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, pa.Scalar):
+        return partition_text(value.as_py())
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere."""
+
+    number: int
+    path: str
+    content_type: ContentType
+    rows: int
+    bytes: int
+    schema: pa.Schema = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Rows committed at one stream position."""
+
+    position: int
+    operation: OperationType
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One log entry of a writer: its deltas become visible together. `commit_id` is fresh for each append."""
+
+    commit_id: str
+    time_ms: int
+    deltas: tuple[Delta, ...]
+    token: str | None = None
+
+    @property
+    def last_position(self) -> int:
+        return max(delta.position for delta in self.deltas)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """An object that a log entry names, with what proves that it is the one that was meant."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedDelta:
+    """The first delta of a compacted version: one live row per key, and the index that points to every one.
+
+    `source_*` say what was folded: table and lineage differ from our own where this is another table's destination.
+    `next_file_number` is above every file number that the chain has used.
+    """
+
+    files: tuple[DataFile, ...]
+    index: ObjectRef
+    watermark: int
+    next_file_number: int
+    source_table_id: str
+    source_lineage: str
+    session_id: str
+    schema: pa.Schema = field(hash=False)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What table.json (and keys.json, where the keys were not declared) say."""
+
+    table_id: str
+    partition_keys: tuple[str, ...] = ()
+    keys: TableKeys | None = None
+    tombstone_retention: int | None = None
+    source_table_id: str | None = None
+    """Set where the table is the destination of another: it then refuses appends."""
+
+    def with_keys(self, keys: TableKeys | None) -> Table:
+        return replace(self, keys=keys)
+
+
+def _first_repeated(names: Sequence[str]) -> str | None:
+    return next((name for i, name in enumerate(names) if name in names[:i]), None)

@@ -1,0 +1,478 @@
+"""Planning a compaction session: pure, from states and limits to a plan, or to the reason why nothing is to be done.
+
+    base        version 3-a1: files 14, 15 (8 live rows), index of 4 buckets
+    deltas      80 upsert: file 0 · 90 delete: files 0, 1
+    sources     ordinal 0 = 14, 1 = 15 | 2 = (80, 0), 3 = (90, 0), 4 = (90, 1)         fold order
+    rounds      ordinals 2‥4, 4‥5
+
+After the last round the live rows of every source are known, and `plan_outputs` says which files are kept by reference,
+which are rewritten, and how the rewritten rows are cut into compacted files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact import schemas, sizing
+from deltacompact.catalog.state import StreamState
+from deltacompact.errors import InputError
+from deltacompact.files import WriteOptions, suffix_of
+from deltacompact.keys import Encoding, resolve_encoding
+from deltacompact.model import (
+    INT64_MAX,
+    CompactedDelta,
+    ContentType,
+    DataFile,
+    Delta,
+    OperationType,
+    Partition,
+    TableKeys,
+)
+from deltacompact.pointers import KEPT, PointerMap, SourceGroup
+from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexManifest
+from deltacompact.settings import Settings, at_least
+
+FILE_NUMBER_MAX = 2**32 - 2
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToDo:
+    """Why a partition stream needs no compaction."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What the caller may choose, as far as it shows in the result. Other arguments make another session."""
+
+    rows_per_primary_key_index_file: int = 38_000_000
+    rows_per_compacted_file: int = 4_000_000
+    hash_bucket_count: int | None = None
+    content_type: ContentType = ContentType.PARQUET
+    target_file_bytes: int = 512 << 20
+    compression: str = "zstd"
+    row_group_rows: int = 128 << 10
+    rows_per_round: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least("rows_per_primary_key_index_file", self.rows_per_primary_key_index_file, 1)
+        at_least("rows_per_compacted_file", self.rows_per_compacted_file, 1)
+        if self.hash_bucket_count is not None and at_least("hash_bucket_count", self.hash_bucket_count, 1) > 1_000_000:
+            raise InputError(f"hash_bucket_count is {self.hash_bucket_count}, 1000000 at most")
+        suffix_of(self.content_type)
+        if self.content_type is ContentType.PARQUET and not pa.Codec.is_available(self.compression):
+            raise InputError(f"compression {self.compression!r} is not known to pyarrow")
+
+    @classmethod
+    def of(
+        cls, settings: Settings, index_rows: int, file_rows: int, hash_buckets: int | None, content_type: ContentType
+    ) -> Arguments:
+        return cls(
+            index_rows,
+            file_rows,
+            hash_buckets,
+            content_type,
+            settings.target_file_bytes,
+            settings.compression,
+            settings.row_group_rows,
+            settings.rows_per_round,
+        )
+
+    @property
+    def write_options(self) -> WriteOptions:
+        return WriteOptions(self.content_type, self.compression, self.row_group_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the tasks run on. Decides how the work is divided, never what comes out."""
+
+    slots: int
+    memory_per_task_bytes: int
+    object_store_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInput:
+    """What is folded into what. `owned`: the base files belong to the destination, so that they may be kept."""
+
+    source_table_id: str
+    destination_table_id: str
+    partition: Partition
+    source: StreamState
+    destination: StreamState
+    base: CompactedDelta | None
+    owned: bool
+    deltas: tuple[Delta, ...]
+    why: str
+
+    @property
+    def watermark(self) -> int:
+        """The greatest position that the session processes."""
+        if self.deltas:
+            return self.deltas[-1].position
+        assert self.base is not None
+        return self.base.watermark
+
+    @property
+    def delta_rows(self) -> int:
+        return sum(delta.rows for delta in self.deltas)
+
+    @property
+    def bytes(self) -> int:
+        return sum(delta.bytes for delta in self.deltas) + (self.base.bytes if self.base else 0)
+
+
+def session_input(
+    source_table_id: str,
+    destination_table_id: str,
+    partition: Partition,
+    source: StreamState,
+    destination: StreamState,
+) -> SessionInput | NothingToDo:
+    """Choose the base and the deltas.
+
+    A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
+    compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
+    """
+
+    def chosen(base: CompactedDelta | None, owned: bool, deltas: tuple[Delta, ...], why: str) -> SessionInput:
+        return SessionInput(
+            source_table_id, destination_table_id, partition, source, destination, base, owned, deltas, why
+        )
+
+    if source_table_id == destination_table_id:
+        if not source.deltas:
+            return NothingToDo(f"no delta since position {source.last_position}")
+        return chosen(source.compacted, True, source.deltas, f"{len(source.deltas)} deltas since the last compaction")
+
+    if destination.commits:
+        raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
+    done = destination.compacted
+    if done and done.source_table_id != source_table_id:
+        raise InputError(f"table {destination_table_id!r} is the destination of {done.source_table_id!r}")
+    passed = source.compacted is not None and (done is None or source.compacted.watermark > done.watermark)
+    if done is None or done.source_lineage != source.lineage or passed:
+        why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
+        if source.compacted is None and not source.deltas:
+            return NothingToDo(f"table {source_table_id!r} holds no delta")
+        return chosen(source.compacted, False, source.deltas, why)
+    newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
+    if not newer:
+        return NothingToDo(f"no delta since position {done.watermark}")
+    return chosen(done, True, newer, f"{len(newer)} deltas since the last compaction")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of a session. Its ordinal is its place in fold order: base files first."""
+
+    ordinal: int
+    file: DataFile
+    operation: OperationType
+    position: int
+    in_base: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Ordinals [first, stop) are folded together. `position` and `file_number` are the high watermark afterwards."""
+
+    number: int
+    first: int
+    stop: int
+    position: int
+    file_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """Everything that a session does, decided before it does anything."""
+
+    input: SessionInput
+    keys: TableKeys
+    arguments: Arguments
+    encoding: Encoding
+    schema: pa.Schema
+    sources: tuple[Source, ...]
+    rounds: tuple[Round, ...]
+    hash_bucket_count: int
+    base_manifest: IndexManifest | None
+    tombstone_retention: int | None
+    capacity: Capacity
+
+    @property
+    def rehash(self) -> bool:
+        return self.base_manifest is not None and self.base_manifest.hash_bucket_count != self.hash_bucket_count
+
+    @property
+    def base_rows(self) -> int:
+        return self.base_manifest.entries if self.base_manifest else 0
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """By ordinal: the stream position that a delete leaves in its tombstone."""
+        return np.array([source.position for source in self.sources], np.int64)
+
+    @property
+    def base_ordinals(self) -> dict[int, int]:
+        return {source.file.number: source.ordinal for source in self.sources if source.in_base}
+
+    @property
+    def next_file_number(self) -> int:
+        """Above every number used in the destination's chain, this session's delta files included."""
+        done = self.input.destination.compacted
+        return (done.next_file_number if done else 0) + sum(not source.in_base for source in self.sources)
+
+    @property
+    def round_rows(self) -> int:
+        """Rows of the largest round."""
+        return max((self._rows(each) for each in self.rounds), default=0)
+
+    def _rows(self, each: Round) -> int:
+        return sum(source.file.rows for source in self.sources[each.first : each.stop])
+
+    @property
+    def task_rows(self) -> int:
+        slots, memory = self.capacity.slots, self.capacity.memory_per_task_bytes
+        return sizing.task_rows(self.round_rows, slots, self.encoding.entry_bytes, memory)
+
+    @property
+    def planned_peak_bytes(self) -> int:
+        """Memory of the largest task's process."""
+        bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
+        entry_bytes = self.encoding.entry_bytes
+        return sizing.peak_task_bytes(self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes)
+
+    @property
+    def read_bytes(self) -> int:
+        """A row group of the widest rows, decoded (estimated at four times its size at rest)."""
+        widest = max((s.file.bytes / s.file.rows for s in self.sources if s.file.rows), default=0.0)
+        return int(4 * widest * self.arguments.row_group_rows)
+
+    @property
+    def planned_space_bytes(self) -> int:
+        """What exists at the peak besides what is there now: the outputs, the last round's index, and the new one."""
+        data = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
+        entries = self.base_rows + sum(s.file.rows for s in self.sources if not s.in_base)
+        indices = 2 + (len(self.rounds) > 1) + self.rehash
+        return data + indices * entries * self.encoding.entry_bytes
+
+
+def plan(
+    given: SessionInput,
+    keys: TableKeys,
+    partition_keys: Sequence[str],
+    manifest: IndexManifest | None,
+    arguments: Arguments,
+    capacity: Capacity,
+    tombstone_retention: int | None = None,
+    adopted: AdoptedSizes | None = None,
+) -> CompactionPlan:
+    """Decide a session. `adopted` are the sizes of an interrupted session that is resumed.
+
+    Raises SchemaError naming file and column, before any work, where the files do not fit together.
+    """
+    sources = _sources(given)
+    deltas = [source for source in sources if not source.in_base]
+    upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
+    encoding = resolve_encoding(
+        keys, partition_keys, [(s.operation, s.file) for s in deltas], manifest.encoding if manifest else None
+    )
+    schema = schemas.union(upserts, given.base.schema if given.base else None)
+    for name in keys.columns:
+        if given.deltas and name not in schema.names and name not in partition_keys and upserts:
+            raise InputError(f"sort key column {name!r} is in no file of table {given.source_table_id!r}")
+    if adopted is None:
+        adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
+    number = (given.destination.compacted.next_file_number if given.destination.compacted else 0) + 2 * len(sources)
+    if number > FILE_NUMBER_MAX:
+        raise InputError(f"table {given.destination_table_id!r} has used up its file numbers: restate it")
+    return CompactionPlan(
+        given,
+        keys,
+        arguments,
+        encoding,
+        schema,
+        sources,
+        _rounds(sources, len(sources) - len(deltas), adopted.round_ends),
+        adopted.hash_bucket_count,
+        manifest,
+        tombstone_retention,
+        capacity,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedSizes:
+    """The decisions that depend on the machine: whoever resumes a session on another one takes them over."""
+
+    hash_bucket_count: int
+    round_ends: tuple[int, ...]
+
+
+def _sizes(
+    encoding: Encoding,
+    manifest: IndexManifest | None,
+    arguments: Arguments,
+    capacity: Capacity,
+    delta_rows: list[int],
+) -> AdoptedSizes:
+    memory, entry_bytes = capacity.memory_per_task_bytes, encoding.entry_bytes
+    rows = sum(delta_rows) + (manifest.entries if manifest else 0)
+    buckets = arguments.hash_bucket_count
+    if buckets is None and manifest is not None:
+        buckets = manifest.hash_bucket_count
+        if sizing.must_rehash(rows, buckets, entry_bytes, memory):
+            buckets = sizing.hash_bucket_count(rows, entry_bytes, memory)
+    if buckets is None:
+        buckets = sizing.hash_bucket_count(rows, entry_bytes, memory)
+    per_round = arguments.rows_per_round or sizing.round_rows_max(capacity.object_store_bytes, entry_bytes)
+    return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
+
+
+def _sources(given: SessionInput) -> tuple[Source, ...]:
+    sources: list[Source] = []
+    for file in given.base.files if given.base else ():
+        sources.append(Source(len(sources), file, OperationType.UPSERT, -INT64_MAX - 1, True))
+    for delta in given.deltas:
+        for file in delta.files:
+            sources.append(Source(len(sources), file, delta.operation, delta.position, False))
+    return tuple(sources)
+
+
+def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int]) -> tuple[Round, ...]:
+    rounds, start = [], first
+    for number, end in enumerate(ends, 1):
+        last = sources[first + end - 1]
+        rounds.append(Round(number, start, first + end, last.position, last.file.number))
+        start = first + end
+    return tuple(rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One compacted file to write: its number, and the ranks [first, stop) of live rows that it gets."""
+
+    number: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """What becomes of every source file, once it is known which rows live.
+
+    kept        base files of which every row lives: by reference
+    rewritten   the others, with the rank of their first live row
+    """
+
+    kept: tuple[Source, ...]
+    rewritten: tuple[tuple[Source, int], ...]
+    outputs: tuple[Output, ...]
+    groups: tuple[SourceGroup, ...]
+    pointers: PointerMap
+    live: npt.NDArray[np.int64]
+
+    @property
+    def rows_rewritten(self) -> int:
+        return self.outputs[-1].stop if self.outputs else 0
+
+
+def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
+    """`live`: by ordinal, the rows that live after the last round."""
+    kept = _kept(decided, live)
+    kept_ordinals = {source.ordinal for source in kept}
+    rewritten, rank = [], 0
+    data_bytes = 0.0
+    for source in decided.sources:
+        rows = int(live[source.ordinal])
+        if rows and source.ordinal not in kept_ordinals:
+            rewritten.append((source, rank))
+            rank += rows
+            data_bytes += source.file.bytes * rows / source.file.rows
+    count = sizing.output_files(
+        rank, int(data_bytes), decided.arguments.rows_per_compacted_file, decided.arguments.target_file_bytes
+    )
+    per_output = math.ceil(rank / count) if count else 1
+    number = decided.next_file_number
+    outputs = tuple(
+        Output(number + place, first, min(rank, first + per_output))
+        for place, first in enumerate(range(0, rank, per_output))
+    )
+    groups, group_of = _source_groups(decided, rewritten, live)
+    number_of = np.zeros(len(decided.sources), np.uint32)
+    for source in kept:
+        number_of[source.ordinal] = source.file.number
+        group_of[source.ordinal] = KEPT
+    first_ranks = tuple(group.first_rank for group in groups)
+    pointers = PointerMap(group_of, number_of, first_ranks, number, per_output)
+    return OutputPlan(kept, tuple(rewritten), outputs, groups, pointers, live)
+
+
+def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
+    """Base files of which every row lives; small ones are merged where there are two pieces to merge."""
+    if not decided.input.owned:
+        return ()
+    whole = [s for s in decided.sources if s.in_base and s.file.rows and live[s.ordinal] == s.file.rows]
+    small = [s for s in whole if _is_small(decided, s.file.rows, s.file.bytes)]
+    whole_ordinals = {source.ordinal for source in whole}
+    rest = [s for s in decided.sources if s.ordinal not in whole_ordinals and live[s.ordinal]]
+    rest_rows = sum(int(live[s.ordinal]) for s in rest)
+    rest_bytes = sum(s.file.bytes * int(live[s.ordinal]) / s.file.rows for s in rest)
+    rest_is_small = rest_rows > 0 and _is_small(decided, rest_rows, rest_bytes)
+    if len(small) + rest_is_small < 2:
+        return tuple(whole)
+    small_ordinals = {source.ordinal for source in small}
+    return tuple(source for source in whole if source.ordinal not in small_ordinals)
+
+
+def _is_small(decided: CompactionPlan, rows: int, size: float) -> bool:
+    """Below half of the target, by rows and by bytes."""
+    arguments = decided.arguments
+    return 2 * rows < arguments.rows_per_compacted_file and 2 * size < arguments.target_file_bytes
+
+
+def _source_groups(
+    decided: CompactionPlan, rewritten: Sequence[tuple[Source, int]], live: npt.NDArray[np.int64]
+) -> tuple[tuple[SourceGroup, ...], npt.NDArray[np.uint16]]:
+    """Divide the rewritten files, in order, into groups of about equal rows."""
+    group_of = np.full(len(decided.sources), KEPT - 1, np.uint16)
+    rows = sum(source.file.rows for source, _ in rewritten)
+    share = math.ceil(rows / sizing.source_groups(rows, decided.capacity.slots)) if rows else 1
+    groups: list[list[tuple[Source, int]]] = []
+    filled = share
+    for source, rank in rewritten:
+        if filled >= share:
+            groups.append([])
+            filled = 0
+        groups[-1].append((source, rank))
+        filled += source.file.rows
+        group_of[source.ordinal] = len(groups) - 1
+    return tuple(_group(group) for group in groups), group_of
+
+
+def _group(members: Sequence[tuple[Source, int]]) -> SourceGroup:
+    ordinals = np.array([source.ordinal for source, _ in members], np.uint32)
+    rows = np.array([source.file.rows for source, _ in members], np.int64)
+    return SourceGroup(ordinals, rows, members[0][1])
+
+
+def fingerprint(given: SessionInput, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
+    """What makes a session this one and no other: base, source, keys and arguments. Deltas are in its record."""
+    document = asdict(replace(arguments, content_type=arguments.content_type))
+    return {
+        "arguments": {name: str(value) for name, value in document.items()},
+        "base": given.destination.version,
+        "source": [given.source_table_id, given.source.version],
+        "primary_keys": keys.primary,
+        "sort_keys": [(key.name, key.direction.value) for key in keys.sort],
+        "fences": len(given.destination.fences),
+    }

@@ -1,0 +1,165 @@
+"""Step 3, pointer assignment: where every live row will be, before any of them is read.
+
+    survivors of bucket A in digest order      file 7: rows 2, 0     file 8: row 1
+    survivors of bucket B                      file 7: row 1
+    ranks by source row                        (7,0)=0 (7,1)=1 (7,2)=2 (8,1)=3      row 2 becomes row 2, not 1
+    sent back to A in the order it sent them   2, 0, 3                              to B: 1
+
+From counts alone no bucket could know this: ranks are taken by a group of source files over all buckets at once. The
+ranks run through all rewritten files, so rank // rows_per_output names the output and the remainder the row. This is
+the paper's predictive primary key index, without its barrier inside tasks, and it keeps source row order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact import _kernels
+from deltacompact.entries import TOMBSTONE, Entries, fields
+from deltacompact.errors import CorruptionError
+from deltacompact.keys import Encoding
+from deltacompact.primary_key_index import IndexFile, IndexManifest, bucket_writer, read_bucket
+from deltacompact.storage import ObjectStore
+
+Survivors = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
+"""Session ordinals and row indices, in the order in which a bucket group holds them."""
+
+Masks = dict[int, npt.NDArray[np.uint8]]
+"""By ordinal: one bit for each row of the file, least significant first, set where the row lives."""
+
+KEPT = 0xFFFF
+"""Stands in `group_of` for files that are kept by reference: their pointers stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGroup:
+    """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before."""
+
+    ordinals: npt.NDArray[np.uint32]
+    file_rows: npt.NDArray[np.int64]
+    first_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class PointerMap:
+    """How session pointers become published ones.
+
+    `group_of`: by ordinal, the source group that ranks the file, or KEPT. `number_of`: the file number of a kept file.
+    """
+
+    group_of: npt.NDArray[np.uint16]
+    number_of: npt.NDArray[np.uint32]
+    first_ranks: tuple[int, ...]
+    first_output_number: int
+    rows_per_output: int
+
+
+def survivors(
+    store: ObjectStore, manifest: IndexManifest, buckets: range, group_of: npt.NDArray[np.uint16], groups: int
+) -> Iterator[Survivors]:
+    """For each source group, the live rows of its files that these buckets point to."""
+    sent: list[list[Survivors]] = [[] for _ in range(groups)]
+    for chunk in _chunks(store, manifest, buckets):
+        view = fields(chunk)
+        file, row = np.ascontiguousarray(view["file"]), np.ascontiguousarray(view["row"])
+        group = _groups(file, group_of)
+        for place in range(groups):
+            here = group == place
+            sent[place].append((file[here], row[here]))
+    for pieces in sent:
+        yield (
+            np.concatenate([file for file, _ in pieces]) if pieces else np.empty(0, np.uint32),
+            np.concatenate([row for _, row in pieces]) if pieces else np.empty(0, np.uint64),
+        )
+
+
+def assign(group: SourceGroup, *sent: Survivors) -> Iterator[Masks | npt.NDArray[np.uint32]]:
+    """Rank a group's survivors. First the masks of its files, then for each bucket group its ranks as it sent them."""
+    ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
+    for ordinals, rows in sent:
+        ranks.mark(ordinals, rows)
+    yield {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals}
+    for ordinals, rows in sent:
+        yield ranks.ranks(ordinals, rows).astype(np.uint32)  # within the group, which has fewer than 2^32 rows
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """One group of buckets of the published index. Tombstones at or below `expired_position` are dropped."""
+
+    manifest: IndexManifest
+    buckets: range
+    pointers: PointerMap
+    rows_per_index_file: int
+    expired_position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    files: tuple[tuple[IndexFile, ...], ...]
+    rows: int
+    tombstones: int
+
+
+def write_index(
+    store: ObjectStore, task: IndexTask, path_of: Callable[[], str], *ranks: npt.NDArray[np.uint32]
+) -> IndexResult:
+    """The session's entries with published pointers (`ranks`: one array for each source group)."""
+    cursors = [0] * len(ranks)
+    written, rows, tombstones = [], 0, 0
+    encoding: Encoding = task.manifest.encoding
+    for bucket in task.buckets:
+        with bucket_writer(store, path_of, encoding.entry_bytes, task.rows_per_index_file) as writer:
+            for chunk in _chunks(store, task.manifest, range(bucket, bucket + 1)):
+                writer.write(_published(chunk, task, ranks, cursors))
+            written.append(writer.close())
+        rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
+    if cursors != [len(given) for given in ranks]:
+        raise CorruptionError("more pointers were assigned than rows live: the round's index changed under the session")
+    return IndexResult(tuple(written), rows, tombstones)
+
+
+def _published(chunk: Entries, task: IndexTask, ranks: Sequence[npt.NDArray[np.uint32]], cursors: list[int]) -> Entries:
+    chunk = chunk.copy()
+    view = fields(chunk)
+    file = np.ascontiguousarray(view["file"])
+    pointers = task.pointers
+    group = _groups(file, pointers.group_of)
+    numbers = np.where(group == KEPT, _taken(pointers.number_of, file), np.uint32(TOMBSTONE))
+    rows = np.ascontiguousarray(view["row"])
+    for place, given in enumerate(ranks):
+        here = np.flatnonzero(group == place)
+        mine = given[cursors[place] : cursors[place] + len(here)].astype(np.uint64) + np.uint64(
+            pointers.first_ranks[place]
+        )
+        cursors[place] += len(here)
+        output, row = np.divmod(mine, np.uint64(pointers.rows_per_output))
+        numbers[here] = (output + np.uint64(pointers.first_output_number)).astype(np.uint32)
+        rows[here] = row
+    view["file"], view["row"] = numbers, rows
+    if task.expired_position is None:
+        return chunk
+    expired = (file == TOMBSTONE) & (rows.view(np.int64) <= task.expired_position)
+    return np.ascontiguousarray(chunk[~expired]) if expired.any() else chunk
+
+
+def _groups(file: npt.NDArray[np.uint32], group_of: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    """The source group of each entry; one past KEPT does not exist, so tombstones get KEPT - 1."""
+    group = _taken(group_of, file)
+    group[file == TOMBSTONE] = KEPT - 1
+    return group
+
+
+def _taken(values: npt.NDArray, file: npt.NDArray[np.uint32]) -> npt.NDArray:  # type: ignore[type-arg]
+    if not len(values):
+        return np.zeros(len(file), values.dtype)
+    return values[np.minimum(file, len(values) - 1)]
+
+
+def _chunks(store: ObjectStore, manifest: IndexManifest, buckets: range) -> Iterator[Entries]:
+    for bucket in buckets:
+        yield from read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)

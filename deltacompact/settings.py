@@ -1,0 +1,57 @@
+"""Numbers that a compaction works by. All have defaults; None means: measured on the machine or cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from deltacompact.errors import InputError
+from deltacompact.files import ROW_GROUP_ROWS
+
+EXECUTORS = ("auto", "ray", "local")
+_TEXTS = ("executor", "compression", "ray_address")
+_MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits and choices of a compaction.
+
+    executor                "local" is a for-loop in this process, "ray" a cluster, "auto" takes Ray for large input
+    rows_per_round          delta rows folded in one round (default: what fits the object store)
+    memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster for each CPU)
+    object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
+    target_file_bytes       about the largest size of a compacted file
+    compression             codec of written files
+    row_group_rows          rows of a Parquet row group
+    local_rows_max          "auto" stays in this process up to so many delta rows, and
+    local_bytes_max         so many bytes of delta and compacted files
+    ray_address             a running cluster to join (default: $RAY_ADDRESS, else one is started here)
+    task_retries            how often a task that died is started again
+    """
+
+    executor: str = "auto"
+    rows_per_round: int | None = None
+    memory_per_task_bytes: int | None = None
+    object_store_bytes: int | None = None
+    target_file_bytes: int = 512 << 20
+    compression: str = "zstd"
+    row_group_rows: int = ROW_GROUP_ROWS
+    local_rows_max: int = 3_000_000
+    local_bytes_max: int = 512 << 20
+    ray_address: str | None = None
+    task_retries: int = 3
+
+    def __post_init__(self) -> None:
+        if self.executor not in EXECUTORS:
+            raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in _TEXTS and value is not None:
+                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1)
+
+
+def at_least(name: str, value: int, minimum: int) -> int:
+    """Refuse a number that makes no sense, by name."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
+    return value

@@ -1,0 +1,119 @@
+"""Arithmetic done before anything runs: rows and bytes in, counts and sizes out.
+
+    46.875 G rows of 32 bytes, 8 GiB a task  ->  313 hash buckets      (paper, figure 3-1)
+    6 T rows                                 ->  40,000
+    10 M rows                                ->  8: enough to keep a machine busy
+
+Every row takes a fixed number of bytes, and SHA-1 spreads rows evenly over buckets, so memory is known exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+GIB = 1 << 30
+FIGURE_ROWS_PER_BUCKET = 150_000_000
+FIGURE_ENTRY_BYTES = 32
+FIGURE_MEMORY_BYTES = 8 * GIB
+"""Figure 3-1: 150 M rows a bucket at 32 bytes and 8 GiB a CPU; a bucket then takes about half of a task's memory."""
+
+REHASH_ABOVE = 0.9
+"""A bucket that would take more than this share of a task's memory is rehashed first, to half of it."""
+
+SMALL_ROWS_PER_BUCKET = 2_000_000
+SMALL_BUCKETS_MAX = 64
+
+HASH_BUCKET_COPIES = 3.0
+"""Entries that a hash bucket task holds for each row of its input: packed, grouped, and the columns they come from."""
+
+DEDUPE_COPIES = 2.5
+"""Entries that a dedupe task holds for each new entry: what came in, sorted, and merged."""
+
+TASK_BASE_BYTES = 350 << 20
+"""Interpreter, libraries and read buffers of a task's process."""
+
+OBJECT_STORE_SHARE = 0.5
+"""Share of the object store that a round's entries may take: dedupe's inputs are still there when outputs arrive."""
+
+OUTPUT_PARALLEL_BYTES_MIN = 32 << 20
+"""Files larger than this are split further, for the sake of parallel writing."""
+
+
+def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int) -> int:
+    """Hash buckets for a table that will hold this many rows."""
+    by_memory = math.ceil(rows / rows_per_bucket(entry_bytes, memory_per_task_bytes))
+    small = min(SMALL_BUCKETS_MAX, _power_of_two(math.ceil(rows / SMALL_ROWS_PER_BUCKET)))
+    return max(1, by_memory, small)
+
+
+def rows_per_bucket(entry_bytes: int, memory_per_task_bytes: int) -> float:
+    """Figure 3-1, scaled by entry width and memory."""
+    return FIGURE_ROWS_PER_BUCKET * (memory_per_task_bytes / FIGURE_MEMORY_BYTES) * (FIGURE_ENTRY_BYTES / entry_bytes)
+
+
+def must_rehash(rows: int, hash_buckets: int, entry_bytes: int, memory_per_task_bytes: int) -> bool:
+    """Whether a bucket would take more than 90 % of a task's memory (the figure's bucket takes half)."""
+    share = rows / hash_buckets / rows_per_bucket(entry_bytes, memory_per_task_bytes) / 2
+    return share > REHASH_ABOVE
+
+
+def round_rows_max(object_store_bytes: int, entry_bytes: int) -> int:
+    """Delta rows whose entries fit the object store together (paper, compaction rounds, rule 1)."""
+    return max(1, int(object_store_bytes * OBJECT_STORE_SHARE / entry_bytes))
+
+
+def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
+    """Split files in fold order into rounds: for each round the number of files up to its end. At least one a round."""
+    ends, rows = [], 0
+    for place, file_rows in enumerate(rows_by_file):
+        if rows and rows + file_rows > rows_per_round:
+            ends.append(place)
+            rows = 0
+        rows += file_rows
+    return [*ends, len(rows_by_file)] if rows_by_file else []
+
+
+def task_rows(rows: int, slots: int, entry_bytes: int, memory_per_task_bytes: int) -> int:
+    """Rows of one hash bucket task: two waves over the cluster, as far as memory allows."""
+    even = math.ceil(rows / max(1, 2 * slots))
+    by_memory = int(max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20) / (entry_bytes * HASH_BUCKET_COPIES))
+    return max(1, min(max(even, 200_000), by_memory))
+
+
+def bucket_groups(hash_buckets: int, rows: int, entry_bytes: int, tasks: int, slots: int) -> int:
+    """Objects that a hash bucket task returns: groups of buckets of at least 1 MiB, at most 100 k objects in all."""
+    by_size = rows * entry_bytes // max(1, tasks) >> 20
+    by_count = 100_000 // max(1, tasks)
+    return max(1, min(hash_buckets, max(min(by_size, by_count), min(hash_buckets, 2 * slots))))
+
+
+def source_groups(rows: int, slots: int) -> int:
+    """Groups of source files for pointer assignment: one bit a row, 12 bytes a survivor, so 32 M rows are 0.4 GB."""
+    return max(1, min(math.ceil(rows / 1_000_000), max(slots, math.ceil(rows / 32_000_000))))
+
+
+def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int) -> int:
+    """Compacted files for so many rows, estimated to take so many bytes.
+
+    A few large files become a power of two (never smaller than half the limit), so that cores are evenly loaded. The
+    number depends on the data alone: either executor writes the same files.
+    """
+    if rows == 0:
+        return 0
+    count = max(1, math.ceil(rows / rows_max), math.ceil(data_bytes / bytes_max))
+    even = _power_of_two(count)
+    if 1 < count < SMALL_BUCKETS_MAX and data_bytes / even >= OUTPUT_PARALLEL_BYTES_MIN:
+        count = even
+    return min(count, rows)
+
+
+def peak_task_bytes(task_rows: int, bucket_rows: int, entry_bytes: int, chunk_entries: int, read_bytes: int) -> int:
+    """Planned peak of the largest task: hashing its rows, or folding its bucket, or reading and writing row groups."""
+    hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
+    folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_entries * entry_bytes
+    return int(TASK_BASE_BYTES + max(hashing, folding, 4 * read_bytes))
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
