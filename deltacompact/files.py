@@ -76,21 +76,20 @@ def inspect(store: ObjectStore, path: str, content_type: ContentType, known: pa.
     """Schema, rows and bytes of a file (number 0). `known` types the columns of CSV and JSON that it names."""
     place, name = open_object(store, path)
     size = place.stat(name).bytes
-    with _naming(path):
-        with place.open(name) as source:
-            match content_type:
-                case ContentType.PARQUET:
-                    file = pq.ParquetFile(source)
-                    schema, rows = file.schema_arrow, file.metadata.num_rows
-                case ContentType.ORC:
-                    orc = pa.orc.ORCFile(source)
-                    schema, rows = orc.schema, orc.nrows
-                case ContentType.FEATHER:
-                    batches = _feather(source, None)
-                    schema, rows = batches.schema, sum(batches.rows)
-                case _:
-                    table = _read_text(source, content_type, known, None)
-                    schema, rows = table.schema, table.num_rows
+    with _naming(path), place.open(name) as source:
+        match content_type:
+            case ContentType.PARQUET:
+                file = pq.ParquetFile(source)
+                schema, rows = file.schema_arrow, file.metadata.num_rows
+            case ContentType.ORC:
+                orc = pa.orc.ORCFile(source)
+                schema, rows = orc.schema, orc.nrows
+            case ContentType.FEATHER:
+                batches = _feather(source, None)
+                schema, rows = batches.schema, sum(batches.rows)
+            case _:
+                table = _read_text(source, content_type, known, None)
+                schema, rows = table.schema, table.num_rows
     check_columns(schema, path)
     return DataFile(0, path, content_type, rows, size, schema.remove_metadata())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ def hash_bucket(
     parts = [part for piece in work for part in _pack(store, encoding, partition, piece)]
     entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
     del parts
-    for start, stop in zip(group_starts[:-1], group_starts[1:], strict=True):
+    for start, stop in pairwise(group_starts):
         low, high = int(offsets[start]), int(offsets[stop])
         # A copy: a slice would take the whole task's entries with it into the object store.
         yield entries[low:high].copy(), offsets[start : stop + 1] - low

@@ -8,6 +8,7 @@ The same steps as a compaction, in this process, publishing nothing. A table wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from deltacompact.materialize import live_mask
 from deltacompact.model import DataFile, OperationType, Partition, Table
 from deltacompact.plan import Arguments, Capacity, CompactionPlan, NothingToDo, Source, plan, session_input
 from deltacompact.primary_key_index import empty_manifest, read_manifest
+from deltacompact.storage import open_object
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream import DeltaStreamCatalog
@@ -35,10 +37,8 @@ def read_table(
 ) -> pa.Table:
     """The live rows of one partition, or of all: a snapshot of each, none across them."""
     table = catalog.table(table_id)
-    if partition is None:
-        chosen = catalog.partitions(table_id)
-    else:
-        chosen = [catalog.partition(table_id, partition)]
+    everything = partition is None
+    chosen = catalog.partitions(table_id) if everything else [catalog.partition(table_id, partition)]
     pieces = [(place, *_read_stream(catalog, table, place)) for place in chosen]
     described = [DataFile(0, f"{table_id}/{place}", files.ContentType.PARQUET, 0, 0, s) for place, s, _ in pieces]
     schema = schemas.union(described)
@@ -119,3 +119,24 @@ def fold_plan(store: ObjectStore, state: StreamState, table: Table, partition: P
     assert not isinstance(given, NothingToDo) and table.keys is not None
     manifest = read_manifest(store, state.index) if state.index else None
     return plan(given, table.keys, table.partition_keys, manifest, Arguments(), _HERE, table.tombstone_retention)
+
+
+def export_table(
+    catalog: DeltaStreamCatalog, table_id: str, target: str, partition: Mapping[str, Any] | Partition | None = None
+) -> int:
+    """Write the live rows to one file (local path or URI), batch by batch; the number of rows."""
+    table = catalog.table(table_id)
+    everything = partition is None
+    chosen = catalog.partitions(table_id) if everything else [catalog.partition(table_id, partition)]
+    states = [(place, catalog.state(table_id, place)) for place in chosen]
+    described = [
+        DataFile(0, f"{table_id}/{place}", files.ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
+    ]
+    schema = schemas.union(described)
+    store, path = open_object(catalog.store, target if "://" in target else Path(target).absolute().as_uri())
+    options = files.WriteOptions(files.content_type_of(target))
+    with files.writer(store, path, schema, options) as out:
+        for place, state in states:
+            for rows in live_batches(catalog.store, state, table, place, schema):
+                out.write(rows)
+        return out.rows

@@ -254,8 +254,9 @@ class CompactionPlan:
     @property
     def read_bytes(self) -> int:
         """A row group of the widest rows, decoded (estimated at four times its size at rest)."""
-        widest = max((s.file.bytes / s.file.rows for s in self.sources if s.file.rows), default=0.0)
-        return int(4 * widest * self.arguments.row_group_rows)
+        group_rows = self.arguments.row_group_rows
+        groups = (s.file.bytes * min(1.0, group_rows / s.file.rows) for s in self.sources if s.file.rows)
+        return int(4 * max(groups, default=0.0))
 
     @property
     def planned_space_bytes(self) -> int:
@@ -302,7 +303,7 @@ def plan(
         encoding,
         schema,
         sources,
-        _rounds(sources, len(sources) - len(deltas), adopted.round_ends),
+        _rounds(sources, len(sources) - len(deltas), adopted.round_ends, given.watermark),
         adopted.hash_bucket_count,
         manifest,
         tombstone_retention,
@@ -348,12 +349,15 @@ def _sources(given: SessionInput) -> tuple[Source, ...]:
     return tuple(sources)
 
 
-def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int]) -> tuple[Round, ...]:
+def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], watermark: int) -> tuple[Round, ...]:
+    """Always one at least: a session without delta files has an empty round, which brings the index to its terms."""
     rounds, start = [], first
-    for number, end in enumerate(ends, 1):
-        last = sources[first + end - 1]
-        rounds.append(Round(number, start, first + end, last.position, last.file.number))
-        start = first + end
+    for number, end in enumerate(ends or (0,), 1):
+        stop = first + end
+        last = sources[stop - 1] if stop > start else None
+        position, file_number = (last.position, last.file.number) if last else (watermark, 0)
+        rounds.append(Round(number, start, stop, position, file_number))
+        start = stop
     return tuple(rounds)
 
 

@@ -30,7 +30,7 @@ from deltacompact.model import FORMAT_VERSION, ObjectRef
 from deltacompact.storage import ObjectStore
 
 CHUNK_ENTRIES = 1 << 20
-"""Entries of one batch: what a merge holds of the index at a time, 32–64 MiB."""
+"""Entries of one batch: what a merge holds of the index at a time, 32 to 64 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,8 @@ class BucketWriter:
             self._open.__exit__(RuntimeError, RuntimeError("abandoned"), None)
 
     def _flush(self, final: bool) -> None:
+        if not self._waiting:
+            return
         entries = np.concatenate(self._waiting) if len(self._waiting) != 1 else self._waiting[0]
         start = 0
         while start < len(entries):

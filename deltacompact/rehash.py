@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def split_bucket(
     chunks = read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)
     parts = list(chunks) or [none(manifest.encoding.entry_bytes)]
     entries, offsets = _kernels.group_entries(parts, hash_bucket_count)
-    for start, stop in zip(group_starts[:-1], group_starts[1:], strict=True):
+    for start, stop in pairwise(group_starts):
         low, high = int(offsets[start]), int(offsets[stop])
         yield entries[low:high].copy(), offsets[start : stop + 1] - low
 

@@ -74,7 +74,7 @@ class SessionRecord:
             given.destination.tail,
             plan.hash_bucket_count,
             tuple(each.stop - first for each in plan.rounds),
-            fingerprint(given, plan.keys, plan.arguments),
+            json.loads(json.dumps(fingerprint(given, plan.keys, plan.arguments))),
         )
 
     @property
@@ -158,7 +158,7 @@ class Session:
             for piece in work
         ]
         self._wait("hash_bucket", hashed, rows)
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow")
+        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         deduped = [
             self._executor.submit(
                 dedupe,
@@ -197,7 +197,7 @@ class Session:
             raise CorruptionError(f"round {each.number}: {int(live.sum())} rows live by file, {counts.live} by key")
         buckets = tuple(files for result in results for files in result.files)
         manifest = IndexManifest(self.plan.encoding, buckets, counts.live, counts.tombstones, publishable=False)
-        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json"), manifest)
+        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
         completion = {
             "format": FORMAT_VERSION,
             "source_table_id": self.plan.input.source_table_id,
@@ -296,7 +296,7 @@ class Session:
         rows = output.stop - output.first
         options = plan.arguments.write_options
         task = MaterializeTask(output.number, rows, tuple(sources), plan.schema, plan.input.partition, options)
-        path = self._paths.fresh("data", suffix_of(options.content_type))
+        path = self._paths.fresh("data", suffix_of(options.content_type), self.id)
         chosen = [masks[group] for group in sorted(needed)]
         return self._executor.submit(materialize, self._store, task, path, *chosen, spread=True)
 
@@ -317,7 +317,7 @@ class Session:
             plan.arguments.rows_per_primary_key_index_file,
             None if retention is None else plan.input.watermark - retention,
         )
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow")
+        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         return self._executor.submit(write_index, self._store, task, path_of, *ranks[place])
 
     def _record_index(
@@ -329,7 +329,7 @@ class Session:
         buckets = tuple(bucket for result in results for bucket in result.files)
         tombstones = sum(result.tombstones for result in results)
         published = IndexManifest(manifest.encoding, buckets, rows, tombstones)
-        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json"), published)
+        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), published)
         return self._record("index.json", asdict(ref))
 
     # The switch
@@ -391,7 +391,7 @@ class Session:
             return BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count))
         if plan.rehash and self._recorded("round-00001.json") is None:
             began = time.perf_counter()
-            path_of = functools.partial(self._paths.fresh, "index", ".arrow")
+            path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
             rows_per_file = plan.arguments.rows_per_primary_key_index_file
             manifest = rehash(self._executor, self._store, manifest, plan.hash_bucket_count, rows_per_file, path_of)
             self.measured.seconds["rehash"] = time.perf_counter() - began

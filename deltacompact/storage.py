@@ -431,6 +431,16 @@ class S3Store:
             raise
 
 
+def aws_client(service: str, region: str | None = None) -> Any:
+    """A boto3 client of another AWS service, by the same settings as S3 (few retries, short time-outs)."""
+    from botocore.config import Config
+
+    settings = _resolved(S3Settings.from_environment())
+    session = _session(settings, _static_credentials(settings))
+    config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=5, read_timeout=10)
+    return session.client(service, region_name=region or settings.region, config=config)
+
+
 def _resolved(settings: S3Settings) -> S3Settings:
     """The environment is read where the store is opened, so that its workers reach the same S3."""
     environment = os.environ.get

@@ -288,7 +288,7 @@ class DeltaStreamCatalog:
                 return None
             if state.compacted and state.compacted.source_table_id != table_id:
                 raise _is_destination(table_id, state.compacted.source_table_id)
-            self._check_age(begun_s)
+            self.check_age(begun_s)
             first = self._position(stream_position, state.last_position)
             positioned = tuple(
                 Delta(first + place, kind, tuple(replace(file, number=n) for n, file in enumerate(files)))
@@ -308,7 +308,7 @@ class DeltaStreamCatalog:
             tables = [tables]
         place, _ = self._appending(table_id, partition, "upsert")
         log = self.begin_stream(table_id, place)
-        base = log.active()
+        base, begun_s = log.active(), self.clock()
         paths = TablePaths.of(table_id).stream(place)
         options = tabular.WriteOptions()
         files = [
@@ -326,6 +326,7 @@ class DeltaStreamCatalog:
         def check(state: StreamState) -> None:
             if state.sealed:
                 raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
+            self.check_age(begun_s)
 
         return log.release(base, successor, check, now_ms)
 
@@ -374,7 +375,8 @@ class DeltaStreamCatalog:
             raise PositionError(f"stream position {asked} is not greater than {last}, the last one of the stream")
         return asked
 
-    def _check_age(self, begun_s: float | None) -> None:
+    def check_age(self, begun_s: float | None) -> None:
+        """Refuse to commit objects that a vacuum may have taken for garbage by now."""
         if begun_s is not None and self.clock() - begun_s > VACUUM_AGE_MIN_S / 2:
             raise ConflictError("the files took so long to write that a vacuum may have removed them: write them again")
 

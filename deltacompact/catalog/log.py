@@ -267,8 +267,7 @@ def _summary(state: StreamState) -> list[Entry]:
     entries: list[Entry] = []
     if state.compacted:
         entries.append(Compacted(state.compacted))
-        if state.index and state.index != state.compacted.index:
-            entries.append(IndexReplaced(state.index))
+        entries += [IndexReplaced(index) for index in state.indices[1:]]
     entries += [Fence(session_id) for session_id in sorted(state.fences)]
     if state.commits:
         entries.append(Carried(state.commits))

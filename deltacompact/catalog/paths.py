@@ -110,9 +110,10 @@ class StreamPaths:
         """The folders whose objects vacuum may delete."""
         return tuple(f"{self.root}/{room}/" for room in ("data", "index", "manifest", "sessions"))
 
-    def fresh(self, room: str, suffix: str) -> str:
-        """A path that nobody has used and nobody else will."""
-        return f"{self.root}/{room}/{uuid.uuid4().hex}{suffix}"
+    def fresh(self, room: str, suffix: str, owner: str = "") -> str:
+        """A path that nobody has used and nobody else will; a session's objects lie in a folder of its own."""
+        folder = f"{room}/{owner}" if owner else room
+        return f"{self.root}/{folder}/{uuid.uuid4().hex}{suffix}"
 
 
 def partition_folder(partition: Partition) -> str:

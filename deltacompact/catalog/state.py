@@ -20,7 +20,7 @@ class StreamState:
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
 
     `manifests` are the bodies that entries of this log name; `index` is that of the compacted delta, or of a rehash
-    since.
+    since, the last of `indices`.
     """
 
     version: str
@@ -32,6 +32,7 @@ class StreamState:
     fences: frozenset[str] = frozenset()
     sealed: Sealed | None = None
     manifests: tuple[str, ...] = ()
+    indices: tuple[ObjectRef, ...] = ()
 
     @property
     def deltas(self) -> tuple[Delta, ...]:
@@ -74,7 +75,7 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
             case Opened():
                 state = StreamState(version, 0, entry)
             case Compacted(delta):
-                state = _known(state, compacted=delta, index=delta.index)
+                state = _known(state, compacted=delta, index=delta.index, indices=(delta.index,))
             case Committed(commit):
                 commits.append(commit)
             case Carried(carried):
@@ -82,7 +83,7 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
             case Fence(session_id):
                 state = _known(state, fences=_known(state).fences | {session_id})
             case IndexReplaced(index):
-                state = _known(state, index=index)
+                state = _known(state, index=index, indices=(*_known(state).indices, index))
             case Sealed():
                 state = _known(state, sealed=entry)
         if manifest:

@@ -79,13 +79,14 @@ impl<'a> Entry<'a> {
 pub struct Entries<'a> {
     bytes: &'a [u8],
     width: usize,
+    len: usize,
 }
 
 impl<'a> Entries<'a> {
     /// `bytes` holds whole entries of `width`, which is at least 32.
     pub fn new(bytes: &'a [u8], width: usize) -> Self {
         debug_assert!(width >= FIXED_BYTES && bytes.len().is_multiple_of(width));
-        Self { bytes, width }
+        Self { bytes, width, len: bytes.len() / width }
     }
 
     pub fn bytes(&self) -> &'a [u8] {
@@ -98,7 +99,7 @@ impl<'a> Entries<'a> {
 
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.bytes.len() / self.width
+        self.len
     }
 
     #[inline(always)]
@@ -108,6 +109,59 @@ impl<'a> Entries<'a> {
 
     pub fn iter(&self) -> impl Iterator<Item = Entry<'a>> {
         self.bytes.chunks_exact(self.width).map(Entry)
+    }
+}
+
+/// Entries being written one behind the other into room that is there already.
+pub struct EntryWriter<'a> {
+    room: &'a mut [u8],
+    width: usize,
+    at: usize,
+}
+
+impl<'a> EntryWriter<'a> {
+    pub fn new(room: &'a mut [u8], width: usize) -> Self {
+        Self { room, width, at: 0 }
+    }
+
+    /// How many have been written.
+    pub fn len(&self) -> usize {
+        self.at / self.width
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, entry: Entry) {
+        copy_entry(&mut self.room[self.at..self.at + self.width], entry.bytes());
+        self.at += self.width;
+    }
+
+    /// A tombstone with the digest and the sort key of another entry.
+    pub fn push_tombstone(&mut self, of: Entry, position: i64) {
+        let (key, rest) = self.room[self.at..self.at + self.width].split_at_mut(of.key().len());
+        key.copy_from_slice(of.key());
+        rest.copy_from_slice(&pointer(TOMBSTONE, position as u64));
+        self.at += self.width;
+    }
+
+    /// Whole entries as they are.
+    pub fn extend(&mut self, entries: &[u8]) {
+        self.room[self.at..self.at + entries.len()].copy_from_slice(entries);
+        self.at += entries.len();
+    }
+}
+
+/// Copies of at most 64 bytes as two of 32, which may overlap: those need no call.
+#[inline(always)]
+fn copy_entry(to: &mut [u8], from: &[u8]) {
+    const HALF: usize = 32;
+    if from.len() <= 2 * HALF
+        && let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
+    {
+        let behind = to.len() - HALF;
+        to[..HALF].copy_from_slice(first);
+        to[behind..].copy_from_slice(last);
+    } else {
+        to.copy_from_slice(from);
     }
 }
 

@@ -10,9 +10,9 @@
 //! ```
 
 use crate::Refused;
-use crate::entries::{Entries, Entry, FLAGS, TOMBSTONE, precedes};
+use crate::entries::{Entries, Entry, EntryWriter, FLAGS, TOMBSTONE, precedes};
 use crate::key_state::{State, Tally};
-use crate::new_entries::NewEntries;
+use crate::new_entries::{NewEntries, changed};
 use crate::sha1::Digest;
 
 pub struct Fold {
@@ -39,34 +39,39 @@ impl Fold {
         &self.tally
     }
 
+    /// Room for what the next step writes: a chunk of base, or the rest.
+    pub fn entries_max(&self, chunk: Option<Entries>) -> usize {
+        let Some(chunk) = chunk else { return self.new_entries.count_to(u64::MAX) };
+        let last = chunk.len().checked_sub(1).map(|last| chunk.get(last).prefix());
+        chunk.len() + last.map_or(0, |prefix| self.new_entries.count_to(prefix))
+    }
+
     /// Folds the events of all keys up to the last one of `chunk`. `parts` are those the new entries were made from.
-    pub fn push(&mut self, parts: &[Entries], chunk: Entries) -> Result<Vec<u8>, Refused> {
-        let Some(last) = chunk.len().checked_sub(1) else { return Ok(Vec::new()) };
+    pub fn push(&mut self, parts: &[Entries], chunk: Entries, out: &mut EntryWriter) -> Result<(), Refused> {
+        let Some(last) = chunk.len().checked_sub(1) else { return Ok(()) };
         let events = &mut self.new_entries;
-        let mut out = Vec::with_capacity(chunk.bytes().len() + events.count_before(chunk.get(last).prefix()) * chunk.width());
         let mut base = Base { chunk, at: 0, last: self.last };
         let mut taken = 0;
-        while events.advance(taken, parts) {
-            base.copy_before(Some(events.get(0)), &mut self.tally, &mut out)?;
+        while events.advance(taken, parts)? {
+            base.copy_before(Some(events.get(0)), &mut self.tally, out)?;
             if base.is_at_end() {
                 break;
             }
             let state = base.take(events.get(0).digest(), &mut self.tally)?;
-            taken = self.rules.fold_key(state, events, &mut self.tally, &mut out)?;
+            taken = self.rules.fold_key(state, events, &mut self.tally, out)?;
         }
-        base.copy_before(None, &mut self.tally, &mut out)?;
+        base.copy_before(None, &mut self.tally, out)?;
         self.last = Some(*chunk.get(last).digest());
-        Ok(out)
+        Ok(())
     }
 
     /// Folds what lies behind the last key of base.
-    pub fn finish(&mut self, parts: &[Entries]) -> Result<Vec<u8>, Refused> {
-        let mut out = Vec::with_capacity(self.new_entries.count_before(u64::MAX) * self.new_entries.width());
+    pub fn finish(&mut self, parts: &[Entries], out: &mut EntryWriter) -> Result<(), Refused> {
         let mut taken = 0;
-        while self.new_entries.advance(taken, parts) {
-            taken = self.rules.fold_key(State::None, &self.new_entries, &mut self.tally, &mut out)?;
+        while self.new_entries.advance(taken, parts)? {
+            taken = self.rules.fold_key(State::None, &self.new_entries, &mut self.tally, out)?;
         }
-        Ok(out)
+        Ok(())
     }
 }
 
@@ -78,7 +83,7 @@ impl Rules {
         mut state: State<'a>,
         events: &'a NewEntries,
         tally: &mut Tally,
-        out: &mut Vec<u8>,
+        out: &mut EntryWriter,
     ) -> Result<usize, Refused> {
         let count = events.same_key();
         for i in 0..count {
@@ -87,7 +92,7 @@ impl Rules {
                 let (ordinal, row) = event.row_pointer();
                 return Err(format!("new entries: file ordinal {ordinal} row {row} is there twice"));
             }
-            let position = self.positions[event.ordinal() as usize];
+            let position = *self.positions.get(event.ordinal() as usize).ok_or_else(changed)?;
             state = state.after(event, position, self.tombstone_retention, tally);
         }
         state.write(tally, out);
@@ -110,7 +115,7 @@ impl<'a> Base<'a> {
 
     /// Copies the entries before `until` (None: all) as they are.
     #[inline(always)]
-    fn copy_before(&mut self, until: Option<Entry>, tally: &mut Tally, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn copy_before(&mut self, until: Option<Entry>, tally: &mut Tally, out: &mut EntryWriter) -> Result<(), Refused> {
         let from = self.at;
         let mut tombstones = 0;
         let until_prefix = until.map_or(u64::MAX, Entry::prefix);
@@ -125,7 +130,7 @@ impl<'a> Base<'a> {
             self.at += 1;
         }
         let width = self.chunk.width();
-        out.extend_from_slice(&self.chunk.bytes()[from * width..self.at * width]);
+        out.extend(&self.chunk.bytes()[from * width..self.at * width]);
         let live = (self.at - from) as u64 - tombstones;
         tally.base_live += live;
         tally.live += live;

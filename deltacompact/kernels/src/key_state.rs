@@ -12,7 +12,7 @@
 //! Sort keys are compared byte by byte; an equal one wins over an earlier event. Every row that goes in is counted once
 //! on its way out: live in base + upserts == live + superseded + deleted.
 
-use crate::entries::{DELETE, Entry, FLAGS, TOMBSTONE, pointer};
+use crate::entries::{DELETE, Entry, EntryWriter, FLAGS, TOMBSTONE};
 
 #[derive(Clone, Copy)]
 pub enum State<'a> {
@@ -117,17 +117,16 @@ impl<'a> State<'a> {
 
     /// Writes the key's entry, if it has one.
     #[inline(always)]
-    pub fn write(self, tally: &mut Tally, out: &mut Vec<u8>) {
+    pub fn write(self, tally: &mut Tally, out: &mut EntryWriter) {
         match self {
             Self::None => {}
             Self::Live { entry, .. } => {
                 tally.live += 1;
-                out.extend_from_slice(entry.bytes());
+                out.push(entry);
             }
             Self::Tomb { entry, position } => {
                 tally.tombstones += 1;
-                out.extend_from_slice(entry.key());
-                out.extend_from_slice(&pointer(TOMBSTONE, position as u64));
+                out.push_tombstone(entry, position);
             }
         }
     }

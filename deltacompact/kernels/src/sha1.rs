@@ -106,7 +106,7 @@ pub enum Backend {
 
 impl Backend {
     /// Fastest first, as measured (see benchmarks/test_kernels_bench.py).
-    pub const ALL: [Self; 3] = [Self::ShaNi, Self::Avx2, Self::Portable];
+    pub const ALL: [Self; 3] = [Self::Avx2, Self::ShaNi, Self::Portable];
 
     pub fn name(self) -> &'static str {
         match self {

@@ -121,9 +121,3 @@ where
 {
     Ok(py.import("numpy")?.call_method1("zeros", (shape, dtype))?.cast_into::<A>()?)
 }
-
-/// Entries that a kernel has made, as a matrix.
-pub fn to_matrix<'py>(py: Python<'py>, bytes: Vec<u8>, width: usize) -> PyResult<Bound<'py, PyArray2<u8>>> {
-    let rows = bytes.len() / width;
-    PyArray1::from_vec(py, bytes).reshape([rows, width])
-}

@@ -2,13 +2,13 @@
 
 use super::arguments::*;
 use crate::Refused;
-use crate::entries::{Entries, FIXED_BYTES};
+use crate::entries::{Entries, EntryWriter, FIXED_BYTES};
 use crate::fold;
 use crate::new_entries::NewEntries;
-use numpy::{PyArray1, PyArray2};
+use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PySlice};
 
 #[pyclass(module = "deltacompact._kernels")]
 pub struct Fold {
@@ -47,14 +47,14 @@ impl Fold {
         Ok(Self { new_entries, width, fold, stage: Stage::Open })
     }
 
-    fn push<'py>(&mut self, py: Python<'py>, base: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+    fn push<'py>(&mut self, py: Python<'py>, base: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let base = matrix("base", base, Some(self.width))?;
         let base = one_as_entries(&base)?;
-        self.run(py, |fold, parts| fold.push(parts, base))
+        self.run(py, Some(base), |fold, parts, out| fold.push(parts, base, out))
     }
 
-    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let rest = self.run(py, |fold, parts| fold.finish(parts))?;
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rest = self.run(py, None, |fold, parts, out| fold.finish(parts, out))?;
         self.stage = Stage::Failed;
         self.fold.tally().check_conservation().map_err(PyRuntimeError::new_err)?;
         self.stage = Stage::Finished;
@@ -89,8 +89,9 @@ impl Fold {
     fn run<'py>(
         &mut self,
         py: Python<'py>,
-        step: impl FnOnce(&mut fold::Fold, &[Entries]) -> Result<Vec<u8>, Refused> + Send,
-    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        base: Option<Entries>,
+        step: impl FnOnce(&mut fold::Fold, &[Entries], &mut EntryWriter) -> Result<(), Refused> + Send,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match self.stage {
             Stage::Open => {}
             Stage::Finished => return Err(PyRuntimeError::new_err("this fold is finished")),
@@ -100,9 +101,13 @@ impl Fold {
         let values: Vec<Bound<'py, PyAny>> = self.new_entries.iter().map(|part| part.bind(py).clone()).collect();
         let (arrays, _) = parts("new_entries", &values, Some(self.width))?;
         let entries = as_entries(&arrays)?;
+        let room = zeros2(py, self.fold.entries_max(base), self.width)?;
+        let mut bytes = room.readwrite();
+        let mut out = EntryWriter::new(bytes.as_slice_mut()?, self.width);
         let fold = &mut self.fold;
-        let out = py.detach(|| step(fold, &entries)).map_err(refuse)?;
+        let out = py.detach(|| step(fold, &entries, &mut out).map(|()| out.len())).map_err(refuse)?;
         self.stage = Stage::Open;
-        to_matrix(py, out, self.width)
+        // what is left of the room was never touched, so that it takes no memory
+        room.get_item(PySlice::new(py, 0, out as isize, 1))
     }
 }

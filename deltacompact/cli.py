@@ -1,0 +1,464 @@
+"""The command line. Every command names the catalog first, then the table.
+
+    deltacompact create  ./lake orders --primary-key id --partition-key day
+    deltacompact append  ./lake orders monday.parquet --partition day=1995-04-03
+    deltacompact plan    ./lake orders
+    deltacompact compact ./lake orders
+
+Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 1 anything else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
+from deltacompact.errors import ConflictError, DeltaCompactError, InputError
+from deltacompact.model import Partition
+from deltacompact.settings import EXECUTORS, Settings
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point: turns errors into one line and an exit status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit status."""
+    debug = "--debug" in arguments
+    try:
+        cli.main([each for each in arguments if each != "--debug"], prog_name="deltacompact", standalone_mode=False)
+        return 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.UsageError as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        err.print("deltacompact: interrupted; the table is as it was, the same command resumes", style="red")
+        return 130
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        known = isinstance(error, DeltaCompactError)
+        what = str(error) if known else f"{type(error).__name__}: {error} (--debug shows where)"
+        err.print(f"deltacompact: {' '.join(what.split())}", style="red", markup=False)
+        return error.exit_status if isinstance(error, DeltaCompactError) else 1
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="deltacompact")
+def cli() -> None:
+    """Fold the deltas of merge-on-read tables into few large files, one live row per primary key.
+
+    \b
+    CATALOG is a local path, file:///path or s3://bucket/prefix. A first table:
+        deltacompact create  ./lake orders --primary-key id
+        deltacompact append  ./lake orders monday.parquet tuesday.csv
+        deltacompact append  ./lake orders gone.parquet --operation delete
+        deltacompact compact ./lake orders
+        deltacompact export  ./lake orders now.parquet
+
+    Every command takes --debug, which shows the traceback of an error.
+    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict, 1 anything else.
+    """
+
+
+def _catalog(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
+    return open_catalog(value)
+
+
+catalog_argument = click.argument("catalog", callback=_catalog)
+table_argument = click.argument("table")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+partition_option = click.option(
+    "--partition",
+    "partition",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Partition value; once for each partition key. A bare NAME is null.",
+)
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str | None]:
+    pairs: dict[str, str | None] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if name in pairs:
+            raise InputError(f"--partition {name} is given twice")
+        pairs[name] = value if equals else None
+    return pairs
+
+
+def _partition_list(given: Sequence[str]) -> list[dict[str, str | None]] | None:
+    """Partitions of several: a name that comes again begins the next one."""
+    partitions: list[dict[str, str | None]] = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not partitions or name in partitions[-1]:
+            partitions.append({})
+        partitions[-1][name] = value if equals else None
+    return partitions or None
+
+
+def _sort_keys(given: Sequence[str]) -> list[tuple[str, str]]:
+    """ "updated" and "updated:descending"; a colon in a column's name stays where no direction follows it."""
+    keys = []
+    for text in given:
+        name, colon, direction = text.rpartition(":")
+        if colon and direction.lower() in ("ascending", "descending"):
+            keys.append((name, direction))
+        elif colon and name:
+            raise InputError(f"--sort-key {text}: {direction!r} is neither 'ascending' nor 'descending'")
+        else:
+            keys.append((text, "ascending"))
+    return keys
+
+
+def _say_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@click.option("--partition-key", multiple=True, metavar="NAME", help="Partition key; repeat in order.")
+@click.option("--primary-key", multiple=True, metavar="NAME", help="Primary key column; repeat for a composite key.")
+@click.option(
+    "--sort-key",
+    multiple=True,
+    metavar="NAME[:descending]",
+    help="Decides which of two rows of a key is kept (default: the later one). Needs --primary-key.",
+)
+@click.option(
+    "--tombstone-retention",
+    type=click.IntRange(min=0),
+    help="For how many stream positions a keyed delete blocks older upserts (default: for ever).",
+)
+def create(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    partition_key: Sequence[str],
+    primary_key: Sequence[str],
+    sort_key: Sequence[str],
+    tombstone_retention: int | None,
+) -> None:
+    """Create a table. Keys may be left to the first compaction."""
+    catalog.create_table(
+        table, partition_key, primary_key, _sort_keys(sort_key), tombstone_retention=tombstone_retention
+    )
+    out.print(f"created {table} in {catalog.uri}")
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@click.argument("files", nargs=-1, required=True, metavar="FILE ...")
+@partition_option
+@click.option("--operation", type=click.Choice(["upsert", "delete"]), default="upsert", show_default=True)
+@click.option("--position", type=int, metavar="N", help="Stream position; default: milliseconds since the epoch.")
+@click.option("--token", help="Commits once, however often it is repeated; `producer:n` counts upwards.")
+@click.option("--reference", is_flag=True, help="Leave the files where they are instead of copying them.")
+@json_option
+def append(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    files: Sequence[str],
+    partition: Sequence[str],
+    operation: str,
+    position: int | None,
+    token: str | None,
+    reference: bool,
+    as_json: bool,
+) -> None:
+    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://."""
+    delta = catalog.append_files(table, files, _pairs(partition), operation, position, token, reference=reference)
+    if as_json:
+        _say_json({"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes})
+    else:
+        out.print(f"{operation} of {delta.rows:,} rows in {len(delta.files)} files at position {delta.position}")
+
+
+def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What plan and compact have in common."""
+    options = (
+        catalog_argument,
+        table_argument,
+        click.option("--primary-key", multiple=True, metavar="NAME", help="Needed where none was declared."),
+        click.option("--sort-key", multiple=True, metavar="NAME[:descending]", help="Custom sort keys, in order."),
+        click.option("--destination", metavar="TABLE", help="Write to another table; default: in place."),
+        click.option(
+            "--partition",
+            "partition",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Only this partition; a name that comes again begins another one. Default: all.",
+        ),
+        click.option("--hash-buckets", type=click.IntRange(min=1), metavar="N", help="Hash buckets of the index."),
+        click.option(
+            "--rows-per-file",
+            type=click.IntRange(min=1),
+            default=4_000_000,
+            show_default=True,
+            metavar="N",
+            help="Most rows of a compacted file.",
+        ),
+        click.option("--rows-per-round", type=click.IntRange(min=1), metavar="N", help="Default: what memory allows."),
+        click.option(
+            "--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True, help="auto: Ray if large."
+        ),
+        json_option,
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+
+@cli.command()
+@compaction_options
+def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
+    """Dry run: say what a compaction would do, why, and what it needs. Changes nothing."""
+    from deltacompact.report import plan_report, print_plans
+
+    as_json, settings, arguments, keys = _compaction(options)
+    reports = plan_report(
+        catalog, table, *keys, options["destination"], arguments, _partition_list(options["partition"]), settings
+    )
+    if as_json:
+        _say_json(reports)
+    else:
+        print_plans(out, reports)
+
+
+@cli.command()
+@compaction_options
+@click.option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="Desired SLA; told to the event topic.")
+@click.option("--sns-topic", metavar="ARN", help="Publish start, rounds and end to this SNS topic.")
+@click.option(
+    "--content-type",
+    type=click.Choice(["parquet", "feather", "orc", "csv"]),
+    default="parquet",
+    show_default=True,
+    help="Format of compacted files.",
+)
+def compact(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    sla: int | None,
+    sns_topic: str | None,
+    content_type: str,
+    **options: Any,
+) -> None:
+    """Fold the deltas of a table: one live row per key. Interrupted, the same command resumes it."""
+    from deltacompact.compact import compact as compact_table
+    from deltacompact.progress import progress
+    from deltacompact.report import print_result, result_document
+
+    as_json, settings, arguments, (primary_keys, sort_keys) = _compaction(options)
+    with progress(Console(stderr=True, quiet=True) if as_json else err) as sink:
+        result = compact_table(
+            table,
+            primary_keys,
+            sort_keys,
+            sla,
+            catalog,
+            options["destination"],
+            rows_per_compacted_file=arguments.rows_per_compacted_file,
+            hash_bucket_count=arguments.hash_bucket_count,
+            sns_event_topic_arn=sns_topic,
+            compacted_file_content_type=content_type,
+            partitions=_partition_list(options["partition"]),
+            settings=settings,
+            event_sinks=[sink],
+        )
+    if as_json:
+        _say_json(result_document(result))
+    else:
+        print_result(out, result)
+    if result.errors:
+        raise result.errors[0]
+
+
+def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any, Any]]:
+    from deltacompact.model import ContentType
+    from deltacompact.plan import Arguments
+
+    settings = Settings(executor=options["executor"], rows_per_round=options["rows_per_round"])
+    arguments = Arguments.of(
+        settings, 38_000_000, options["rows_per_file"], options["hash_buckets"], ContentType.PARQUET
+    )
+    sort_keys = _sort_keys(options["sort_key"])
+    return options["as_json"], settings, arguments, (list(options["primary_key"]) or None, sort_keys or None)
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@click.argument("target", metavar="OUT.parquet")
+@partition_option
+def export(catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str]) -> None:
+    """Write the live rows as they are now to one file (.parquet, .feather, .orc or .csv)."""
+    from deltacompact.merge_on_read import export_table
+
+    rows = export_table(catalog, table, target, _pairs(partition) or None)
+    out.print(f"exported {rows:,} rows to {target}")
+
+
+@cli.command()
+@catalog_argument
+@click.argument("table", required=False)
+@json_option
+def show(catalog: DeltaStreamCatalog, table: str | None, as_json: bool) -> None:
+    """Show the tables of a catalog, or the streams, deltas, versions and index of one table."""
+    from deltacompact.report import catalog_document, print_catalog, print_table, table_document
+
+    if table is None:
+        document: Any = catalog_document(catalog)
+        _say_json(document) if as_json else print_catalog(out, document)
+    else:
+        document = table_document(catalog, table)
+        _say_json(document) if as_json else print_table(out, document)
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@partition_option
+@click.option("--quick", is_flag=True, help="Do not read the data: leave out the digests of the compacted rows.")
+@json_option
+def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
+    """Verify log, files and index of a table."""
+    from deltacompact.errors import CorruptionError
+    from deltacompact.maintenance import check as check_table
+
+    results = check_table(catalog, table, _one_partition(catalog, table, partition), quick=quick)
+    if as_json:
+        _say_json([{**dataclasses.asdict(each), "partition": dict(each.partition.values)} for each in results])
+    for each in results if not as_json else ():
+        if each.problems:
+            for problem in each.problems:
+                out.print(f"{each.partition}: {problem}", style="red", markup=False)
+        else:
+            out.print(
+                f"{each.partition}: sound; {each.versions} versions, {each.files} files, {each.rows:,} compacted rows, "
+                f"{each.index_entries:,} index entries"
+            )
+    if broken := sum(bool(each.problems) for each in results):
+        raise CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound")
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@partition_option
+@click.option("--hash-buckets", type=click.IntRange(min=1), required=True, metavar="N")
+@click.option("--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True)
+def rehash(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], hash_buckets: int, executor: str) -> None:
+    """Move the index to another number of hash buckets, without reading data."""
+    from deltacompact.executors.choose import executor_for
+    from deltacompact.maintenance import index_entries, rehash_table
+
+    chosen = _one_partition(catalog, table, partition)
+    tasks = executor_for(Settings(executor=executor), index_entries(catalog, table, chosen), 0)
+    done = rehash_table(catalog, table, hash_buckets, tasks, chosen)
+    for place, before, after in done:
+        out.print(f"{place}: {before} hash buckets, now {after}")
+    if not done:
+        out.print(f"nothing to do: no partition of {table} was compacted yet")
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@partition_option
+@click.option(
+    "--older-than-hours",
+    type=click.FloatRange(min=0),
+    default=72.0,
+    show_default=True,
+    help="Minimum age, counted from the compaction that dropped a file.",
+)
+@click.option("--force", is_flag=True, help="Allow less than 72 hours: no reader, writer or compaction may run.")
+@click.option("--dry-run", is_flag=True, help="Say what would go.")
+@json_option
+def vacuum(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    partition: Sequence[str],
+    older_than_hours: float,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete files that nothing reaches any more."""
+    from deltacompact.catalog.vacuum import vacuum as vacuum_table
+
+    results = vacuum_table(
+        catalog,
+        table,
+        _one_partition(catalog, table, partition),
+        age_min_s=older_than_hours * 3600,
+        force=force,
+        dry_run=dry_run,
+    )
+    if as_json:
+        _say_json(
+            [
+                {
+                    "partition": dict(each.partition.values),
+                    "deleted": [stat.path for stat in each.deleted],
+                    "bytes": each.bytes,
+                    "fenced_sessions": each.fenced,
+                    "dry_run": dry_run,
+                }
+                for each in results
+            ]
+        )
+    for each in results if not as_json else ():
+        verb = "would delete" if dry_run else "deleted"
+        fenced = f", fenced {len(each.fenced)} dead sessions" if each.fenced else ""
+        out.print(f"{each.partition}: {verb} {len(each.deleted)} objects, {each.bytes:,} bytes{fenced}")
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@partition_option
+def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str]) -> None:
+    """Let Spark recompute the table from its deltas and compare rows and index."""
+    from deltacompact.errors import CorruptionError
+    from deltacompact.spark.validate import validate as validate_table
+
+    reports = validate_table(catalog, table, partition=_one_partition(catalog, table, partition))
+    for report in reports:
+        out.print(str(report), style="" if report.ok else "red", markup=False)
+    if any(not report.ok for report in reports):
+        raise CorruptionError(f"table {table!r} is not what its deltas say")
+
+
+@cli.command()
+@click.option("--catalog", metavar="CATALOG", help="Where to put the demo's tables; default: a temporary folder.")
+@click.option("--rows", type=click.IntRange(min=100), default=50_000, show_default=True, help="Rows a delta.")
+@click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
+def demo(catalog: str | None, rows: int, executor: str) -> None:
+    """The main job on this machine: Spark writes deltas, Ray compacts them, Spark proves the result."""
+    from deltacompact.demo import run_demo
+
+    run_demo(catalog, rows, executor, out, err)
+
+
+def _one_partition(catalog: DeltaStreamCatalog, table: str, given: Sequence[str]) -> Partition | None:
+    return catalog.partition(table, _pairs(given)) if given else None
+
+
+__all__ = ["ConflictError", "cli", "main", "run"]

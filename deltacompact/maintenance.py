@@ -1,0 +1,199 @@
+"""Looking after a table: verifying it, and rehashing its index.
+
+check   log dense, positions ascending · every file there with its rows · every live row has one entry with its
+        digest in the right bucket, and every entry a row
+rehash  the entries of the index move to another number of hash buckets, published by an `index` entry
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from deltacompact import _kernels, files
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
+from deltacompact.catalog.entries import Entry, IndexReplaced
+from deltacompact.catalog.paths import TablePaths
+from deltacompact.catalog.state import StreamState
+from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
+from deltacompact.errors import ConflictError, CorruptionError, DeltaCompactError
+from deltacompact.executors import Executor
+from deltacompact.keys import Encoding
+from deltacompact.model import Partition
+from deltacompact.plan import Arguments
+from deltacompact.primary_key_index import IndexManifest, read_bucket, read_manifest, write_manifest
+from deltacompact.rehash import rehash
+from deltacompact.settings import at_least
+from deltacompact.storage import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What is wrong with one partition stream: nothing, if `problems` is empty."""
+
+    partition: Partition
+    versions: int
+    files: int
+    rows: int
+    index_entries: int
+    problems: tuple[str, ...]
+
+
+def check(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None, *, quick: bool = False
+) -> list[CheckResult]:
+    """Verify log, files and index. `quick` leaves out the digests of the compacted rows (reads no data)."""
+    chosen = catalog.partitions(table_id) if partition is None else [partition]
+    return [_check_stream(catalog, table_id, each, quick) for each in chosen]
+
+
+def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
+    versions, rows, entries = 0, 0, 0
+    problems: list[str] = []
+    try:
+        chain = list(catalog.log(table_id, partition).chain())
+    except DeltaCompactError as error:
+        return CheckResult(partition, 0, 0, 0, 0, (f"log: {error}",))
+    versions, state = len(chain), chain[-1]
+    for each in chain:
+        problems += _log_problems(each)
+    described = stream_files(state)
+    for file in described:
+        try:
+            seen = files.inspect(catalog.store, file.path, file.content_type, file.schema)
+            if seen.rows != file.rows or seen.bytes != file.bytes:
+                found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
+                problems.append(f"file {file.path}: {found}, the log says {logged}")
+        except DeltaCompactError as error:
+            problems.append(f"file: {error}")
+    if state.compacted and state.index and not problems:
+        try:
+            manifest = read_manifest(catalog.store, state.index)
+            rows, entries = manifest.rows, manifest.entries
+            problems += _index_problems(catalog.store, state, manifest, quick)
+        except DeltaCompactError as error:
+            problems.append(f"index: {error}")
+    return CheckResult(partition, versions, len(described), rows, entries, tuple(problems))
+
+
+def _log_problems(state: StreamState) -> Iterator[str]:
+    positions = [delta.position for delta in state.deltas]
+    if any(later <= earlier for earlier, later in pairwise(positions)):
+        yield f"log: stream positions of version {state.version} do not ascend"
+    numbers = [file.number for file in state.compacted.files] if state.compacted else []
+    if len(set(numbers)) != len(numbers):
+        yield f"log: a file number of version {state.version} is used twice"
+
+
+def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManifest, quick: bool) -> Iterator[str]:
+    assert state.compacted is not None
+    compacted = sorted(state.compacted.files, key=lambda file: file.number)
+    if not manifest.publishable:
+        yield "index: the manifest of a round was published"
+    numbers = np.array([file.number for file in compacted], np.uint32)
+    pointed = _kernels.SurvivorRanks(numbers, np.array([file.rows for file in compacted], np.int64))
+    expected = None if quick else _expected_entries(store, state, manifest)
+    tombstones = 0
+    for bucket in range(manifest.hash_bucket_count):
+        parts = list(
+            read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)
+        )
+        entries = np.concatenate(parts) if parts else none(manifest.encoding.entry_bytes)
+        view = fields(entries)
+        live = view["file"] != TOMBSTONE
+        tombstones += int(np.count_nonzero(~live))
+        try:
+            pointed.mark(np.ascontiguousarray(view["file"][live]), np.ascontiguousarray(view["row"][live]))
+        except ValueError as error:
+            yield f"index: bucket {bucket}: {error}"
+            return
+        if expected is not None and not _same(entries[live], expected(bucket)):
+            yield f"index: bucket {bucket}: entries and the digests of the rows they point to differ"
+    if pointed.total != state.compacted.rows:
+        yield f"index: {pointed.total} rows have an entry, the compacted files hold {state.compacted.rows}"
+    if tombstones != manifest.tombstones:
+        yield f"index: {tombstones} tombstones, the manifest says {manifest.tombstones}"
+
+
+def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexManifest):  # type: ignore[no-untyped-def]
+    """By bucket, what the compacted rows say themselves: digest and pointer, in digest order."""
+    assert state.compacted is not None
+    encoding = Encoding(manifest.encoding.key_columns)
+    parts = [none(encoding.entry_bytes)]
+    for file in state.compacted.files:
+        for first, table in files.read(store, file, encoding.columns):
+            rows = np.arange(first, first + table.num_rows, dtype=np.uint64)
+            no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
+            parts.append(_kernels.pack_entries(encoding.digests(table), no_sort_keys, file.number, rows))
+    grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)
+    return lambda bucket: sorted_by_digest(grouped[offsets[bucket] : offsets[bucket + 1]])
+
+
+def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
+    """Digest and pointer of entries with sort keys against entries without."""
+    if len(found) != len(expected):
+        return False
+    return np.array_equal(digests(found), digests(expected)) and np.array_equal(found[:, -12:], expected[:, -12:])
+
+
+def index_entries(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None) -> int:
+    """Entries of the indices of a table, or of one partition."""
+    chosen = catalog.partitions(table_id) if partition is None else [partition]
+    refs = [catalog.state(table_id, each).index for each in chosen]
+    return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
+
+
+def rehash_table(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    hash_bucket_count: int,
+    executor: Executor,
+    partition: Partition | None = None,
+) -> list[tuple[Partition, int, int]]:
+    """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
+
+    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile.
+    """
+    at_least("hash bucket count", hash_bucket_count, 1)
+    done = []
+    for each in catalog.partitions(table_id) if partition is None else [partition]:
+        base = catalog.state(table_id, each)
+        if base.index is None:
+            continue
+        manifest = read_manifest(catalog.store, base.index)
+        if manifest.hash_bucket_count != hash_bucket_count:
+            _rehash_stream(catalog, table_id, each, base, manifest, hash_bucket_count, executor)
+        done.append((each, manifest.hash_bucket_count, hash_bucket_count))
+    return done
+
+
+def _rehash_stream(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Partition,
+    base: StreamState,
+    manifest: IndexManifest,
+    hash_bucket_count: int,
+    executor: Executor,
+) -> None:
+    begun_s = catalog.clock()
+    paths = TablePaths.of(table_id).stream(partition)
+    path_of = functools.partial(paths.fresh, "index", ".arrow", f"rehash-{uuid.uuid4().hex}")
+    rows_per_file = Arguments().rows_per_primary_key_index_file
+    rehashed = rehash(executor, catalog.store, manifest, hash_bucket_count, rows_per_file, path_of)
+    if rehashed.entries != manifest.entries or sum(f.rows for b in rehashed.buckets for f in b) != manifest.entries:
+        raise CorruptionError(f"table {table_id!r}, partition {partition}: rehashing lost entries")
+    ref = write_manifest(catalog.store, paths.fresh("index", ".manifest.json"), rehashed)
+
+    def decide(state: StreamState) -> Entry:
+        if state.version != base.version:
+            raise ConflictError(f"table {table_id!r}, partition {partition}: compacted while it was rehashed")
+        catalog.check_age(begun_s)
+        return IndexReplaced(ref)
+
+    catalog.log(table_id, partition).extend(decide)

@@ -1,0 +1,269 @@
+"""What the command line says: plans, results, catalogs and tables, as JSON values and as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.compact import CompactionResult, SessionResult, plan_session, prepare
+from deltacompact.errors import DeltaCompactError
+from deltacompact.executors.choose import is_small
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.model import LifecycleState
+from deltacompact.plan import Arguments, CompactionPlan, NothingToDo
+from deltacompact.primary_key_index import read_manifest
+from deltacompact.settings import Settings
+
+
+def plan_report(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    primary_keys: Iterable[str] | None,
+    sort_keys: Sequence[Any] | None,
+    destination: str | None,
+    arguments: Arguments,
+    partitions: Sequence[Mapping[str, Any]] | None,
+    settings: Settings,
+) -> list[dict[str, Any]]:
+    """What a compaction would do, partition by partition; writes nothing and starts nothing."""
+    job = prepare(catalog, table_id, primary_keys, sort_keys, destination, arguments, partitions, dry_run=True)
+    capacity = LocalExecutor(settings).capacity
+    small = is_small(settings, job.delta_rows, job.bytes)
+    executor = settings.executor if settings.executor != "auto" else ("local" if small else "ray")
+    reports: list[dict[str, Any]] = []
+    for partition, given in job.inputs:
+        about: dict[str, Any] = {"table": table_id, "partition": dict(partition.values)}
+        if isinstance(given, DeltaCompactError):
+            raise given
+        if isinstance(given, NothingToDo):
+            reports.append({**about, "nothing_to_do": given.reason})
+            continue
+        reports.append({**about, **_plan_document(plan_session(catalog, job, given, capacity)), "executor": executor})
+    return reports
+
+
+def _plan_document(decided: CompactionPlan) -> dict[str, Any]:
+    given = decided.input
+    files = []
+    for source in decided.sources:
+        why = _why(decided, source)
+        files.append({"path": source.file.path, "rows": source.file.rows, "bytes": source.file.bytes, "why": why})
+    return {
+        "why": given.why,
+        "destination": given.destination_table_id,
+        "base_version": given.destination.version,
+        "deltas": len(given.deltas),
+        "delta_rows": given.delta_rows,
+        "base_rows": given.base.rows if given.base else 0,
+        "rounds": [{"position": r.position, "files": r.stop - r.first} for r in decided.rounds],
+        "hash_buckets": decided.hash_bucket_count,
+        "rehash": decided.rehash,
+        "entry_bytes": decided.encoding.entry_bytes,
+        "planned_peak_memory_bytes": decided.planned_peak_bytes,
+        "planned_peak_space_bytes": decided.planned_space_bytes,
+        "files": files,
+    }
+
+
+def _why(decided: CompactionPlan, source: Any) -> str:
+    if not source.in_base:
+        return f"{source.operation.value} delta at position {source.position}: folded"
+    if not decided.input.owned:
+        return "compacted file of the source: rewritten into the destination"
+    small = 2 * source.file.rows < decided.arguments.rows_per_compacted_file
+    small = small and 2 * source.file.bytes < decided.arguments.target_file_bytes
+    return "small compacted file: merged" if small else "compacted file: rewritten if a row of it dies, else kept"
+
+
+def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        name = _named(report["partition"])
+        if "nothing_to_do" in report:
+            out.print(f"{name}: nothing to do: {report['nothing_to_do']}")
+            continue
+        out.print(f"{name}: {report['why']}")
+        out.print(
+            f"  {report['delta_rows']:,} rows of {report['deltas']} deltas into {report['base_rows']:,} compacted rows, "
+            f"{len(report['rounds'])} rounds, {report['hash_buckets']} hash buckets, executor {report['executor']}"
+        )
+        if report["rehash"]:
+            out.print("  the index is rehashed first")
+        out.print(
+            f"  needs at the peak {_bytes(report['planned_peak_memory_bytes'])} of memory a task, "
+            f"{_bytes(report['planned_peak_space_bytes'])} of additional space"
+        )
+        for file in report["files"]:
+            out.print(f"  {file['path']}  {file['rows']:,} rows  {file['why']}", markup=False)
+
+
+def result_document(result: CompactionResult) -> dict[str, Any]:
+    """The result as JSON values; errors as text."""
+    sessions = []
+    for session in result.sessions:
+        document = {f.name: getattr(session, f.name) for f in dataclasses.fields(session)}
+        document["error"] = None if session.error is None else str(session.error)
+        sessions.append(document)
+    return {
+        "source_table_id": result.source_table_id,
+        "destination_table_id": result.destination_table_id,
+        "sessions": sessions,
+    }
+
+
+def print_result(out: Console, result: CompactionResult) -> None:
+    for session in result.sessions:
+        out.print(f"{_named(session.partition)}: {_outcome(session)}", markup=False)
+        if session.version is not None:
+            stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
+            out.print(
+                f"  files {session.files_before} -> {session.files_after} ({session.files_kept} kept by reference, "
+                f"{session.files_rewritten} rewritten, {session.files_new} new), {_bytes(session.bytes_in)} -> "
+                f"{_bytes(session.bytes_out)}, {session.rounds} rounds on {session.executor}"
+            )
+            out.print(
+                f"  seconds: {stages}; memory of a task: planned {_bytes(session.planned_peak_bytes)}, "
+                f"measured {_bytes(session.measured_peak_bytes)}"
+            )
+
+
+def _outcome(session: SessionResult) -> str:
+    if session.error is not None:
+        return f"failed: {session.error}"
+    if session.nothing_to_do is not None:
+        return f"nothing to do: {session.nothing_to_do}"
+    return (
+        f"{session.rows_in:,} rows in, {session.live:,} live, {session.superseded:,} superseded, "
+        f"{session.deleted:,} deleted by {session.delete_rows:,} delete rows"
+    )
+
+
+def catalog_document(catalog: DeltaStreamCatalog) -> list[dict[str, Any]]:
+    """The tables of a catalog."""
+    tables = []
+    for name in catalog.tables():
+        table = catalog.table(name)
+        tables.append(
+            {
+                "table": name,
+                "partition_keys": table.partition_keys,
+                "primary_keys": table.keys.primary if table.keys else None,
+                "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
+                "destination_of": table.source_table_id,
+                "partitions": len(catalog.partitions(name)),
+            }
+        )
+    return tables
+
+
+def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
+    if not tables:
+        out.print("no tables")
+        return
+    grid = Grid("table", "partition keys", "primary keys", "sort keys", "partitions", "destination of")
+    for each in tables:
+        grid.add_row(
+            each["table"],
+            ", ".join(each["partition_keys"]),
+            ", ".join(each["primary_keys"] or ["(not declared)"]),
+            ", ".join(each["sort_keys"] or []),
+            str(each["partitions"]),
+            each["destination_of"] or "",
+        )
+    out.print(grid)
+
+
+def table_document(catalog: DeltaStreamCatalog, table_id: str) -> dict[str, Any]:
+    """Streams, versions, deltas and index of a table."""
+    table = catalog.table(table_id)
+    streams = []
+    for partition in catalog.partitions(table_id):
+        if not catalog.log(table_id, partition).exists():
+            continue
+        chain = list(catalog.log(table_id, partition).chain())
+        state = chain[-1]
+        manifest = read_manifest(catalog.store, state.index) if state.index else None
+        streams.append(
+            {
+                "partition": dict(partition.values),
+                "versions": [{"version": each.version, "state": each.lifecycle.value} for each in chain],
+                "last_position": state.last_position,
+                "compacted": None
+                if state.compacted is None
+                else {
+                    "watermark": state.compacted.watermark,
+                    "rows": state.compacted.rows,
+                    "bytes": state.compacted.bytes,
+                    "files": [
+                        {"number": f.number, "path": f.path, "rows": f.rows, "bytes": f.bytes}
+                        for f in state.compacted.files
+                    ],
+                },
+                "deltas": [
+                    {
+                        "position": delta.position,
+                        "operation": delta.operation.value,
+                        "files": [{"path": f.path, "rows": f.rows, "bytes": f.bytes} for f in delta.files],
+                    }
+                    for delta in state.deltas
+                ],
+                "index": None
+                if manifest is None or state.index is None
+                else {
+                    "manifest": state.index.path,
+                    "hash_buckets": manifest.hash_bucket_count,
+                    "rows": manifest.rows,
+                    "tombstones": manifest.tombstones,
+                    "bytes": manifest.bytes,
+                    "entry_bytes": manifest.encoding.entry_bytes,
+                },
+            }
+        )
+    return {
+        "table": table_id,
+        "partition_keys": table.partition_keys,
+        "primary_keys": table.keys.primary if table.keys else None,
+        "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
+        "destination_of": table.source_table_id,
+        "streams": streams,
+    }
+
+
+def print_table(out: Console, document: dict[str, Any]) -> None:
+    keys = ", ".join(document["primary_keys"] or ["not declared yet"])
+    out.print(f"{document['table']}: primary keys {keys}; sort keys {', '.join(document['sort_keys'] or ['none'])}")
+    for stream in document["streams"]:
+        versions = stream["versions"]
+        active = next(each["version"] for each in versions if each["state"] == LifecycleState.ACTIVE.value)
+        out.print(f"{_named(stream['partition'])}: version {active} (of {len(versions)})", markup=False)
+        if compacted := stream["compacted"]:
+            out.print(
+                f"  compacted up to position {compacted['watermark']}: {compacted['rows']:,} rows in "
+                f"{len(compacted['files'])} files, {_bytes(compacted['bytes'])}"
+            )
+        if index := stream["index"]:
+            out.print(
+                f"  index: {index['rows']:,} rows and {index['tombstones']:,} tombstones in {index['hash_buckets']} "
+                f"hash buckets, {_bytes(index['bytes'])}"
+            )
+        for delta in stream["deltas"]:
+            rows = sum(file["rows"] for file in delta["files"])
+            out.print(
+                f"  delta {delta['position']}: {delta['operation']} of {rows:,} rows in {len(delta['files'])} files"
+            )
+
+
+def _named(partition: Mapping[str, str | None]) -> str:
+    return "/".join(f"{name}={'null' if v is None else v}" for name, v in partition.items()) or "(all)"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
