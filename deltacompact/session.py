@@ -350,8 +350,8 @@ class Session:
             base.opened.number + 1, base.version, base.lineage, base.tokens.unexpired(now_ms), last_position, now_ms
         )
         self._still_ours()
-        successor = self._log.write_version(opened.number, [opened, Compacted(compacted)])
-        state = self._log.release(base, successor, self._check_base, now_ms)
+        successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], self.id)
+        state = self._log.release(base, successor, self._check_base, now_ms, self.id)
         completion = {
             "format": FORMAT_VERSION,
             "source_stream_position_processed": given.watermark,

@@ -75,14 +75,14 @@ class StreamLog:
 
     def active(self) -> StreamState:
         """The state of the version that no seal has closed. Raises NotFoundError where the stream was never begun."""
-        version = self._active
-        if version == GENESIS:
-            version = self._hinted()
-        state = self.state(version)
-        while state.sealed:
-            state = self.state(state.sealed.successor)
-        self._active = state.version
-        return state
+        version = self._active if self._active != GENESIS else self._hinted()
+        while True:
+            while (successor := self._successor(version)) is not None:
+                version = successor
+            state = self.state(version)
+            if not state.sealed:  # it may have been sealed since
+                self._active = version
+                return state
 
     def chain(self) -> Iterator[StreamState]:
         """Every version from the genesis to the active one."""
@@ -137,17 +137,24 @@ class StreamLog:
             if entry is None or self.put(state.version, state.tail, entry):
                 return state
 
-    def write_version(self, number: int, entries: list[Entry]) -> str:
+    def write_version(self, number: int, entries: list[Entry], owner: str = "") -> str:
         """Write a successor in full, visible to nobody; its name is never shared between attempts."""
         version = f"{number}-{uuid.uuid4().hex}"
         for sequence, entry in enumerate(entries):
-            self._put_certainly(version, sequence, entry)
+            self._put_certainly(version, sequence, entry, owner)
         return version
 
     def release(
-        self, base: StreamState, successor: str, check: Callable[[StreamState], None], now_ms: int
+        self,
+        base: StreamState,
+        successor: str,
+        check: Callable[[StreamState], None],
+        now_ms: int,
+        owner: str = "",
     ) -> StreamState:
         """Seal `base` in favour of a written successor, carrying over what was committed to it meanwhile.
+
+        `owner` is the session that the bodies of long entries belong to until the seal.
 
         `check` sees the base with every entry below the seal, and raises where the successor may not replace it.
         """
@@ -157,7 +164,7 @@ class StreamLog:
             check(state)
             if late := state.commits[carried:]:
                 tail = self.state(successor).tail
-                self._put_certainly(successor, tail, Carried(late))  # however many came, it is one put
+                self._put_certainly(successor, tail, Carried(late), owner)  # however many came, it is one put
                 carried = len(state.commits)
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
@@ -168,9 +175,9 @@ class StreamLog:
 
     # Entries on the store
 
-    def _put_certainly(self, version: str, sequence: int, entry: Entry) -> bool:
+    def _put_certainly(self, version: str, sequence: int, entry: Entry, owner: str = "") -> bool:
         """Put, and put again where the reply was lost, until it is known whose entry the slot holds."""
-        data = self._encoded(entry)
+        data = self._encoded(entry, owner)
         path = self.paths.entry(version, sequence)
         for attempt in count(1):
             try:
@@ -180,12 +187,12 @@ class StreamLog:
                     raise
         raise AssertionError("unreachable")
 
-    def _encoded(self, entry: Entry) -> bytes:
+    def _encoded(self, entry: Entry, owner: str) -> bytes:
         document = to_document(entry)
         data = dump(document)
         if len(data) <= ENTRY_BYTES_MAX or isinstance(entry, Sealed):
             return data
-        path = self.paths.fresh("manifest", ".json")
+        path = self.paths.fresh("manifest", ".json", owner)
         self.store.put_if_absent(path, data)
         body = {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
         return dump({"format": document["format"], "kind": kind_of(entry), "body": body})
@@ -226,6 +233,21 @@ class StreamLog:
 
     def _read_document(self, path: str) -> dict[str, Any]:
         return _parsed(self.store.get(path), path)
+
+    def _successor(self, version: str) -> str | None:
+        """Where a version's seal leads, or None. Only the last entry is read, not what the version says."""
+        known = self._seen.get(version)
+        if known is None:
+            sequence = 0
+            for stat in self.store.list(self.paths.version(version)):
+                if stat.path != self.paths.entry(version, sequence):
+                    break
+                sequence += 1
+            if sequence == 0:
+                return None
+            document = self._read_document(self.paths.entry(version, sequence - 1))
+            return str(document["successor"]) if document.get("kind") == "sealed" else None
+        return known.sealed.successor if known.sealed else None
 
     def _hinted(self) -> str:
         """A version that was active once: a place in the chain from which to follow seals."""

@@ -86,6 +86,7 @@ class _Vacuum:
         listed = [stat for room in self._paths.rooms for stat in self._store.list(room)]
         chain = list(self._log.chain())
         reached = {path for state in self._retained(chain) for path in self._paths_of(state)}
+        reached.update(path for state in chain for path in state.manifests)  # a part of the log, so they stay
         sessions = self._sessions(listed)
         protected = {name for name, objects in sessions.items() if self._may_publish(name, objects, chain)}
         stale = sorted(name for name in protected if all(stat.modified_s < self._old_s for stat in sessions[name]))
@@ -117,7 +118,6 @@ class _Vacuum:
 
     def _paths_of(self, state: StreamState) -> Iterator[str]:
         """Every object that a reader of this version needs."""
-        yield from state.manifests
         for file in stream_files(state):
             yield file.path
         for ref in state.indices:

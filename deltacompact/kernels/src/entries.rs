@@ -28,6 +28,12 @@ pub const FLAGS: u64 = DELETE | KEYLESS;
 pub struct Entry<'a>(&'a [u8]);
 
 impl<'a> Entry<'a> {
+    /// `bytes` is one entry.
+    #[inline(always)]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     #[inline(always)]
     pub fn bytes(self) -> &'a [u8] {
         self.0

@@ -53,6 +53,7 @@ impl Fold {
         let mut base = Base { chunk, at: 0, last: self.last };
         let mut taken = 0;
         while events.advance(taken, parts)? {
+            let events = events.at_hand();
             base.copy_before(Some(events.get(0)), &mut self.tally, out)?;
             if base.is_at_end() {
                 break;
@@ -69,29 +70,30 @@ impl Fold {
     pub fn finish(&mut self, parts: &[Entries], out: &mut EntryWriter) -> Result<(), Refused> {
         let mut taken = 0;
         while self.new_entries.advance(taken, parts)? {
-            taken = self.rules.fold_key(State::None, &self.new_entries, &mut self.tally, out)?;
+            taken = self.rules.fold_key(State::None, self.new_entries.at_hand(), &mut self.tally, out)?;
         }
         Ok(())
     }
 }
 
 impl Rules {
-    /// Applies the next key's events and writes what is left of it; returns how many events that were.
+    /// Applies the events of the first of these keys and writes what is left of it; returns how many events that were.
     #[inline(always)]
     fn fold_key<'a>(
         &self,
         mut state: State<'a>,
-        events: &'a NewEntries,
+        events: Entries<'a>,
         tally: &mut Tally,
         out: &mut EntryWriter,
     ) -> Result<usize, Refused> {
-        let count = events.same_key();
-        for i in 0..count {
-            let event = events.get(i);
-            if i > 0 && event.row_pointer() == events.get(i - 1).row_pointer() {
+        let mut count = 0;
+        while count == 0 || (count < events.len() && events.get(count).digest() == events.get(0).digest()) {
+            let event = events.get(count);
+            if count > 0 && event.row_pointer() == events.get(count - 1).row_pointer() {
                 let (ordinal, row) = event.row_pointer();
                 return Err(format!("new entries: file ordinal {ordinal} row {row} is there twice"));
             }
+            count += 1;
             let position = *self.positions.get(event.ordinal() as usize).ok_or_else(changed)?;
             state = state.after(event, position, self.tombstone_retention, tally);
         }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! parts           [ 9c@f7.r0  03@f7.r1  9c@f7.r2 ]  [ 41@f8.r0  9c@f8.r1 ]
-//! partitions      by the first bits of the digest: { 03 41 }  { 9c 9c 9c }        where each lies: 4 bytes an entry
-//! one at a time   sorted when the fold comes to it: 03  41 | 9c@f7.r0  9c@f7.r2  9c@f8.r1
+//! numbers              0         1         2             3         4
+//! partitions      by the first bits of the digest: { 03.1 41.3 } { 9c.0 9c.2 9c.4 }      8 bytes an entry
+//! one at a time   sorted and copied when the fold comes to it: 03 41 | 9c@f7.r0 9c@f7.r2 9c@f8.r1
 //! ```
 //!
 //! Digests are uniform, so that partitions are small and alike; the entries stay where the caller has them, and only
@@ -11,34 +12,36 @@
 
 use crate::Refused;
 use crate::entries::{Entries, Entry, EntryWriter, FLAGS, KEYLESS};
+use crate::sha1::Digest;
 
-/// Entries of a partition where there are enough of them: a copy that fits the first-level cache.
+/// Entries of a partition where there are enough of them: its copy fits the first-level cache.
 const PARTITION_ENTRIES: usize = 128;
 const PARTITION_BITS_MAX: u32 = 16;
 
 pub struct NewEntries {
     width: usize,
+    places: Places,
     /// A partition is so many first bits of the digest.
     bits: u32,
-    /// Entries by partition, each as its number among all parts' entries.
-    order: Vec<u32>,
+    /// By partition: the 32 bits of the digest behind the partition's own, then the entry's number.
+    order: Vec<u64>,
     /// Where the next partition ends in `order`, last one first.
     ends: Vec<u32>,
     /// Where it begins.
     from: usize,
-    /// The partition at hand, as it came.
-    copies: Vec<u8>,
-    /// Its entries in order: digest prefix in the high bits, place in `copies` in the low 32.
-    sorted: Vec<u128>,
+    /// The partition at hand, in order.
+    sorted: Vec<u8>,
+    /// The next entry in it.
     at: usize,
 }
 
 impl NewEntries {
     /// Checks every entry: its ordinal is below `ordinals`, and it is keyless only where it is a delete.
     pub fn new(parts: &[Entries], width: usize, ordinals: usize) -> Result<Self, Refused> {
-        let n: usize = parts.iter().map(Entries::len).sum();
-        u32::try_from(n).map_err(|_| format!("{n} new entries, a fold takes at most {}", u32::MAX))?;
+        let places = Places::new(parts)?;
+        let n = places.total();
         let bits = (n / PARTITION_ENTRIES).checked_ilog2().map_or(0, |log| log + 1).min(PARTITION_BITS_MAX);
+
         let mut next = vec![0u32; (1 << bits) + 1];
         for (i, part) in parts.iter().enumerate() {
             for (row, entry) in part.iter().enumerate() {
@@ -53,19 +56,19 @@ impl NewEntries {
         let entries = parts.iter().flat_map(Entries::iter);
         for (number, entry) in entries.enumerate() {
             let to = &mut next[partition(entry.prefix(), bits)];
-            order[*to as usize] = number as u32;
+            order[*to as usize] = (entry.prefix() << bits) & !u64::from(u32::MAX) | number as u64;
             *to += 1;
         }
         // each partition's next free place is where it ends now
         next.pop();
         next.reverse();
-        Ok(Self { width, bits, order, ends: next, from: 0, copies: Vec::new(), sorted: Vec::new(), at: 0 })
+        Ok(Self { width, places, bits, order, ends: next, from: 0, sorted: Vec::new(), at: 0 })
     }
 
     /// Makes the next entry available, `taken` behind the last one; false where there is none left.
     #[inline(always)]
     pub fn advance(&mut self, taken: usize, parts: &[Entries]) -> Result<bool, Refused> {
-        self.at += taken;
+        self.at += taken * self.width;
         while self.at == self.sorted.len() {
             let Some(end) = self.ends.pop() else { return Ok(false) };
             self.load(end as usize, parts)?;
@@ -76,68 +79,100 @@ impl NewEntries {
     /// At most so many entries have a prefix up to this one.
     pub fn count_to(&self, prefix: u64) -> usize {
         // `ends` has the last partition first, and no longer those that were at hand
-        let end = self.ends.get((1usize << self.bits) - 1 - self.partition(prefix));
+        let end = self.ends.get((1usize << self.bits) - 1 - partition(prefix, self.bits));
         let later = end.map_or(0, |&end| (end as usize).saturating_sub(self.from));
-        self.sorted.len() - self.at + later
+        self.at_hand().len() + later
     }
 
-    fn partition(&self, prefix: u64) -> usize {
-        partition(prefix, self.bits)
-    }
-
-    /// The i-th entry from here, within the partition at hand.
+    /// What is left of the partition at hand; the next entry is the first.
     #[inline(always)]
-    pub fn get(&self, i: usize) -> Entry<'_> {
-        let place = self.sorted[self.at + i] as u32 as usize;
-        Entries::new(&self.copies, self.width).get(place)
+    pub fn at_hand(&self) -> Entries<'_> {
+        Entries::new(&self.sorted[self.at..], self.width)
     }
 
-    /// How many entries from here have the digest of the next one.
-    #[inline(always)]
-    pub fn same_key(&self) -> usize {
-        let prefix = |i: usize| self.sorted.get(self.at + i).map(|key| key >> 32);
-        let first = prefix(0);
-        (1..).find(|&i| prefix(i) != first || self.get(i).digest() != self.get(0).digest()).unwrap_or(1)
-    }
-
+    /// Sorts and copies the next partition.
     fn load(&mut self, end: usize, parts: &[Entries]) -> Result<(), Refused> {
-        let numbers = &self.order[self.from..end];
-        self.from = end;
-        self.at = 0;
-        self.sorted.clear();
-        self.copies.resize(numbers.len() * self.width, 0);
-        let mut copies = EntryWriter::new(&mut self.copies, self.width);
-        // numbers ascend within a partition: those of one part come together
-        let (mut rest, mut first) = (numbers, 0);
-        for part in parts {
-            let behind = first + part.len();
-            let (these, later) = rest.split_at(rest.partition_point(|&number| (number as usize) < behind));
-            rest = later;
-            // entries are far apart in memory: asking for all prefixes at once lets the processor wait for many together
-            let place = self.sorted.len() as u128;
-            let prefixes = these.iter().map(|&number| part.get(number as usize - first).prefix());
-            self.sorted.extend(prefixes.zip(place..).map(|(prefix, place)| u128::from(prefix) << 32 | place));
-            these.iter().for_each(|&number| copies.push(part.get(number as usize - first)));
-            first = behind;
+        if parts.iter().map(Entries::len).sum::<usize>() != self.order.len() {
+            return Err(changed());
         }
-        if rest.is_empty() { self.sort() } else { Err(changed()) }
+        let keys = &mut self.order[self.from..end];
+        self.from = end;
+        keys.sort_unstable();
+        self.at = 0;
+        self.sorted.resize(keys.len() * self.width, 0);
+        // NOTE: entries are far apart in memory. This loop does nothing but copy them, so that the processor can wait
+        // for many at once: that is most of what a fold costs.
+        let mut sorted = EntryWriter::new(&mut self.sorted, self.width);
+        keys.iter().for_each(|&key| sorted.push(self.places.entry(key as u32, parts)));
+
+        let mut from = 0;
+        for alike in keys.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+            let bytes = &mut self.sorted[from * self.width..(from + alike.len()) * self.width];
+            from += alike.len();
+            if alike.len() > 1 && !Entries::new(bytes, self.width).iter().is_sorted_by_key(order) {
+                alike.sort_by(|&a, &b| {
+                    let entry = |key: u64| self.places.entry(key as u32, parts);
+                    order(entry(a)).cmp(&order(entry(b)))
+                });
+                let mut sorted = EntryWriter::new(bytes, self.width);
+                alike.iter().for_each(|&key| sorted.push(self.places.entry(key as u32, parts)));
+            }
+        }
+        self.check_partition()
     }
 
-    fn sort(&mut self) -> Result<(), Refused> {
-        self.sorted.sort_unstable();
-        let copies = Entries::new(&self.copies, self.width);
-        for run in self.sorted.chunk_by_mut(|a, b| a >> 32 == b >> 32).filter(|run| run.len() > 1) {
-            let key = |sorted: &u128| {
-                let entry = copies.get(*sorted as u32 as usize);
-                (entry.digest(), entry.row_pointer())
-            };
-            run.sort_by(|a, b| key(a).cmp(&key(b)));
-        }
+    /// The partition at hand is the one it should be, also by what the caller's arrays say now.
+    fn check_partition(&self) -> Result<(), Refused> {
+        let sorted = self.at_hand();
+        let Some(last) = sorted.len().checked_sub(1) else { return Ok(()) };
         // `ends` has one element less for each partition up to this one
         let this = (1 << self.bits) - 1 - self.ends.len();
-        let bounds = [self.sorted.first(), self.sorted.last()];
-        let is_here = |sorted: &u128| self.partition((sorted >> 32) as u64) == this;
-        if bounds.into_iter().flatten().all(is_here) { Ok(()) } else { Err(changed()) }
+        let is_here = |entry: Entry| partition(entry.prefix(), self.bits) == this;
+        if is_here(sorted.get(0)) && is_here(sorted.get(last)) { Ok(()) } else { Err(changed()) }
+    }
+}
+
+fn order(entry: Entry<'_>) -> (&Digest, (u32, u64)) {
+    (entry.digest(), entry.row_pointer())
+}
+
+/// Which part has the entry of a number: a table by blocks of numbers gives the first part to look at.
+struct Places {
+    /// The first number behind each part.
+    behind: Vec<u32>,
+    /// Of each block of 2^`block_bits` numbers, the part its first number is in.
+    part_of_block: Vec<u32>,
+    block_bits: u32,
+}
+
+impl Places {
+    fn new(parts: &[Entries]) -> Result<Self, Refused> {
+        let n: usize = parts.iter().map(Entries::len).sum();
+        u32::try_from(n).map_err(|_| format!("{n} new entries, a fold takes at most {}", u32::MAX))?;
+        let mut behind = Vec::with_capacity(parts.len());
+        let mut part_of_block = Vec::new();
+        let block_bits = (n / parts.len().max(1)).checked_ilog2().unwrap_or(0);
+        let mut first = 0;
+        for (i, part) in parts.iter().enumerate() {
+            first += part.len();
+            behind.push(first as u32);
+            part_of_block.resize(first.div_ceil(1 << block_bits), i as u32);
+        }
+        Ok(Self { behind, part_of_block, block_bits })
+    }
+
+    fn total(&self) -> usize {
+        self.behind.last().map_or(0, |&behind| behind as usize)
+    }
+
+    #[inline(always)]
+    fn entry<'a>(&self, number: u32, parts: &[Entries<'a>]) -> Entry<'a> {
+        let mut part = self.part_of_block[(number >> self.block_bits) as usize] as usize;
+        while number >= self.behind[part] {
+            part += 1;
+        }
+        let from_the_end = (self.behind[part] - number) as usize;
+        parts[part].get(parts[part].len() - from_the_end)
     }
 }
 
@@ -151,6 +186,7 @@ fn partition(prefix: u64, bits: u32) -> usize {
     prefix.checked_shr(64 - bits).unwrap_or(0) as usize
 }
 
+#[inline(always)]
 fn check(entry: Entry, ordinals: usize) -> Result<(), Refused> {
     if entry.ordinal() as usize >= ordinals {
         return Err(format!("file ordinal {} has no position, there are {ordinals}", entry.ordinal()));
