@@ -141,6 +141,14 @@ impl<'a> EntryWriter<'a> {
         self.at += self.width;
     }
 
+    pub fn extend_from(&mut self, entries: &[Entry]) {
+        let room = &mut self.room[self.at..self.at + self.width * entries.len()];
+        self.at += room.len();
+        for (to, entry) in room.chunks_exact_mut(self.width).zip(entries) {
+            copy_entry(to, entry.bytes());
+        }
+    }
+
     /// A tombstone with the digest and the sort key of another entry.
     pub fn push_tombstone(&mut self, of: Entry, position: i64) {
         let (key, rest) = self.room[self.at..self.at + self.width].split_at_mut(of.key().len());

@@ -100,10 +100,7 @@ impl NewEntries {
         keys.sort_unstable();
         self.at = 0;
         self.sorted.resize(keys.len() * self.width, 0);
-        // NOTE: entries are far apart in memory. This loop does nothing but copy them, so that the processor can wait
-        // for many at once: that is most of what a fold costs.
-        let mut sorted = EntryWriter::new(&mut self.sorted, self.width);
-        keys.iter().for_each(|&key| sorted.push(self.places.entry(key as u32, parts)));
+        self.places.copy(keys, parts, &mut EntryWriter::new(&mut self.sorted, self.width));
 
         let mut from = 0;
         for alike in keys.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
@@ -114,8 +111,7 @@ impl NewEntries {
                     let entry = |key: u64| self.places.entry(key as u32, parts);
                     order(entry(a)).cmp(&order(entry(b)))
                 });
-                let mut sorted = EntryWriter::new(bytes, self.width);
-                alike.iter().for_each(|&key| sorted.push(self.places.entry(key as u32, parts)));
+                self.places.copy(alike, parts, &mut EntryWriter::new(bytes, self.width));
             }
         }
         self.check_partition()
@@ -174,7 +170,21 @@ impl Places {
         let from_the_end = (self.behind[part] - number) as usize;
         parts[part].get(parts[part].len() - from_the_end)
     }
+
+    /// Copies the entries of these keys. They are far apart in memory, and waiting for them is most of what a fold
+    /// costs: the second loop does nothing but copy, so that the processor waits for many at once.
+    fn copy(&self, keys: &[u64], parts: &[Entries], out: &mut EntryWriter) {
+        let mut found = [Entry::new(&[]); COPIES_AT_ONCE];
+        for keys in keys.chunks(COPIES_AT_ONCE) {
+            let found = &mut found[..keys.len()];
+            found.iter_mut().zip(keys).for_each(|(entry, &key)| *entry = self.entry(key as u32, parts));
+            out.extend_from(found);
+        }
+    }
 }
+
+/// How many entries are asked for at once.
+const COPIES_AT_ONCE: usize = 128;
 
 /// The caller's arrays are not what they were when the fold was made.
 pub fn changed() -> Refused {
