@@ -95,17 +95,36 @@ def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *pa
     """Fold the new entries (one part for each hash bucket task) into each bucket's index and write it."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
-    for place, bucket in enumerate(task.buckets):
-        new = [entries[offsets[place] : offsets[place + 1]] for entries, offsets in parts]
-        base = task.base.chunks(store, bucket, task.encoding)
+    for place in range(len(task.buckets)):
+        folded = _fold_bucket(store, task, place, parts)
         with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
-            folded = Folded(new, base, task.encoding, task.positions, task.tombstone_retention)
             for chunk in folded:
                 live += live_rows(chunk, len(live))
                 writer.write(chunk)
             written.append(writer.close())
         counts += folded.counts
     return DedupeResult(tuple(written), counts, live)
+
+
+def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: BucketGroup) -> Iterator[DedupeResult | BucketGroup]:
+    """The same for a last round that fits the object store: the result, and the folded entries instead of files."""
+    chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
+    live = np.zeros(len(task.positions), np.int64)
+    for place in range(len(task.buckets)):
+        folded = _fold_bucket(store, task, place, parts)
+        chunks += folded
+        offsets.append(sum(map(len, chunks)))
+        counts += folded.counts
+    entries = np.concatenate(chunks) if len(chunks) != 2 else chunks[1]
+    live += live_rows(entries, len(live))
+    yield DedupeResult(((),) * len(task.buckets), counts, live)
+    yield entries, np.array(offsets, np.int64)
+
+
+def _fold_bucket(store: ObjectStore, task: DedupeTask, place: int, parts: Sequence[BucketGroup]) -> Folded:
+    new = [entries[offsets[place] : offsets[place + 1]] for entries, offsets in parts]
+    base = task.base.chunks(store, task.buckets[place], task.encoding)
+    return Folded(new, base, task.encoding, task.positions, task.tombstone_retention)
 
 
 def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:

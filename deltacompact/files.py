@@ -24,6 +24,7 @@ import pyarrow.json
 import pyarrow.orc
 import pyarrow.parquet as pq
 
+from deltacompact import schemas
 from deltacompact.errors import InputError, NotFoundError, SchemaError
 from deltacompact.model import ContentType, DataFile
 from deltacompact.storage import ObjectStore, open_object
@@ -126,7 +127,7 @@ def _clipped(
     for first, table in units:
         low, high = max(start, first), min(stop, first + table.num_rows)
         if low < high:
-            yield low, table.slice(low - first, high - low)
+            yield low, schemas.computable(table.slice(low - first, high - low))
             seen = high
     if seen != stop:
         raise InputError(f"{file.path} holds {seen} rows where the log says {file.rows}")
@@ -361,6 +362,7 @@ def writer(store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptio
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
     """Write one table as one file (number 0)."""
+    table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
     return DataFile(

@@ -97,8 +97,14 @@ class Encoding:
 
     def sort_keys(self, table: pa.Table, path: str) -> npt.NDArray[np.uint8]:
         """Sort keys of each row: (rows, sort_key_bytes). A column that the table lacks is null."""
-        arrays = [_single(self._sort_values(table, column, path)) for column in self.sort_columns]
-        return _kernels.sort_keys(arrays, [column.descending for column in self.sort_columns], table.num_rows)
+        encoded = [self._sort_key(table, column, path) for column in self.sort_columns]
+        return np.hstack(encoded) if encoded else np.empty((table.num_rows, 0), np.uint8)
+
+    def _sort_key(self, table: pa.Table, column: SortColumn, path: str) -> npt.NDArray[np.uint8]:
+        if pa.types.is_null(column.type):  # no file has had a value yet: a presence byte, nothing to be present
+            return np.zeros((table.num_rows, 1), np.uint8)
+        values = _single(self._sort_values(table, column, path))
+        return _kernels.sort_keys([values], [column.descending], table.num_rows)
 
     @staticmethod
     def _sort_values(table: pa.Table, column: SortColumn, path: str) -> pa.ChunkedArray:
@@ -112,7 +118,7 @@ def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
     result = np.ones(table.num_rows, dtype=bool)
     for column in encoding.sort_columns:
         if column.name in table.column_names:
-            result &= np.asarray(table[column.name].is_null())
+            result &= np.asarray(plain(table[column.name]).is_null())
     return result
 
 

@@ -18,7 +18,7 @@ from deltacompact import files, schemas
 from deltacompact.errors import CorruptionError
 from deltacompact.files import WriteOptions
 from deltacompact.model import DataFile, Partition
-from deltacompact.pointers import Masks
+from deltacompact.pointers import Masks, read_masks
 from deltacompact.storage import ObjectStore
 
 
@@ -34,19 +34,22 @@ class LiveRange:
 
 @dataclass(frozen=True, slots=True)
 class MaterializeTask:
-    """One compacted file: `number` is its file number, `rows` what must come out."""
+    """One compacted file: `number` is its file number, `rows` what must come out; the masks say which rows live."""
 
     number: int
     rows: int
     sources: tuple[LiveRange, ...]
+    masks_paths: tuple[str, ...]
     schema: pa.Schema
     partition: Partition
     options: WriteOptions
 
 
-def materialize(store: ObjectStore, task: MaterializeTask, path: str, *masks: Masks) -> DataFile:
+def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> DataFile:
     """Write the task's live rows to `path`."""
-    by_ordinal = {ordinal: mask for group in masks for ordinal, mask in group.items()}
+    by_ordinal: Masks = {}
+    for masks_path in task.masks_paths:
+        by_ordinal |= read_masks(store, masks_path)
     with files.writer(store, path, task.schema, task.options) as out:
         for source in task.sources:
             lives = live_mask(by_ordinal[source.ordinal], source.file.rows)

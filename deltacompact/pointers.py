@@ -17,12 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.entries import TOMBSTONE, Entries, fields
 from deltacompact.errors import CorruptionError
+from deltacompact.hash_bucket import BucketGroup
 from deltacompact.keys import Encoding
-from deltacompact.primary_key_index import IndexFile, IndexManifest, bucket_writer, read_bucket
+from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket
 from deltacompact.storage import ObjectStore
 
 Survivors = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
@@ -58,18 +60,39 @@ class PointerMap:
     rows_per_output: int
 
 
+@dataclass(frozen=True, slots=True)
+class FoldedBuckets:
+    """Where the entries of a group of buckets are after the last round: persisted, unless a task is handed them."""
+
+    encoding: Encoding
+    hash_bucket_count: int
+    buckets: range
+    files: tuple[tuple[IndexFile, ...], ...]
+
+    def chunks(self, store: ObjectStore, place: int, held: BucketGroup | None) -> Iterator[Entries]:
+        """Entries of the group's bucket number `place`, in digest order."""
+        if held is None:
+            bucket = self.buckets[place]
+            yield from read_bucket(store, self.files[place], self.encoding, self.hash_bucket_count, bucket)
+            return
+        entries, offsets = held
+        for start in range(int(offsets[place]), int(offsets[place + 1]), CHUNK_ENTRIES):
+            yield entries[start : min(start + CHUNK_ENTRIES, int(offsets[place + 1]))]
+
+
 def survivors(
-    store: ObjectStore, manifest: IndexManifest, buckets: range, group_of: npt.NDArray[np.uint16], groups: int
+    store: ObjectStore, folded: FoldedBuckets, held: BucketGroup | None, group_of: npt.NDArray[np.uint16], groups: int
 ) -> Iterator[Survivors]:
     """For each source group, the live rows of its files that these buckets point to."""
     sent: list[list[Survivors]] = [[] for _ in range(groups)]
-    for chunk in _chunks(store, manifest, buckets):
-        view = fields(chunk)
-        file, row = np.ascontiguousarray(view["file"]), np.ascontiguousarray(view["row"])
-        group = _groups(file, group_of)
-        for place in range(groups):
-            here = group == place
-            sent[place].append((file[here], row[here]))
+    for place in range(len(folded.buckets)):
+        for chunk in folded.chunks(store, place, held):
+            view = fields(chunk)
+            file, row = np.ascontiguousarray(view["file"]), np.ascontiguousarray(view["row"])
+            group = _groups(file, group_of)
+            for each in range(groups):
+                here = group == each
+                sent[each].append((file[here], row[here]))
     for pieces in sent:
         yield (
             np.concatenate([file for file, _ in pieces]) if pieces else np.empty(0, np.uint32),
@@ -77,22 +100,45 @@ def survivors(
         )
 
 
-def assign(group: SourceGroup, *sent: Survivors) -> Iterator[Masks | npt.NDArray[np.uint32]]:
-    """Rank a group's survivors. First the masks of its files, then for each bucket group its ranks as it sent them."""
+def assign(
+    store: ObjectStore, group: SourceGroup, masks_path: str, *sent: Survivors
+) -> Iterator[npt.NDArray[np.uint32]]:
+    """Rank a group's survivors: for each bucket group its ranks as it sent them. The masks of the files are stored."""
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
     for ordinals, rows in sent:
         ranks.mark(ordinals, rows)
-    yield {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals}
+    write_masks(store, masks_path, {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
     for ordinals, rows in sent:
         yield ranks.ranks(ordinals, rows).astype(np.uint32)  # within the group, which has fewer than 2^32 rows
+
+
+_MASKS_SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary())])
+
+
+def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
+    """An Arrow IPC file: what materialize needs to know of a group, also when a session is resumed."""
+    columns = [
+        pa.array(list(masks), pa.uint32()),
+        pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
+    ]
+    with store.writer(path) as sink, pa.ipc.new_file(sink, _MASKS_SCHEMA) as out:
+        out.write_batch(pa.record_batch(columns, schema=_MASKS_SCHEMA))
+
+
+def read_masks(store: ObjectStore, path: str) -> Masks:
+    with store.open(path) as source:
+        table = pa.ipc.open_file(source).read_all()
+        return {
+            ordinal.as_py(): np.frombuffer(bits.as_buffer(), np.uint8).copy()
+            for ordinal, bits in zip(table["ordinal"], table["bits"], strict=True)
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
     """One group of buckets of the published index. Tombstones at or below `expired_position` are dropped."""
 
-    manifest: IndexManifest
-    buckets: range
+    folded: FoldedBuckets
     pointers: PointerMap
     rows_per_index_file: int
     expired_position: int | None
@@ -106,15 +152,19 @@ class IndexResult:
 
 
 def write_index(
-    store: ObjectStore, task: IndexTask, path_of: Callable[[], str], *ranks: npt.NDArray[np.uint32]
+    store: ObjectStore,
+    task: IndexTask,
+    path_of: Callable[[], str],
+    held: BucketGroup | None,
+    *ranks: npt.NDArray[np.uint32],
 ) -> IndexResult:
     """The session's entries with published pointers (`ranks`: one array for each source group)."""
     cursors = [0] * len(ranks)
     written, rows, tombstones = [], 0, 0
-    encoding: Encoding = task.manifest.encoding
-    for bucket in task.buckets:
-        with bucket_writer(store, path_of, encoding.entry_bytes, task.rows_per_index_file) as writer:
-            for chunk in _chunks(store, task.manifest, range(bucket, bucket + 1)):
+    for place in range(len(task.folded.buckets)):
+        entry_bytes = task.folded.encoding.entry_bytes
+        with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file) as writer:
+            for chunk in task.folded.chunks(store, place, held):
                 writer.write(_published(chunk, task, ranks, cursors))
             written.append(writer.close())
         rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
@@ -158,8 +208,3 @@ def _taken(values: npt.NDArray, file: npt.NDArray[np.uint32]) -> npt.NDArray:  #
     if not len(values):
         return np.zeros(len(file), values.dtype)
     return values[np.minimum(file, len(values) - 1)]
-
-
-def _chunks(store: ObjectStore, manifest: IndexManifest, buckets: range) -> Iterator[Entries]:
-    for bucket in buckets:
-        yield from read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)

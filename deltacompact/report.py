@@ -88,7 +88,7 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
             continue
         out.print(f"{name}: {report['why']}")
         out.print(
-            f"  {report['delta_rows']:,} rows of {report['deltas']} deltas into {report['base_rows']:,} compacted rows, "
+            f"  {report['delta_rows']:,} rows of {report['deltas']} deltas into {report['base_rows']:,} compacted, "
             f"{len(report['rounds'])} rounds, {report['hash_buckets']} hash buckets, executor {report['executor']}"
         )
         if report["rehash"]:

@@ -32,7 +32,7 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
         seen.append(file.schema)
         for field in file.schema:
             known = columns.get(field.name)
-            wider = field.type if known is None else widened(known, field.type)
+            wider = without_views(field.type) if known is None else widened(known, without_views(field.type))
             if wider is None:
                 raise SchemaError(
                     f"{file.path}: column {field.name!r} is {field.type}, which does not fit {known} in other files"
@@ -53,6 +53,28 @@ def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         if (wider := family(a, b)) is not None:
             return wider
     return None
+
+
+def without_views(type_: pa.DataType) -> pa.DataType:
+    """Views are a layout in memory that little can compute with: tables have the plain type."""
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(type_) else type_
+
+
+def computable(table: pa.Table) -> pa.Table:
+    """The same values in types that can be filtered and written: no views, no nulls hidden in dictionaries."""
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        type_ = without_views(field.type)
+        if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
+            column = column.cast(type_.value_type).dictionary_encode().cast(type_)
+        elif type_ != field.type:
+            column = column.cast(type_)
+        else:
+            continue
+        table = table.set_column(place, pa.field(field.name, type_), column)
+    return table
 
 
 def _decoded(type_: pa.DataType) -> pa.DataType:

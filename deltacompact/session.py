@@ -1,10 +1,9 @@
 """A compaction session: one partition stream, from its plan to the switch.
 
     plan       sessions/<id>/plan.json              base version, exact deltas, sizes: whoever comes later adopts it
-    round 1    sessions/<id>/round-00001.json       position 80, index of ordinals …
-    round 2    sessions/<id>/round-00002.json
-    outputs    sessions/<id>/output-00014.json      one record for each compacted file
-    index      sessions/<id>/index.json
+    round 1    sessions/<id>/round-00001.json       position 80, index in terms of session ordinals
+    round 2    sessions/<id>/round-00002.json       the last: pointers assigned, index as it will be published, masks
+    outputs    sessions/<id>/output-0000000014.json one record for each compacted file
     switch     a sealed entry in the base version's log
     published  sessions/<id>/published.json         the completion with size and version filled in
 
@@ -18,8 +17,9 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.entries import Compacted, Opened, SchemaTable, file_from_json, file_to_json
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
-from deltacompact.dedupe import BaseIndex, DedupeResult, DedupeTask, FoldCounts, dedupe
+from deltacompact.dedupe import BaseIndex, DedupeResult, DedupeTask, FoldCounts, dedupe, dedupe_held
 from deltacompact.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.events import (
     Event,
@@ -45,11 +45,11 @@ from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, MaterializeTask, materialize
 from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, ObjectRef
-from deltacompact.plan import AdoptedSizes, CompactionPlan, OutputPlan, Round, fingerprint, plan_outputs
-from deltacompact.pointers import IndexTask, assign, survivors, write_index
+from deltacompact.plan import AdoptedSizes, CompactionPlan, Output, OutputPlan, Round, fingerprint, plan_outputs
+from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash, spread
-from deltacompact.sizing import bucket_groups
+from deltacompact.sizing import bucket_groups, fits_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +120,88 @@ class Session:
         """Fold every round, materialize once, publish. Raises ConflictError where somebody else sealed the base."""
         plan = self.plan
         self._emit(self._event(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why))
-        folded = Folding(self._base_index(), FoldCounts(), self._base_live())
-        for each in plan.rounds:
+        folding = Folding(self._base_index(), FoldCounts())
+        for each in plan.rounds[:-1]:
             self._still_ours()
-            folded = self._adopted_round(each) or self._round(each, folded)
-            self._emit(self._event(RoundCompleted, each.number, len(plan.rounds), folded.counts.live))
-        outputs = plan_outputs(plan, folded.live)
-        index, files = self._materialize(outputs, folded.index.manifest)
-        return self._publish(folded.counts, outputs, index, files)
+            folding = self._adopted_round(each) or self._round(each, folding)
+            self._emit(self._event(RoundCompleted, each.number, len(plan.rounds), folding.counts.live))
+        self._still_ours()
+        last = self._adopted_last() or self._last_round(folding)
+        self._emit(self._event(RoundCompleted, len(plan.rounds), len(plan.rounds), last.counts.live))
+        files = self._materialize(last)
+        return self._publish(last, files)
 
-    # One round
+    # Rounds
 
     def _round(self, each: Round, before: Folding) -> Folding:
-        plan, slots = self.plan, self._executor.capacity.slots
-        work = step1.slices(
-            [
-                step1.SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows))
-                for s in plan.sources[each.first : each.stop]
-            ],
-            plan.task_rows,
+        """Fold one share of the deltas; persist the index in the session's own terms."""
+        hashed, starts = self._hash_bucket(each)
+        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        deduped = [
+            self._executor.submit(
+                dedupe, self._store, self._dedupe_task(group, before), path_of, *(task.values[place] for task in hashed)
+            )
+            for place, group in enumerate(_ranges(starts))
+        ]
+        del hashed
+        self._wait("dedupe", deduped, self._rows_of(each))
+        results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
+        counts, _ = self._conserved(each, before, results)
+        buckets = tuple(files for result in results for files in result.files)
+        manifest = IndexManifest(self.plan.encoding, buckets, counts.live, counts.tombstones, publishable=False)
+        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
+        self._record(_round_name(each), {**self._completion(each, ref), "counts": asdict(counts)})
+        adopted = self._adopted_round(each)
+        assert adopted is not None
+        self.rounds_resumed -= 1
+        return adopted
+
+    def _last_round(self, before: Folding) -> LastRound:
+        """Fold the rest, assign pointers, and persist the index as it will be published: it is known already."""
+        plan, each = self.plan, self.plan.rounds[-1]
+        hashed, starts = self._hash_bucket(each)
+        rows = self._rows_of(each)
+        held = fits_held(
+            before.index.manifest.entries, rows, plan.encoding.entry_bytes, self._executor.capacity.object_store_bytes
         )
-        rows = sum(source.file.rows for source in plan.sources[each.first : each.stop])
+        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        deduped = []
+        for place, group in enumerate(_ranges(starts)):
+            task, parts = self._dedupe_task(group, before), [done.values[place] for done in hashed]
+            if held:
+                deduped.append(self._executor.submit(dedupe_held, self._store, task, *parts, returns=2))
+            else:
+                deduped.append(self._executor.submit(dedupe, self._store, task, path_of, *parts))
+            del parts
+        del hashed
+        self._wait("dedupe", deduped, rows)
+        results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
+        counts, live = self._conserved(each, before, results)
+        folded = [
+            FoldedBuckets(plan.encoding, plan.hash_bucket_count, group, result.files)
+            for group, result in zip(_ranges(starts), results, strict=True)
+        ]
+        entries = [task.values[1] if held else None for task in deduped]
+        del deduped, results
+        outputs = plan_outputs(plan, live)
+        masks, ranks = self._assign_pointers(outputs, folded, entries)
+        ref = self._write_index(outputs, folded, entries, ranks)
+        self._record(
+            _round_name(each),
+            {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist(), "masks": masks},
+        )
+        adopted = self._adopted_last()
+        assert adopted is not None
+        self.rounds_resumed -= len(plan.rounds[-1:])
+        return adopted
+
+    def _hash_bucket(self, each: Round) -> tuple[list[Submitted], tuple[int, ...]]:
+        """Step 1 for a round's files; and the boundaries of the groups of buckets that it returns."""
+        plan, slots = self.plan, self._executor.capacity.slots
+        chosen = plan.sources[each.first : each.stop]
+        whole = [step1.SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in chosen]
+        work = step1.slices(whole, plan.task_rows)
+        rows = self._rows_of(each)
         count = bucket_groups(plan.hash_bucket_count, rows, plan.encoding.entry_bytes, len(work), slots)
         starts = spread(plan.hash_bucket_count, count)
         hashed = [
@@ -158,191 +219,174 @@ class Session:
             for piece in work
         ]
         self._wait("hash_bucket", hashed, rows)
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
-        deduped = [
-            self._executor.submit(
-                dedupe,
-                self._store,
-                DedupeTask(
-                    plan.encoding,
-                    range(starts[group], starts[group + 1]),
-                    before.index,
-                    plan.positions,
-                    plan.tombstone_retention,
-                    plan.arguments.rows_per_primary_key_index_file,
-                ),
-                path_of,
-                *(task.values[group] for task in hashed),
-            )
-            for group in range(count)
-        ]
-        del hashed
-        self._wait("dedupe", deduped, rows)
-        results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
-        return self._complete_round(each, before, results)
+        return hashed, starts
 
-    def _complete_round(self, each: Round, before: Folding, results: Sequence[DedupeResult]) -> Folding:
-        """Write the round's index manifest and completion file; adopt what another attempt wrote first."""
+    def _dedupe_task(self, group: range, before: Folding) -> DedupeTask:
+        plan = self.plan
+        rows_per_file = plan.arguments.rows_per_primary_key_index_file
+        return DedupeTask(plan.encoding, group, before.index, plan.positions, plan.tombstone_retention, rows_per_file)
+
+    def _conserved(
+        self, each: Round, before: Folding, results: Sequence[DedupeResult]
+    ) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
+        """The counts of the session so far, and the live rows by ordinal; asserts that they agree."""
         of_round = sum((result.counts for result in results), FoldCounts())
-        counts = FoldCounts(
-            before.counts.upserts + of_round.upserts,
-            before.counts.deletes + of_round.deletes,
-            before.counts.superseded + of_round.superseded,
-            before.counts.deleted + of_round.deleted,
-            of_round.live,
-            of_round.tombstones,
-        )
-        live = np.sum([result.live for result in results], axis=0)
-        if int(live.sum()) != counts.live:
-            raise CorruptionError(f"round {each.number}: {int(live.sum())} rows live by file, {counts.live} by key")
-        buckets = tuple(files for result in results for files in result.files)
-        manifest = IndexManifest(self.plan.encoding, buckets, counts.live, counts.tombstones, publishable=False)
-        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
-        completion = {
+        counts = replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones)
+        live: npt.NDArray[np.int64] = np.sum([result.live for result in results], axis=0)
+        rows = self.plan.base_manifest.rows if self.plan.base_manifest else 0
+        if int(live.sum()) != counts.live or rows + counts.upserts != counts.live + counts.superseded + counts.deleted:
+            raise CorruptionError(f"round {each.number}: {rows} rows before, {counts}, {int(live.sum())} live by file")
+        return counts, live
+
+    def _completion(self, each: Round, index: ObjectRef) -> dict[str, Any]:
+        """The round completion file (paper, compaction rounds, rule 4); size and version are null until publication."""
+        given = self.plan.input
+        return {
             "format": FORMAT_VERSION,
-            "source_table_id": self.plan.input.source_table_id,
-            "partition": dict(self.plan.input.partition.values),
-            "source_stream_version": self.plan.input.source.version,
+            "source_table_id": given.source_table_id,
+            "partition": dict(given.partition.values),
+            "source_stream_version": given.source.version,
             "source_stream_position_processed": each.position,
             "source_file_number_processed": each.file_number,
             "hash_bucket_count": self.plan.hash_bucket_count,
-            "compacted_table_id": self.plan.input.destination_table_id,
+            "compacted_table_id": given.destination_table_id,
             "compacted_stream_version": None,
             "compacted_bytes": None,
-            "index_version": asdict(ref),
-            "counts": asdict(counts),
-            "live": live.tolist(),
+            "index_version": asdict(index),
         }
-        self._record(self._round_name(each), completion)
-        adopted = self._adopted_round(each)
-        assert adopted is not None
-        self.rounds_resumed -= 1
-        return adopted
 
     def _adopted_round(self, each: Round) -> Folding | None:
         """What an earlier attempt at this session completed."""
-        completion = self._recorded(self._round_name(each))
+        completion = self._recorded(_round_name(each))
         if completion is None:
             return None
         self.rounds_resumed += 1
         manifest = read_manifest(self._store, ObjectRef(**completion["index_version"]))
-        return Folding(BaseIndex(manifest), FoldCounts(**completion["counts"]), np.array(completion["live"], np.int64))
+        return Folding(BaseIndex(manifest), FoldCounts(**completion["counts"]))
 
-    @staticmethod
-    def _round_name(each: Round) -> str:
-        return f"round-{each.number:05d}.json"
+    def _adopted_last(self) -> LastRound | None:
+        completion = self._recorded(_round_name(self.plan.rounds[-1]))
+        if completion is None:
+            return None
+        self.rounds_resumed += 1
+        live = np.array(completion["live"], np.int64)
+        masks = {ordinal: path for path, ordinals in completion["masks"] for ordinal in ordinals}
+        counts = FoldCounts(**completion["counts"])
+        return LastRound(ObjectRef(**completion["index_version"]), counts, plan_outputs(self.plan, live), masks)
+
+    # Pointer assignment
+
+    def _assign_pointers(
+        self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any]
+    ) -> tuple[list[tuple[str, list[int]]], list[list[Any]]]:
+        """Where the masks of each source group are, with its ordinals; and for each bucket group its ranks."""
+        groups = len(outputs.groups)
+        if not groups:
+            return [], [[] for _ in folded]
+        sent = [
+            self._executor.submit(survivors, self._store, each, held, outputs.pointers.group_of, groups, returns=groups)
+            for each, held in zip(folded, entries, strict=True)
+        ]
+        paths = [self._paths.fresh("index", ".masks.arrow", self.id) for _ in outputs.groups]
+        assigned = [
+            self._executor.submit(
+                assign, self._store, group, path, *(task.values[place] for task in sent), returns=len(folded)
+            )
+            for place, (group, path) in enumerate(zip(outputs.groups, paths, strict=True))
+        ]
+        self._wait("assign_pointers", [*sent, *assigned], outputs.rows_rewritten)
+        masks = [(path, group.ordinals.tolist()) for group, path in zip(outputs.groups, paths, strict=True)]
+        return masks, [[task.values[place] for task in assigned] for place in range(len(folded))]
+
+    def _write_index(
+        self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any], ranks: Sequence[list[Any]]
+    ) -> ObjectRef:
+        """Write the index that will be published, and its manifest."""
+        plan = self.plan
+        retention = plan.tombstone_retention
+        expired = None if retention is None else plan.input.watermark - retention
+        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        rows_per_file = plan.arguments.rows_per_primary_key_index_file
+        tasks = [
+            self._executor.submit(
+                write_index,
+                self._store,
+                IndexTask(each, outputs.pointers, rows_per_file, expired),
+                path_of,
+                held,
+                *given,
+            )
+            for each, held, given in zip(folded, entries, ranks, strict=True)
+        ]
+        self._wait("write_index", tasks, int(outputs.live.sum()))
+        results: list[IndexResult] = [self._executor.get(task.values[0]) for task in tasks]
+        rows = sum(result.rows for result in results)
+        if rows != int(outputs.live.sum()):
+            raise CorruptionError(f"the index has {rows} live rows, the files have {int(outputs.live.sum())}")
+        buckets = tuple(bucket for result in results for bucket in result.files)
+        manifest = IndexManifest(plan.encoding, buckets, rows, sum(result.tombstones for result in results))
+        return write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
 
     # Materialize
 
-    def _materialize(self, outputs: OutputPlan, manifest: IndexManifest) -> tuple[ObjectRef, tuple[DataFile, ...]]:
-        """Assign pointers; then data files and the index are written side by side."""
-        count = min(manifest.hash_bucket_count, max(2 * self._executor.capacity.slots, len(outputs.groups)))
-        starts = spread(manifest.hash_bucket_count, count)
-        buckets = [range(starts[place], starts[place + 1]) for place in range(count)]
-        masks, ranks = self._assign_pointers(outputs, manifest, buckets)
+    def _materialize(self, last: LastRound) -> tuple[DataFile, ...]:
+        """Write the compacted files that no attempt has written yet; each is recorded as soon as it is there."""
+        outputs = last.outputs
+        missing = [each for each in outputs.outputs if self._recorded(_output_name(each)) is None]
+        tasks = [self._submit_output(each, last) for each in missing]
 
-        done = {output.number: self._recorded(f"output-{output.number:010d}.json") for output in outputs.outputs}
-        missing = [output for output in outputs.outputs if done[output.number] is None]
-        writing = [self._submit_output(output, outputs, masks) for output in missing]
-        index_known = self._recorded("index.json")
-        places = [] if index_known else range(count)
-        indexing = [self._submit_index(place, buckets, outputs, manifest, ranks) for place in places]
-        del masks, ranks
-        self._wait("materialize", [*writing, *indexing], outputs.rows_rewritten)
-
-        for output, task in zip(missing, writing, strict=True):
+        def record(place: int) -> None:
             schemas = SchemaTable()
-            file = file_to_json(self._executor.get(task.values[0]), schemas)
-            self._record(f"output-{output.number:010d}.json", {"file": file, "schemas": schemas.encoded})
+            file = file_to_json(self._executor.get(tasks[place].values[0]), schemas)
+            self._record(_output_name(missing[place]), {"file": file, "schemas": schemas.encoded})
+
+        self._wait("materialize", tasks, sum(each.stop - each.first for each in missing), record)
         files = [source.file for source in outputs.kept]
-        for output in outputs.outputs:
-            document = self._recorded(f"output-{output.number:010d}.json")
+        for each in outputs.outputs:
+            document = self._recorded(_output_name(each))
             assert document is not None
             files.append(file_from_json(document["file"], SchemaTable(document["schemas"])))
-        if index_known is None:
-            index_known = self._record_index(manifest, [self._executor.get(task.values[0]) for task in indexing], files)
-        return ObjectRef(**index_known), tuple(files)
+        if sum(file.rows for file in files) != last.counts.live:
+            raise CorruptionError(f"{sum(f.rows for f in files)} rows were written or kept, {last.counts.live} live")
+        return tuple(files)
 
-    def _assign_pointers(
-        self, outputs: OutputPlan, manifest: IndexManifest, buckets: Sequence[range]
-    ) -> tuple[list[Any], list[list[Any]]]:
-        """Handles of the masks of each source group, and of the ranks of each bucket group by source group."""
-        groups = len(outputs.groups)
-        if not groups:
-            return [], [[] for _ in buckets]
-        sent = [
-            self._executor.submit(
-                survivors, self._store, manifest, each, outputs.pointers.group_of, groups, returns=groups
-            )
-            for each in buckets
-        ]
-        assigned = [
-            self._executor.submit(assign, group, *(task.values[place] for task in sent), returns=1 + len(buckets))
-            for place, group in enumerate(outputs.groups)
-        ]
-        self._wait("assign_pointers", [*sent, *assigned], outputs.rows_rewritten)
-        masks = [task.values[0] for task in assigned]
-        ranks = [[task.values[1 + place] for task in assigned] for place in range(len(buckets))]
-        return masks, ranks
-
-    def _submit_output(self, output: Any, outputs: OutputPlan, masks: Sequence[Any]) -> Submitted:
-        plan = self.plan
-        sources, needed = [], set()
+    def _submit_output(self, output: Output, last: LastRound) -> Submitted:
+        plan, outputs = self.plan, last.outputs
+        sources = []
         for source, rank in outputs.rewritten:
             low, high = max(output.first, rank), min(output.stop, rank + int(outputs.live[source.ordinal]))
             if low < high:
                 sources.append(LiveRange(source.file, source.ordinal, low - rank, high - rank))
-                needed.add(int(outputs.pointers.group_of[source.ordinal]))
-        rows = output.stop - output.first
+        masks = dict.fromkeys(last.masks[source.ordinal] for source in sources)
         options = plan.arguments.write_options
-        task = MaterializeTask(output.number, rows, tuple(sources), plan.schema, plan.input.partition, options)
-        path = self._paths.fresh("data", suffix_of(options.content_type), self.id)
-        chosen = [masks[group] for group in sorted(needed)]
-        return self._executor.submit(materialize, self._store, task, path, *chosen, spread=True)
-
-    def _submit_index(
-        self,
-        place: int,
-        buckets: Sequence[range],
-        outputs: OutputPlan,
-        manifest: IndexManifest,
-        ranks: Sequence[Sequence[Any]],
-    ) -> Submitted:
-        plan = self.plan
-        retention = plan.tombstone_retention
-        task = IndexTask(
-            manifest,
-            buckets[place],
-            outputs.pointers,
-            plan.arguments.rows_per_primary_key_index_file,
-            None if retention is None else plan.input.watermark - retention,
+        task = MaterializeTask(
+            output.number,
+            output.stop - output.first,
+            tuple(sources),
+            tuple(masks),
+            plan.schema,
+            plan.input.partition,
+            options,
         )
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
-        return self._executor.submit(write_index, self._store, task, path_of, *ranks[place])
-
-    def _record_index(
-        self, manifest: IndexManifest, results: Sequence[Any], files: Sequence[DataFile]
-    ) -> dict[str, Any]:
-        rows = sum(result.rows for result in results)
-        if rows != sum(file.rows for file in files):
-            raise CorruptionError(f"the index has {rows} live rows, the compacted files {sum(f.rows for f in files)}")
-        buckets = tuple(bucket for result in results for bucket in result.files)
-        tombstones = sum(result.tombstones for result in results)
-        published = IndexManifest(manifest.encoding, buckets, rows, tombstones)
-        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), published)
-        return self._record("index.json", asdict(ref))
+        path = self._paths.fresh("data", suffix_of(options.content_type), self.id)
+        return self._executor.submit(materialize, self._store, task, path, spread=True)
 
     # The switch
 
-    def _publish(
-        self, counts: FoldCounts, outputs: OutputPlan, index: ObjectRef, files: tuple[DataFile, ...]
-    ) -> Published:
+    def _publish(self, last: LastRound, files: tuple[DataFile, ...]) -> Published:
         """Write the successor in full, then seal the base in its favour."""
         plan, given = self.plan, self.plan.input
         base = given.destination
-        number = max([plan.next_file_number, *(output.number + 1 for output in outputs.outputs)])
+        number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
         compacted = CompactedDelta(
-            files, index, given.watermark, number, given.source_table_id, given.source.lineage, self.id, plan.schema
+            files,
+            last.index,
+            given.watermark,
+            number,
+            given.source_table_id,
+            given.source.lineage,
+            self.id,
+            plan.schema,
         )
         now_ms = int(self._catalog.clock() * 1000)
         last_position = given.watermark if base.last_position is None else max(base.last_position, given.watermark)
@@ -352,17 +396,10 @@ class Session:
         self._still_ours()
         successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], self.id)
         state = self._log.release(base, successor, self._check_base, now_ms, self.id)
-        completion = {
-            "format": FORMAT_VERSION,
-            "source_stream_position_processed": given.watermark,
-            "hash_bucket_count": plan.hash_bucket_count,
-            "compacted_table_id": given.destination_table_id,
-            "compacted_stream_version": state.version,
-            "compacted_bytes": compacted.bytes,
-            "index_version": asdict(index),
-        }
-        self._record("published.json", completion)
-        return Published(state.version, compacted, counts, outputs)
+        completion = self._completion(plan.rounds[-1], last.index)
+        published = {"compacted_stream_version": state.version, "compacted_bytes": compacted.bytes}
+        self._record("published.json", {**completion, **published})
+        return Published(state.version, compacted, last.counts, last.outputs)
 
     def _still_ours(self) -> None:
         self._check_base(self._log.state(self.plan.input.destination.version))
@@ -389,7 +426,7 @@ class Session:
         manifest = plan.base_manifest
         if manifest is None:
             return BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count))
-        if plan.rehash and self._recorded("round-00001.json") is None:
+        if plan.rehash and self._recorded(_round_name(plan.rounds[0])) is None:
             began = time.perf_counter()
             path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
             rows_per_file = plan.arguments.rows_per_primary_key_index_file
@@ -397,15 +434,19 @@ class Session:
             self.measured.seconds["rehash"] = time.perf_counter() - began
         return BaseIndex(manifest, plan.base_ordinals)
 
-    def _base_live(self) -> npt.NDArray[np.int64]:
-        return np.array([s.file.rows if s.in_base else 0 for s in self.plan.sources], np.int64)
+    def _rows_of(self, each: Round) -> int:
+        return sum(source.file.rows for source in self.plan.sources[each.first : each.stop])
 
-    def _wait(self, stage: str, tasks: Sequence[Submitted], rows: int) -> None:
-        """Wait for a stage, tell how it goes, and measure it."""
+    def _wait(
+        self, stage: str, tasks: Sequence[Submitted], rows: int, done_one: Callable[[int], None] | None = None
+    ) -> None:
+        """Wait for a stage, tell how it goes, and measure it. `done_one` gets each task's place as it ends."""
         began = time.perf_counter()
         self._emit(self._event(StageStarted, stage, len(tasks), rows))
         done, longest, total = 0, 0.0, 0.0
-        for count, (_, stats) in enumerate(self._executor.finish(tasks), 1):
+        for count, (place, stats) in enumerate(self._executor.finish(tasks), 1):
+            if done_one:
+                done_one(place)
             upto = rows * count // max(1, len(tasks))
             self._emit(self._event(TaskFinished, stage, upto - done))
             done = upto
@@ -434,13 +475,34 @@ class Session:
         return kind(self.plan.input.source_table_id, self.plan.input.partition, *values)
 
 
+def _round_name(each: Round) -> str:
+    return f"round-{each.number:05d}.json"
+
+
+def _output_name(output: Output) -> str:
+    return f"output-{output.number:010d}.json"
+
+
+def _ranges(starts: Sequence[int]) -> list[range]:
+    return [range(start, stop) for start, stop in pairwise(starts)]
+
+
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """Where a session stands after a round: its index, what became of the rows, and the live rows by ordinal."""
+    """Where a session stands after a round: its index, and what became of the rows so far."""
 
     index: BaseIndex
     counts: FoldCounts
-    live: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LastRound:
+    """All that is left to do is to materialize: the index is written. `masks`: by ordinal, where its mask is."""
+
+    index: ObjectRef
+    counts: FoldCounts
+    outputs: OutputPlan
+    masks: dict[int, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,9 @@ TASK_BASE_BYTES = 350 << 20
 OBJECT_STORE_SHARE = 0.5
 """Share of the object store that a round's entries may take: dedupe's inputs are still there when outputs arrive."""
 
+HELD_SHARE = 0.6
+"""Share of the object store up to which the last round's entries stay there until their pointers are known."""
+
 OUTPUT_PARALLEL_BYTES_MIN = 32 << 20
 """Files larger than this are split further, for the sake of parallel writing."""
 
@@ -61,6 +64,11 @@ def must_rehash(rows: int, hash_buckets: int, entry_bytes: int, memory_per_task_
 def round_rows_max(object_store_bytes: int, entry_bytes: int) -> int:
     """Delta rows whose entries fit the object store together (paper, compaction rounds, rule 1)."""
     return max(1, int(object_store_bytes * OBJECT_STORE_SHARE / entry_bytes))
+
+
+def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_bytes: int) -> bool:
+    """Whether the last round's new entries and the whole folded index fit the object store side by side."""
+    return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * HELD_SHARE
 
 
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:

@@ -23,6 +23,12 @@ from deltacompact.settings import Settings
 _HEAP_SHARE = 0.7
 """Of a node's memory, what is left for tasks beside object store and system."""
 
+WORKER_ENVIRONMENT = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Tasks touch hundreds of MiB of fresh memory: in huge pages that took a third less CPU time, all stages together."""
+
 
 class RayExecutor:
     """One CPU a task. Joins the running cluster, or starts one on this machine that lives as long as the process."""
@@ -99,12 +105,27 @@ def _connect(settings: Settings) -> None:
     if ray.is_initialized():
         return
     address = settings.ray_address or os.environ.get("RAY_ADDRESS")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    started: dict[str, Any] = {"address": address} if address else {"include_dashboard": False}
-    if not address and settings.object_store_bytes:
-        started["object_store_memory"] = settings.object_store_bytes
+    if address:
+        started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
+    else:
+        started = {"include_dashboard": False}
+        if settings.object_store_bytes:
+            started["object_store_memory"] = settings.object_store_bytes
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
+        with _environment({} if address else WORKER_ENVIRONMENT):
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = address or "on this machine"
         raise InputError(f"no Ray cluster {where}: {' '.join(str(error).split())[:200]}") from error
+
+
+@contextlib.contextmanager
+def _environment(added: dict[str, str]) -> Iterator[None]:
+    """Variables for the processes that are started inside the block; what is set already stays."""
+    mine = {name: value for name, value in added.items() if name not in os.environ}
+    os.environ.update(mine)
+    try:
+        yield
+    finally:
+        for name in mine:
+            del os.environ[name]
