@@ -1,0 +1,35 @@
+"""Fixtures that are shared: one Ray cluster and one Spark session for the whole run, and an S3 of our own."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+import pytest
+
+from spark_fixtures import catalog, moto_endpoint, s3_catalog_uri, spark  # noqa: F401  (fixtures)
+
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+hypothesis.settings.register_profile(
+    "default", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """The address of a cluster of two CPUs; this process is connected to it as its executor would."""
+    import ray
+
+    from deltacompact.executors.ray import WORKER_ENVIRONMENT
+
+    os.environ.update(WORKER_ENVIRONMENT)
+    context = ray.init(
+        num_cpus=2,
+        object_store_memory=300 << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield context.address_info["gcs_address"]
+    ray.shutdown()

@@ -1,0 +1,65 @@
+"""One Spark session for all tests (some fifteen seconds to start), and a moto server for those that need S3."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+import deltacompact
+
+
+@pytest.fixture(scope="session")
+def spark():
+    from deltacompact.spark.session import spark_session
+
+    session = spark_session("tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def moto_endpoint():
+    """The URL of an S3 of our own."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_catalog_uri(moto_endpoint, monkeypatch):
+    """A catalog in a fresh bucket; this process's environment leads to it."""
+    import boto3
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": moto_endpoint,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"lake-{uuid.uuid4().hex[:8]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    return f"s3://{bucket}/tables"
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    return deltacompact.open_catalog(tmp_path / "lake")
+
+
+LOCAL = deltacompact.Settings(executor="local")
+"""Compactions of these tests run in this process."""
+
+
+def compact(catalog, table_id, **arguments):
+    return deltacompact.compact(table_id, delta_catalog_client=catalog, settings=LOCAL, **arguments)
+
+
+def sorted_rows(table, *by):
+    """The rows of an Arrow table as dicts, in the order of some columns."""
+    return table.sort_by([(name, "ascending") for name in by]).to_pylist()

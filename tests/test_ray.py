@@ -1,0 +1,181 @@
+"""The steps on a real Ray cluster: the same result as the for-loop, and the same after whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pytest
+
+import deltacompact
+from deltacompact import Settings, compact
+from deltacompact.events import StageStarted
+from deltacompact.maintenance import check, rehash_table
+
+STAGES = ["hash_bucket", "dedupe", "assign_pointers", "write_index", "materialize"]
+DRIVER = Path(__file__).with_name("ray_driver.py")
+
+
+def fill(catalog, table_id="t", rows=300_000, deltas=4, seed=7):
+    """A table of updates, new keys and deletes; what must come out, by key."""
+    rng = np.random.default_rng(seed)
+    catalog.create_table(table_id, primary_keys=["id"])
+    expected: dict[int, int] = {}
+    for delta in range(deltas):
+        ids = rng.integers(0, rows, rows // 2)
+        values = np.arange(len(ids)) + delta * rows
+        catalog.append(table_id, [pa.table({"id": ids, "value": values})], stream_position=2 * delta)
+        expected.update(zip(ids.tolist(), values.tolist(), strict=True))
+        gone = rng.integers(0, rows, rows // 20)
+        catalog.append(table_id, pa.table({"id": gone}), operation="delete", stream_position=2 * delta + 1)
+        for key in gone.tolist():
+            expected.pop(key, None)
+    return expected
+
+
+def rows_of(catalog, table_id="t"):
+    table = catalog.read(table_id)
+    return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def assert_sound(catalog, expected, table_id="t"):
+    assert rows_of(catalog, table_id) == expected
+    assert [result.problems for result in check(catalog, table_id)] == [()]
+
+
+def test_ray_and_the_for_loop_write_the_same_rows_and_files(tmp_path, ray_cluster):
+    layouts = {}
+    for executor in ("local", "ray"):
+        catalog = deltacompact.open_catalog(tmp_path / executor)
+        expected = fill(catalog)
+        settings = Settings(executor=executor, rows_per_round=250_000)
+        (session,) = compact(
+            "t", delta_catalog_client=catalog, settings=settings, rows_per_compacted_file=50_000
+        ).sessions
+        assert session.executor == executor
+        assert session.rounds > 1
+        assert_sound(catalog, expected)
+        files = catalog.state("t", catalog.partitions("t")[0]).compacted.files
+        layouts[executor] = [(file.number, file.rows, file.bytes) for file in files]
+        layouts[executor, "rows"] = catalog.read("t")
+    assert layouts["local"] == layouts["ray"]
+    assert layouts["local", "rows"].equals(layouts["ray", "rows"])
+
+
+def test_an_incremental_compaction_and_a_rehash_on_ray(tmp_path, ray_cluster):
+    catalog = deltacompact.open_catalog(tmp_path)
+    expected = fill(catalog)
+    settings = Settings(executor="ray")
+    compact("t", delta_catalog_client=catalog, settings=settings, hash_bucket_count=3)
+    from deltacompact.executors.ray import RayExecutor
+
+    assert [done[1:] for done in rehash_table(catalog, "t", 8, RayExecutor(settings))] == [(3, 8)]
+    assert_sound(catalog, expected)
+    catalog.append("t", pa.table({"id": [1, 2, 3], "value": [-1, -2, -3]}))
+    expected |= {1: -1, 2: -2, 3: -3}
+    (session,) = compact("t", delta_catalog_client=catalog, settings=settings).sessions
+    assert session.hash_bucket_count == 8
+    assert_sound(catalog, expected)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_cluster, stage):
+    catalog = deltacompact.open_catalog(tmp_path)
+    expected = fill(catalog)
+    killed: list[int] = []
+
+    def kill(event):
+        if isinstance(event, StageStarted) and event.stage == stage and not killed:
+            threading.Thread(target=kill_a_worker, args=(stage, killed), daemon=True).start()
+
+    settings = Settings(executor="ray", rows_per_round=400_000)
+    compact("t", delta_catalog_client=catalog, settings=settings, event_sinks=[kill], rows_per_compacted_file=50_000)
+    assert_sound(catalog, expected)
+    assert killed, "no worker was caught at work: the test showed nothing"
+
+
+TASKS = {"assign_pointers": ("survivors", "assign"), "dedupe": ("dedupe", "dedupe_held")}
+
+
+def kill_a_worker(stage, killed):
+    """SIGKILL the first worker that is seen running a task of the stage."""
+    names = tuple(f"ray::{task}" for task in TASKS.get(stage, (stage,)))
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        for process in psutil.process_iter(["pid", "cmdline"]):
+            line = (process.info["cmdline"] or [""])[0]
+            if line in names:
+                os.kill(process.pid, signal.SIGKILL)
+                killed.append(process.pid)
+                return
+        time.sleep(0.002)
+
+
+def start_driver(catalog_uri, *options):
+    command = [sys.executable, str(DRIVER), str(catalog_uri), "t", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_driver_that_is_killed_in_any_stage_is_resumed(tmp_path, ray_cluster, stage):
+    catalog = deltacompact.open_catalog(tmp_path)
+    expected = fill(catalog)
+    before = catalog.state("t", catalog.partitions("t")[0]).version
+    options = ["--address", ray_cluster, "--rows-per-round", "400000", "--stop-at", stage]
+    with start_driver(tmp_path, *options) as driver:
+        for line in driver.stdout:
+            if line.strip() == "stopped":
+                break
+        driver.kill()
+    assert catalog.state("t", catalog.partitions("t")[0]).version == before
+    assert rows_of(catalog) == expected
+
+    settings = Settings(executor="ray", rows_per_round=400_000)
+    (session,) = compact("t", delta_catalog_client=catalog, settings=settings, rows_per_compacted_file=200_000).sessions
+    assert session.rounds == 2
+    assert session.rounds_resumed == (2 if stage == "materialize" else 1 if stage in STAGES[2:4] else 0)
+    assert_sound(catalog, expected)
+
+
+def test_a_node_that_is_lost_in_mid_run_is_survived(tmp_path):
+    """Three nodes on this machine: a head without CPUs, and two workers of which one is lost."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    expected = fill(catalog)
+    script = Path(__file__).with_name("ray_node_loss.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "node lost during" in done.stdout
+    assert_sound(catalog, expected)
+
+
+def test_entries_that_exceed_the_object_store_are_folded_in_rounds(tmp_path, capsys):
+    """6 M rows are 192 MB of entries; the object store has 80 MB."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t", primary_keys=["id"])
+    rows, deltas = 1_000_000, 6
+    for delta in range(deltas):
+        ids = np.arange(rows) * (delta + 1)
+        catalog.append("t", pa.table({"id": ids, "value": np.full(rows, delta)}), stream_position=delta)
+    with start_driver(tmp_path, "--object-store-bytes", str(80 << 20)) as driver:
+        said = driver.stdout.read()
+        assert driver.wait(240) == 0
+    session = json.loads(said[said.index("{") :])["sessions"][0]
+    with capsys.disabled():
+        planned, measured = session["planned_peak_bytes"] >> 20, session["measured_peak_bytes"] >> 20
+        print(f"\n{session['rounds']} rounds; peak of a task: planned {planned} MiB, measured {measured} MiB")
+    assert session["rounds"] > 1
+    assert session["measured_peak_bytes"] <= session["planned_peak_bytes"]
+    expected = {key: delta for delta in range(deltas) for key in range(0, rows * (delta + 1), delta + 1)}
+    assert session["live"] == len(expected)
+    assert_sound(catalog, expected)
