@@ -1,0 +1,7 @@
+"""Spark in and out of the catalog: session, data source, demo producer, validator. Nothing else imports pyspark.
+
+session.py        one builder for every session
+data_source.py    spark.read / df.write / writeStream .format("deltacompact"): options.py, writing.py, reading.py
+producer.py       a table of deltas for the demo
+validate.py       the independent judge: history.py, frames.py, fold.py, digests.py
+"""

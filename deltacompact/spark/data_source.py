@@ -1,0 +1,90 @@
+"""The Spark data source "deltacompact": rows in through the catalog's log, live rows out.
+
+    df.write.format("deltacompact").mode("append").option("catalog", uri).option("table", "orders").save()
+    events.writeStream.format("deltacompact").option(…).option("checkpointLocation", "…").start()
+    spark.read.format("deltacompact").option("catalog", uri).option("table", "orders").load()
+
+Tasks write data files, the driver puts one log entry for each partition: a partition's rows appear at once or not at
+all. What a failed job has written is never deleted here (one of its partitions may be committed): vacuum does that.
+
+A streaming batch that Spark runs again has the token of its first run, so that it counts once. The token is option
+`token`, or else the checkpoint's query id, and the batch id. The query id is that of the checkpoint for as long as it
+exists; its path alone would not do, as a new checkpoint at an old path begins again with batch 0, which would be taken
+for known and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from deltacompact.errors import InputError
+from deltacompact.spark.options import WriteTarget, write_target
+from deltacompact.spark.reading import LiveRows, table_schema
+from deltacompact.spark.writing import Written, commit_written, write_rows
+
+
+class DeltaCompactSource(DataSource):
+    """What Spark makes of format("deltacompact") and its options, see options.py."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "deltacompact"
+
+    def schema(self) -> StructType:
+        return table_schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return LiveRows(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(write_target(self.options, schema.names, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        if overwrite:
+            raise InputError("output mode 'complete' would replace the table: use 'append' or 'update'")
+        if self.options.get("position") is not None:
+            raise InputError("option 'position' cannot serve every batch of a stream")
+        target = write_target(self.options, schema.names, overwrite=False)
+        return StreamWriter(target, self.options.get("checkpointLocation"))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One DataFrame."""
+
+    def __init__(self, target: WriteTarget) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return write_rows(self._target, iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        commit_written(self._target, messages, self._target.token)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Batch after batch, each exactly once."""
+
+    def __init__(self, target: WriteTarget, checkpoint: str | None) -> None:
+        self._target = target
+        self._checkpoint = checkpoint
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return write_rows(self._target, iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        query_ids = [message.query_id for message in messages if message is not None and message.query_id]
+        producer = self._target.token or next(iter(query_ids), self._checkpoint)
+        if producer is None:
+            raise InputError("the stream has no identity: give option 'token' or 'checkpointLocation'")
+        commit_written(self._target, messages, f"{producer}:{batchId}")

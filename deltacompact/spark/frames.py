@@ -1,0 +1,330 @@
+"""Files as DataFrames for the validator, with the place and the digest of each row:
+
+    ordinal  row  digest    c0  c1   …        columns of the table by number: their names may be anything
+    0        0    08f1…     1   "a"
+    0        1    31aa…     2   null
+
+A table whose files are Parquet on a local disk and whose types Spark knows is read by Spark's own reader, a judge that
+shares nothing with what it judges. Other files go through pyarrow in the executors (so that S3 needs no Hadoop jar),
+and so do columns that Spark would round: what it has no type for becomes a number that compares in the same way
+(timestamp[ns], time and duration their count of units, uint64 a decimal).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as S
+from pyspark.sql.pandas.types import from_arrow_type
+
+from deltacompact import files, schemas
+from deltacompact.errors import InputError
+from deltacompact.model import ContentType, DataFile, Partition
+from deltacompact.spark import arrow_types
+from deltacompact.spark.digests import in_sql, python_digests, sql_digest
+from deltacompact.storage import LocalStore, ObjectStore
+
+_PLACE = [("ordinal", pa.int32()), ("row", pa.int64()), ("digest", pa.binary())]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameFile:
+    """A file to read: `names` are the columns that count in it, `lives` the rows (None: all)."""
+
+    ordinal: int
+    file: DataFile
+    names: tuple[str, ...]
+    lives: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of all frames of a partition, and which of them are digested (in the order of their key bytes)."""
+
+    partition: Partition
+    columns: pa.Schema
+    keys: tuple[str, ...]
+
+    @property
+    def comparable(self) -> pa.Schema:
+        return pa.schema([(f"c{n}", comparable_type(field.type)) for n, field in enumerate(self.columns)])
+
+    @property
+    def sql_digests(self) -> bool:
+        return all(in_sql(self.columns.field(name).type) for name in self.keys)
+
+    def column(self, name: str) -> str:
+        """What a column is called in the frames."""
+        return f"c{self.columns.get_field_index(name)}"
+
+
+def rows_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
+    """The rows of these files: ordinal, row, digest and the layout's columns."""
+    if read_natively(store, layout, sources):
+        frame = _native_frame(spark, store, layout, sources)
+    else:
+        frame = _arrow_frame(spark, store, layout, sources)
+    if layout.sql_digests:
+        keys = [(F.col(layout.column(name)), layout.columns.field(name).type) for name in layout.keys]
+        frame = frame.withColumn("digest", sql_digest(keys))
+    return frame
+
+
+# Types
+
+
+def comparable_type(type_: pa.DataType) -> pa.DataType:
+    """A type that Spark has, holds all values of this one, and orders them in the same way."""
+    t = pa.types
+    if t.is_dictionary(type_):
+        return comparable_type(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return comparable_type(type_.storage_type)
+    if t.is_uint64(type_):
+        return pa.decimal128(20)
+    if t.is_time32(type_):
+        return pa.int32()
+    if t.is_integer(type_) or t.is_time64(type_) or t.is_duration(type_):
+        return pa.int64()
+    if t.is_timestamp(type_):
+        return pa.timestamp("us", "UTC" if type_.tz else None) if type_.unit in ("ms", "us") else pa.int64()
+    if t.is_floating(type_):
+        return pa.float64()
+    if t.is_decimal(type_):
+        fits = type_.precision <= arrow_types.DECIMAL_PRECISION_MAX
+        return pa.decimal128(type_.precision, type_.scale) if fits else pa.string()
+    if t.is_null(type_):
+        return pa.string()
+    if t.is_nested(type_):
+        return arrow_types.nested(type_, comparable_type)
+    return arrow_types.spark_arrow_type(type_)
+
+
+def spark_struct(schema: pa.Schema) -> S.StructType:
+    """A comparable schema as Spark's."""
+    return S.StructType([S.StructField(field.name, _spark_type(field.type)) for field in schema])
+
+
+def _spark_type(type_: pa.DataType) -> S.DataType:
+    return from_arrow_type(type_, prefer_timestamp_ntz=True)
+
+
+def _is_native(type_: pa.DataType) -> bool:
+    """Whether Spark's Parquet reader reads what pyarrow wrote of this type, without loss."""
+    t = pa.types
+    if t.is_timestamp(type_):
+        return type_.unit in ("ms", "us")
+    if t.is_decimal(type_):
+        return type_.precision <= arrow_types.DECIMAL_PRECISION_MAX
+    if t.is_list(type_):
+        return _is_native(type_.value_type)
+    if t.is_struct(type_):
+        return all(_is_native(field.type) for field in type_)
+    if t.is_map(type_):
+        return _is_native(type_.key_type) and _is_native(type_.item_type)
+    if t.is_integer(type_):
+        return not t.is_uint64(type_)
+    tests = (t.is_boolean, t.is_float32, t.is_float64, t.is_string, t.is_large_string, t.is_binary, t.is_date32)
+    return any(test(type_) for test in tests)
+
+
+def _native_type(type_: pa.DataType) -> S.DataType:
+    """As which Spark reads a Parquet column that pyarrow wrote."""
+    if pa.types.is_unsigned_integer(type_):
+        return {8: S.ShortType(), 16: S.IntegerType(), 32: S.LongType()}[type_.bit_width]
+    if pa.types.is_nested(type_):
+        if pa.types.is_struct(type_):
+            return S.StructType([S.StructField(field.name, _native_type(field.type)) for field in type_])
+        if pa.types.is_map(type_):
+            return S.MapType(_native_type(type_.key_type), _native_type(type_.item_type))
+        return S.ArrayType(_native_type(type_.value_type))
+    return _spark_type(arrow_types.spark_arrow_type(type_))
+
+
+# Spark's own reader
+
+
+def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> bool:
+    """Whether Spark's own Parquet reader serves all these files."""
+    if not isinstance(store, LocalStore) or not layout.sql_digests or not sources:
+        return False
+    if not all(_is_native(field.type) for field in layout.columns):
+        return False
+    file_names = {PurePosixPath(source.file.path).name for source in sources}
+    if len(file_names) < len(sources) or any(name.startswith(("_", ".")) for name in file_names):
+        return False
+    return all(
+        source.lives is None
+        and "://" not in source.file.path
+        and source.file.content_type is ContentType.PARQUET
+        and len({name.lower() for name in (*source.file.schema.names, "_metadata")}) > len(source.file.schema)
+        and all(_is_native(source.file.schema.field(name).type) for name in source.names)
+        for source in sources
+    )
+
+
+def _native_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
+    """One scan for each distinct schema; file names tell the ordinals."""
+    assert isinstance(store, LocalStore)
+    ordinals = [(PurePosixPath(source.file.path).name, source.ordinal) for source in sources]
+    known = F.broadcast(spark.createDataFrame(ordinals, "file_name string, ordinal int"))
+    frames = []
+    for (names, schema), group in _by_schema(sources):
+        read_as = S.StructType([S.StructField(name, _native_type(schema.field(name).type)) for name in names])
+        # Paths are taken literally ("[" is no pattern), and calendars are not rebased: pyarrow has only one.
+        reader = spark.read.schema(read_as).option("__globPaths__", "false").option("datetimeRebaseMode", "CORRECTED")
+        scan = reader.parquet(*(str(store.root / source.file.path) for source in group))
+        columns = [_native_column(layout, field, names).alias(f"c{n}") for n, field in enumerate(layout.columns)]
+        place = [F.col("_metadata.file_name").alias("file_name"), F.col("_metadata.row_index").alias("row")]
+        frames.append(scan.select(*place, *columns))
+    united = frames[0]
+    for frame in frames[1:]:
+        united = united.unionAll(frame)
+    named = [F.col(name) for name in layout.comparable.names]
+    return united.join(known, "file_name").select("ordinal", "row", F.lit(b"").alias("digest"), *named)
+
+
+def _by_schema(sources: Sequence[FrameFile]) -> Iterator[tuple[tuple[tuple[str, ...], pa.Schema], list[FrameFile]]]:
+    def kind(source: FrameFile) -> str:
+        return f"{source.names} {source.file.schema.to_string(show_schema_metadata=False)}"
+
+    for _, group in groupby(sorted(sources, key=kind), kind):
+        members = list(group)
+        yield (members[0].names, members[0].file.schema), members
+
+
+def _native_column(layout: Layout, field: pa.Field, names: Sequence[str]) -> Column:
+    wanted = _spark_type(comparable_type(field.type))
+    if field.name in names:
+        return F.col("`" + field.name.replace("`", "``") + "`").cast(wanted)
+    constant = _constant(layout, field)
+    return F.lit(None if constant is None else str(constant)).cast(wanted)
+
+
+# Through pyarrow
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What an executor needs to know."""
+
+    store: ObjectStore
+    layout: Layout
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for source in tasks_of(batches):
+            yield from self._rows(source)
+
+    def _rows(self, source: FrameFile) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([*_PLACE, *self.layout.comparable])
+        for first, table in files.read(self.store, source.file, source.names):
+            rows = np.arange(first, first + table.num_rows)
+            if source.lives is not None:
+                lives = np.unpackbits(np.frombuffer(source.lives, np.uint8), count=source.file.rows).view(bool)
+                wanted = lives[first : first + table.num_rows]
+                rows, table = rows[wanted], table.filter(pa.array(wanted))
+            united = self._united(table, source)
+            place = [np.full(len(rows), source.ordinal, np.int32), rows, pa.array(self._digests(united), pa.binary())]
+            columns = [united[field.name].cast(comparable_type(field.type)) for field in self.layout.columns]
+            yield from pa.Table.from_arrays([*map(pa.array, place), *columns], schema=schema).to_batches(10_000)
+
+    def _united(self, table: pa.Table, source: FrameFile) -> pa.Table:
+        """The table's columns in the union's types; a missing one is null, or the partition's value."""
+        columns = []
+        for field in self.layout.columns:
+            if field.name in source.names:
+                decoded = schemas.cast(_storage(table[field.name]), _decoded(field.type), source.file.path, field.name)
+                columns.append(decoded)
+            else:
+                constant = pa.scalar(_constant(self.layout, field), pa.string())
+                columns.append(pa.chunked_array([pa.repeat(constant, table.num_rows)]).cast(_decoded(field.type)))
+        return pa.Table.from_arrays(columns, names=self.layout.columns.names)
+
+    def _digests(self, table: pa.Table) -> list[bytes]:
+        if self.layout.sql_digests:
+            return [b""] * table.num_rows
+        return python_digests([table[name] for name in self.layout.keys], table.num_rows)
+
+
+def _arrow_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
+    schema = spark_struct(pa.schema([*_PLACE, *layout.comparable]))
+    return tasks_frame(spark, sources).mapInArrow(_Reading(store, layout).read, schema)
+
+
+def tasks_frame(spark: SparkSession, tasks: Sequence[Any]) -> DataFrame:
+    """Pickled tasks for mapInArrow, spread over the executors."""
+    pickled = [(pickle.dumps(task),) for task in tasks]
+    partitions = max(1, min(len(pickled), 4 * spark.sparkContext.defaultParallelism))
+    return spark.createDataFrame(pickled, "task binary").repartition(partitions)
+
+
+def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """The tasks that an executor was given."""
+    for batch in batches:
+        yield from map(pickle.loads, batch.column(0).to_pylist())
+
+
+def _constant(layout: Layout, field: pa.Field) -> str | None:
+    return dict(layout.partition.values).get(field.name)
+
+
+def _storage(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    return column
+
+
+def _decoded(type_: pa.DataType) -> pa.DataType:
+    """Dictionaries and extension types are layouts of something simpler."""
+    if pa.types.is_dictionary(type_):
+        return _decoded(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return _decoded(type_.storage_type)
+    return type_
+
+
+# Comparing
+
+
+def comparison_of(column: Column, type_: pa.DataType) -> Column:
+    """A column as it can be compared with <=>: maps cannot, their entries can."""
+    if not _has_map(type_):
+        return column
+    if pa.types.is_map(type_):
+        entries = F.map_entries(column)
+        return F.transform(
+            entries,
+            lambda entry: F.struct(
+                comparison_of(entry["key"], type_.key_type), comparison_of(entry["value"], type_.item_type)
+            ),
+        )
+    if pa.types.is_struct(type_):
+        inside = F.struct(*(comparison_of(column[field.name], field.type).alias(field.name) for field in type_))
+        return F.when(column.isNotNull(), inside)
+    return F.transform(column, lambda item: comparison_of(item, type_.value_type))
+
+
+def _has_map(type_: pa.DataType) -> bool:
+    if pa.types.is_map(type_):
+        return True
+    if pa.types.is_struct(type_):
+        return any(_has_map(field.type) for field in type_)
+    return pa.types.is_list(type_) and _has_map(type_.value_type)
+
+
+def sort_column(column: Column, type_: pa.DataType, name: str) -> Column:
+    """A sort column as Spark orders it like we do: one zero, one NaN."""
+    if pa.types.is_string(type_):
+        raise InputError(f"sort key {name!r}: Spark cannot order a decimal of more than 38 digits")
+    if pa.types.is_float64(type_):
+        return F.when(column == 0, F.lit(0.0)).otherwise(column)
+    return column

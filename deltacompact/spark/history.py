@@ -1,0 +1,110 @@
+"""Which files say what a partition should hold: the deltas since the current lineage began, as far as they still lie.
+
+    version 0    80 upsert f1, 90 delete f2           every file is there: the history is 80, 90, 95 | 99
+    version 1    compacted at 90; 95 upsert f3        f2 was vacuumed: the history is version 1's compacted
+    version 2    compacted at 95; 99 upsert f4          files and tombstones, then 95 | 99
+                 ^ what is judged, watermark 95
+
+Deltas above the watermark (99) are not compacted yet. No Spark in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.catalog.state import StreamState
+from deltacompact.errors import NotFoundError
+from deltacompact.model import Commit, CompactedDelta, DataFile, Delta, ObjectRef, Partition
+from deltacompact.primary_key_index import read_manifest
+from deltacompact.storage import ObjectStore, open_object
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`folded` are the deltas up to the watermark (above the base's, where there is one), `later` those above it."""
+
+    base: CompactedDelta | None
+    base_index: ObjectRef | None
+    folded: tuple[Delta, ...]
+    later: tuple[Delta, ...]
+
+    @property
+    def note(self) -> str | None:
+        """What the judgement rests on, where it is not every delta since the beginning."""
+        if self.base is None:
+            return None
+        return f"older files were vacuumed: recomputed from position {self.base.watermark} on"
+
+
+def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState) -> History:
+    """The history of a partition's state. Raises NotFoundError where not even the state's own files are there."""
+    compacted = state.compacted
+    if compacted is None:
+        return History(None, None, (), state.deltas)
+    versions = list(catalog.log(table_id, partition).chain())
+    lineage, later = state.lineage, state.deltas
+    candidates = [version for version in versions if version.lineage == lineage]
+    if compacted.source_table_id != table_id:  # a destination's deltas are its source's
+        versions = list(catalog.log(compacted.source_table_id, partition).chain())
+        lineage, later = compacted.source_lineage, ()
+        candidates += [version for version in versions if version.lineage == lineage]
+    commits = _commits(version for version in versions if version.lineage == lineage)
+    deltas = [delta for commit in commits for delta in commit.deltas if delta.position <= compacted.watermark]
+    gone = _missing(catalog.store, [file for delta in deltas for file in delta.files])
+    missing_up_to = max((delta.position for delta in deltas if any(f.path in gone for f in delta.files)), default=None)
+    if missing_up_to is None:
+        return History(None, None, tuple(deltas), later)
+    for base, index in _bases(candidates, compacted, lineage):
+        if base.watermark >= missing_up_to and _is_whole(catalog.store, base, index):
+            folded = tuple(delta for delta in deltas if delta.position > base.watermark)
+            return History(base, index, folded, later)
+    raise NotFoundError(f"table {table_id!r}, partition {partition}: compacted files or their index are missing")
+
+
+def _commits(versions: Iterable[StreamState]) -> list[Commit]:
+    """Each commit once (versions carry over what arrived late), in stream order."""
+    known = {commit.commit_id: commit for version in versions for commit in version.commits}
+    return sorted(known.values(), key=lambda commit: commit.last_position)
+
+
+def _bases(
+    versions: Iterable[StreamState], judged: CompactedDelta, lineage: str
+) -> Iterator[tuple[CompactedDelta, ObjectRef]]:
+    """Compacted deltas of the same contents, the oldest first."""
+    fitting = [
+        (version.compacted, version.index or version.compacted.index)
+        for version in versions
+        if version.compacted is not None
+        and version.compacted.source_lineage == lineage
+        and version.compacted.source_table_id == judged.source_table_id
+        and version.compacted.watermark <= judged.watermark
+    ]
+    yield from sorted(fitting, key=lambda pair: pair[0].watermark)
+
+
+def _is_whole(store: ObjectStore, base: CompactedDelta, index: ObjectRef) -> bool:
+    try:
+        manifest = read_manifest(store, index)
+    except NotFoundError:
+        return False
+    return not _missing_paths(store, [f.path for f in base.files] + [f.path for b in manifest.buckets for f in b])
+
+
+def _missing(store: ObjectStore, files: Iterable[DataFile]) -> set[str]:
+    return _missing_paths(store, [file.path for file in files])
+
+
+def _missing_paths(store: ObjectStore, paths: list[str]) -> set[str]:
+    def is_missing(path: str) -> bool:
+        place, name = open_object(store, path)
+        try:
+            place.stat(name)
+        except NotFoundError:
+            return True
+        return False
+
+    with ThreadPoolExecutor(16) as threads:
+        return {path for path, gone in zip(paths, threads.map(is_missing, paths), strict=True) if gone}

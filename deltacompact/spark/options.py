@@ -1,0 +1,147 @@
+"""What a DataFrame writer was told, checked against the table before any row moves.
+
+catalog=s3://lake/tables  table=orders                              rows go where their partition columns say
+partition="day=2024-01-01,region=eu"  or  {"day": "2024-01-01"}     all rows go to (or: have this part fixed)
+operation=delete                                                    default upsert
+operation_column=op                                                 CDC: each row says it; needs sort keys
+token=nightly-7  position=1704067200000                             as for catalog.append
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
+from deltacompact.errors import InputError
+from deltacompact.model import OperationType, Table, partition_text
+
+KNOWN = ("catalog", "table", "operation", "operation_column", "partition", "position", "token")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where rows go and what they mean. `fixed` are the partition values that the options give."""
+
+    catalog: DeltaStreamCatalog
+    table: Table
+    fixed: tuple[tuple[str, str | None], ...]
+    operation: OperationType
+    operation_column: str | None
+    position: int | None
+    token: str | None
+
+    @property
+    def routed(self) -> tuple[str, ...]:
+        """Partition keys whose values are those of the rows."""
+        fixed = dict(self.fixed)
+        return tuple(name for name in self.table.partition_keys if name not in fixed)
+
+    def delete_columns(self, columns: Sequence[str]) -> list[str]:
+        """What a delete file holds of a row: its key and sort columns; everything while no keys are known."""
+        keys = self.table.keys
+        if keys is None:
+            return [name for name in columns if name != self.operation_column]
+        needed = set(keys.columns) - set(self.table.partition_keys)
+        return [name for name in columns if name in needed]
+
+
+def catalog_of(options: Mapping[str, str]) -> tuple[DeltaStreamCatalog, str]:
+    """The catalog (default: $DELTACOMPACT_CATALOG) and the name of a table in it. Raises NotFoundError."""
+    table_id = options.get("table")
+    if not table_id:
+        raise InputError("option 'table' is missing: it names the table in the catalog")
+    catalog = open_catalog(options.get("catalog"))
+    catalog.table(table_id)
+    return catalog, table_id
+
+
+def write_target(options: Mapping[str, str], columns: Sequence[str], overwrite: bool) -> WriteTarget:
+    """Raises InputError or NotFoundError for what cannot be written; nothing has been written then."""
+    if overwrite:
+        raise InputError("deltacompact tables are appended to: use mode('append'); catalog.restate() replaces rows")
+    catalog, table_id = catalog_of(options)
+    table = catalog.table(table_id)
+    if table.source_table_id is not None:
+        raise InputError(f"table {table_id!r} is a destination of {table.source_table_id!r}: append there")
+    target = WriteTarget(
+        catalog,
+        table,
+        _fixed_partition(options.get("partition"), table),
+        _operation(options),
+        options.get("operation_column"),
+        _position(options.get("position")),
+        options.get("token"),
+    )
+    _check_columns(target, columns)
+    return target
+
+
+def parse_partition(text: str | None) -> dict[str, str | None] | None:
+    """ "day=2024-01-01,region=eu", or a JSON object where a value is null or has a comma."""
+    if text is None or not text.strip():
+        return None
+    if text.lstrip().startswith("{"):
+        try:
+            given = json.loads(text)
+        except ValueError:
+            raise InputError(f"option 'partition': {text!r} is not a JSON object") from None
+        return {name: partition_text(value) for name, value in given.items()}
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    for name, equals, _ in pairs:
+        if not (name.strip() and equals):
+            raise InputError(f"option 'partition': {text!r} is neither NAME=VALUE[,NAME=VALUE…] nor a JSON object")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _fixed_partition(text: str | None, table: Table) -> tuple[tuple[str, str | None], ...]:
+    given = parse_partition(text) or {}
+    for name in given:
+        if name not in table.partition_keys:
+            known = ", ".join(table.partition_keys) or "none"
+            raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
+    return tuple((name, given[name]) for name in table.partition_keys if name in given)
+
+
+def _operation(options: Mapping[str, str]) -> OperationType:
+    given = options.get("operation")
+    if given is not None and options.get("operation_column") is not None:
+        raise InputError("options 'operation' and 'operation_column' exclude each other")
+    try:
+        return OperationType((given or "upsert").lower())
+    except ValueError:
+        raise InputError(f"operation {given!r} is neither 'upsert' nor 'delete'") from None
+
+
+def _position(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise InputError(f"option 'position': {text!r} is not a whole number") from None
+
+
+def _check_columns(target: WriteTarget, columns: Sequence[str]) -> None:
+    """Refuse here what a compaction would refuse later, with the rows already committed."""
+    table, keys = target.table, target.table.keys
+    for name in target.routed:
+        if name not in columns:
+            raise InputError(f"partition key {name!r} is neither a column of the rows nor in option 'partition'")
+    if target.operation_column is not None:
+        if target.operation_column not in columns:
+            raise InputError(f"operation column {target.operation_column!r} is not a column of the rows")
+        if keys is None or not keys.sort:
+            raise InputError(
+                f"operation column {target.operation_column!r}: table {table.table_id!r} has no sort keys, "
+                "which say what is the last operation of a key"
+            )
+        for key in keys.sort:
+            if key.name not in columns:
+                raise InputError(f"sort key {key.name!r} is not a column of the rows")
+    for name in keys.primary if keys else ():
+        if name not in columns and name not in table.partition_keys:
+            raise InputError(f"key column {name!r} is not a column of the rows")
+    if target.operation is OperationType.DELETE and keys and keys.sort:
+        missing = [key.name for key in keys.sort if key.name not in columns]
+        if 0 < len(missing) < len(keys.sort):
+            raise InputError(f"a delete has all sort columns or none, {missing[0]!r} is missing")

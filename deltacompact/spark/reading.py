@@ -1,0 +1,140 @@
+"""What a Spark reader sees: the live rows of each partition's latest active version, equal to catalog.read.
+
+    driver      compacted files 14, 15 and deltas folded (merge on read)  ->  file 14: bits 1101…, file 3: bits 01…
+    executors   decode their file's rows, keep those whose bit is set
+
+Files go to tasks in pieces of about a million rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from deltacompact import files, schemas
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.materialize import live_mask
+from deltacompact.merge_on_read import live_sources, schema_of
+from deltacompact.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.spark import arrow_types
+from deltacompact.spark.options import catalog_of, parse_partition
+
+PIECE_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Piece(InputPartition):
+    """Rows [first, stop) of a file; `lives` has a bit for each of them, None where all live."""
+
+    partition: Partition
+    file: DataFile
+    first: int
+    stop: int
+    lives: bytes | None
+
+
+class LiveRows(DataSourceReader):
+    """Reads one snapshot of each partition, taken when the query is planned."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._catalog, self._table_id = catalog_of(options)
+        self._given = parse_partition(options.get("partition"))
+        self._schema = to_arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        pieces: list[InputPartition] = []
+        for partition in chosen(self._catalog, self._table_id, self._given):
+            for file, lives in live_files(self._catalog, self._table_id, partition):
+                pieces += _pieces(partition, file, lives)
+        return pieces
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if partition is None:  # Spark's word for: there is no partition
+            return
+        assert isinstance(partition, Piece)
+        yield from piece_rows(self._catalog, partition, self._schema)
+
+
+def table_schema(options: Mapping[str, str]) -> StructType:
+    """The union over the partitions that are read, in Spark's types."""
+    catalog, table_id = catalog_of(options)
+    described = []
+    for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
+        schema = schema_of(catalog.state(table_id, partition))
+        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 0, 0, schema))
+    union = arrow_types.spark_schema(schemas.union(described))
+    result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
+    return result
+
+
+def chosen(catalog: DeltaStreamCatalog, table_id: str, given: Mapping[str, str | None] | None) -> list[Partition]:
+    """The partition that was named, or all."""
+    return catalog.partitions(table_id) if given is None else [catalog.partition(table_id, given)]
+
+
+def live_files(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition
+) -> list[tuple[DataFile, npt.NDArray[np.bool_] | None]]:
+    """Every file with a live row, and which of its rows live (None: all)."""
+    table, state = catalog.table(table_id), catalog.state(table_id, partition)
+    if table.keys is None or not state.deltas:
+        upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
+        return [(file, None) for file in [*(state.compacted.files if state.compacted else ()), *upserts]]
+    sources = live_sources(catalog.store, state, table, partition)
+    return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
+
+
+def _pieces(partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None) -> Iterator[Piece]:
+    # A file of an untyped format is read whole for any of its rows, so it is not split.
+    step = file.rows if file.content_type in files.UNTYPED else PIECE_ROWS
+    for first in range(0, file.rows, max(1, step)):
+        stop = min(file.rows, first + step)
+        here = None if lives is None else lives[first:stop]
+        if here is None or here.all():
+            yield Piece(partition, file, first, stop, None)
+        elif here.any():
+            yield Piece(partition, file, first, stop, np.packbits(here).tobytes())
+
+
+def piece_rows(catalog: DeltaStreamCatalog, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The live rows of a piece in the schema's columns and types."""
+    lives = None
+    if piece.lives is not None:
+        packed = np.frombuffer(piece.lives, np.uint8)
+        lives = np.unpackbits(packed, count=piece.stop - piece.first).view(bool)
+    for first, table in files.read(catalog.store, piece.file, schema.names, (piece.first, piece.stop)):
+        if lives is not None:
+            table = table.filter(pa.array(lives[first - piece.first :][: table.num_rows]))
+        schemas.check_partition_values(table, piece.partition, piece.file.path)
+        if table.num_rows:
+            yield from _aligned(table, schema, piece).to_batches()
+
+
+def _aligned(table: pa.Table, schema: pa.Schema, piece: Piece) -> pa.Table:
+    columns = []
+    constants = dict(piece.partition.values)
+    for field in schema:
+        if field.name in table.column_names:
+            columns.append(to_type(table[field.name], field.type, piece.file.path, field.name))
+        elif field.name in constants:
+            constant = schemas.partition_scalar(constants[field.name], field)
+            columns.append(pa.chunked_array([pa.repeat(constant, table.num_rows)]))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+    return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def to_type(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> pa.ChunkedArray:
+    """Like schemas.cast; what Spark's coarser time units cannot hold is cut off."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type) or pa.types.is_nested(column.type):
+        return column.cast(type_, safe=False)
+    return schemas.cast(column, type_, path, name)

@@ -1,0 +1,195 @@
+"""What a Spark task writes: one data file for each partition and operation that it meets, visible to nobody yet.
+
+    order_id  order_day   op        day=2024-01-01 upsert   data/5c….parquet  rows 1, 4
+    1         2024-01-01  u    ->   day=2024-01-01 delete   data/9a….parquet  row 2
+    2         2024-01-01  d         day=2024-01-02 upsert   data/e1….parquet  row 3
+    3         2024-01-02  c
+    4         2024-01-01  u
+
+The driver commits all files of a partition in one log entry, deletes first, then upserts. In a CDC batch rows have no
+order but their sort keys, so the fold finds a key's last operation by itself: a delete with a smaller sort key than an
+upsert of the batch loses to it, one with a greater wins. With equal sort keys the upsert wins, and a delete without any
+sort key clears what was there before the batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from deltacompact import files, schemas
+from deltacompact.catalog.paths import TablePaths
+from deltacompact.errors import InputError, SchemaError
+from deltacompact.model import DataFile, OperationType, Partition, partition_text
+from deltacompact.spark import arrow_types
+from deltacompact.spark.options import WriteTarget
+from deltacompact.storage import ObjectStore
+
+OPEN_FILES_MAX = 64
+"""Files that a task holds open at a time; beyond that the one longest unused is finished."""
+
+_OPERATIONS = {
+    **dict.fromkeys(("upsert", "insert", "update", "u", "i", "c", "r"), OperationType.UPSERT),
+    **dict.fromkeys(("delete", "d"), OperationType.DELETE),
+}
+_QUERY_ID = "sql.streaming.queryId"
+
+Kind = tuple[Partition, OperationType]
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task tells the driver. `begun_s` is when it began (seconds), `query_id` that of a streaming query."""
+
+    files: tuple[tuple[Partition, OperationType, DataFile], ...]
+    begun_s: float
+    query_id: str | None = None
+
+
+def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Write a task's rows. Raises InputError naming the operation or partition value that has no meaning."""
+    begun_s = time.time()
+    with _OpenFiles(target) as out:
+        for batch in batches:
+            if batch.num_rows:
+                table = pa.Table.from_batches([batch])
+                for kind, rows in _routed(target, table.cast(arrow_types.written(table.schema))):
+                    out.write(kind, rows)
+        written = out.close()
+    context = TaskContext.get()
+    return Written(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
+
+
+def commit_written(target: WriteTarget, messages: Iterable[Written | None], token: str | None) -> None:
+    """One log entry for each partition. A token that is known commits nothing; its files are left for vacuum."""
+    by_partition: dict[Partition, dict[OperationType, list[DataFile]]] = {}
+    tasks = [message for message in messages if message is not None]
+    for task in tasks:
+        for partition, operation, file in task.files:
+            by_partition.setdefault(partition, {}).setdefault(operation, []).append(file)
+    for partition in sorted(by_partition, key=str):
+        of = by_partition[partition]
+        deltas = [(kind, of[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in of]
+        begun_s = min(task.begun_s for task in tasks)
+        target.catalog.commit(target.table.table_id, partition, deltas, target.position, token, begun_s)
+
+
+def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Table]]:
+    for partition, rows in _by_partition(target, table):
+        schemas.check_partition_values(rows, partition, "the written rows")
+        if target.operation_column is None:
+            if target.operation is OperationType.DELETE:
+                rows = rows.select(target.delete_columns(rows.column_names))
+            yield (partition, target.operation), rows
+            continue
+        deletes = _deletes(rows[target.operation_column])
+        rows = rows.drop_columns([target.operation_column])
+        if deletes.any():
+            dead = rows.select(target.delete_columns(rows.column_names))
+            yield (partition, OperationType.DELETE), dead.filter(pa.array(deletes))
+        if not deletes.all():
+            yield (partition, OperationType.UPSERT), rows.filter(pa.array(~deletes))
+
+
+def _deletes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Which rows are deletes."""
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    kinds = []
+    for value in encoded.dictionary.to_pylist():
+        kind = _OPERATIONS.get(str(value).strip().lower()) if value is not None else None
+        if kind is None:
+            raise InputError(f"operation {value!r} is none of {', '.join(_OPERATIONS)}")
+        kinds.append(kind is OperationType.DELETE)
+    return np.array(kinds, bool)[np.asarray(encoded.indices)]
+
+
+def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:
+    """Rows by partition; within one, in their order."""
+    fixed = dict(target.fixed)
+    if not target.routed:
+        yield Partition.of(target.table.partition_keys, fixed), table
+        return
+    codes, texts = [], []
+    for name in target.routed:
+        encoded = pc.dictionary_encode(table[name], null_encoding="encode").combine_chunks()
+        codes.append(np.asarray(encoded.indices))
+        texts.append([_text(value, table.schema.field(name)) for value in encoded.dictionary])
+    combined = np.stack(codes, axis=1)
+    for combination in np.unique(combined, axis=0):
+        values = {name: texts[place][combination[place]] for place, name in enumerate(target.routed)}
+        here = (combined == combination).all(axis=1)
+        partition = Partition.of(target.table.partition_keys, fixed | values)
+        yield partition, table if here.all() else table.filter(pa.array(here))
+
+
+def _text(value: pa.Scalar, field: pa.Field) -> str | None:
+    """A partition value's text, from which every reader gets the value back."""
+    text = partition_text(value)
+    try:
+        if text is None or schemas.partition_scalar(text, field).equals(value):
+            return text
+    except SchemaError:
+        pass
+    raise InputError(f"partition column {field.name!r}: {field.type} values cannot name partitions")
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    path: str
+    schema: pa.Schema
+    out: files.TableWriter
+    closing: contextlib.ExitStack
+
+
+class _OpenFiles:
+    """The task's files. Those that are open when the block ends by an exception never appear."""
+
+    def __init__(self, target: WriteTarget) -> None:
+        self._table_id = target.table.table_id
+        self._store: ObjectStore = target.catalog.store
+        self._open: dict[Kind, _OpenFile] = {}
+        self._done: list[tuple[Partition, OperationType, DataFile]] = []
+
+    def __enter__(self) -> _OpenFiles:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for each in self._open.values():
+            each.closing.__exit__(RuntimeError, RuntimeError("abandoned"), None)
+
+    def write(self, kind: Kind, rows: pa.Table) -> None:
+        file = self._open.pop(kind, None) or self._begin(kind, rows.schema)
+        self._open[kind] = file  # last used, last in line
+        file.out.write(rows)
+
+    def close(self) -> list[tuple[Partition, OperationType, DataFile]]:
+        for kind in list(self._open):
+            self._finish(kind)
+        return self._done
+
+    def _begin(self, kind: Kind, schema: pa.Schema) -> _OpenFile:
+        if len(self._open) == OPEN_FILES_MAX:
+            self._finish(next(iter(self._open)))
+        options = files.WriteOptions()
+        stream = TablePaths.of(self._table_id).stream(kind[0])
+        path = stream.fresh("data", files.suffix_of(options.content_type))
+        closing = contextlib.ExitStack()
+        out = closing.enter_context(files.writer(self._store, path, schema, options))
+        return _OpenFile(path, schema, out, closing)
+
+    def _finish(self, kind: Kind) -> None:
+        file = self._open.pop(kind)
+        file.closing.close()
+        size = self._store.stat(file.path).bytes
+        content_type = files.WriteOptions().content_type
+        self._done.append((*kind, DataFile(0, file.path, content_type, file.out.rows, size, file.schema)))
