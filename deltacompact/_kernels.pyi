@@ -117,7 +117,7 @@ class Fold:
             write(fold.push(chunk))
         write(fold.finish())
 
-    All output together is strictly ascending by digest. ``new_entries`` are kept by reference, not copied (4 bytes an
+    All output together is strictly ascending by digest. ``new_entries`` are kept by reference, not copied (8 bytes an
     entry come on top): do not write to them before ``finish``. For each key, events in order of (ordinal, row), an
     event's position being ``positions[ordinal]``:
 
@@ -187,7 +187,7 @@ class SurvivorRanks:
 def is_ascending(entries: npt.NDArray[np.uint8]) -> bool:
     """Whether entries (n, W) are strictly ascending by digest."""
 
-def crc32(buffer: Buffer | Any) -> int:
+def crc32(buffer: Buffer | npt.NDArray[Any]) -> int:
     """CRC-32 (as zlib's) of any C-contiguous buffer."""
 
 def sha1_backend() -> str:

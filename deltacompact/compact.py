@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
+from deltacompact.catalog.log import genesis_state
+from deltacompact.catalog.state import StreamState
 from deltacompact.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.events import EventSink, SessionFinished, fan_out
 from deltacompact.executors import Executor
 from deltacompact.executors.choose import executor_for
-from deltacompact.model import ContentType, OperationType, Partition, SortKey, TableKeys
+from deltacompact.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
 from deltacompact.plan import (
     Arguments,
     Capacity,
@@ -182,40 +184,22 @@ def prepare(
     destination_table_id: str | None,
     arguments: Arguments,
     partitions: Sequence[Mapping[str, Any]] | None,
-    *,
-    dry_run: bool = False,
 ) -> Job:
-    """Resolve tables, keys and partitions; nothing is written but the keys of a first compaction, and a destination.
+    """Resolve tables, keys and partitions; nothing is written.
 
-    Raises NotFoundError for an unknown table or partition, InputError for keys other than the table's.
+    Raises NotFoundError for an unknown table or partition, InputError for an unknown column, keys other than the
+    table's, or a table that cannot be the destination.
     """
     source = catalog.table(source_table_id)
     chosen = _partitions(catalog, source_table_id, partitions)
-    keys = _keys(source.keys, primary_keys, sort_keys)
+    keys = _keys(source, primary_keys, sort_keys)
     destination = destination_table_id or source_table_id
+    if destination != source_table_id:
+        _check_destination(catalog, source, destination)
     inputs: list[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError]] = []
     for partition in chosen:
         try:
-            states = catalog.state(source_table_id, partition)
-            _check_columns(keys or source.keys, source_table_id, source.partition_keys, states)
-        except DeltaCompactError as error:
-            if len(chosen) == 1:
-                raise
-            inputs.append((partition, error))
-    failed = {partition for partition, _ in inputs}
-    if not dry_run:
-        keys = catalog.declare_keys(source_table_id, keys)
-        if destination != source_table_id:
-            _create_destination(catalog, source_table_id, destination, keys)
-    elif source.keys is None and keys is None:
-        raise InputError(f"table {source_table_id!r} has no primary keys yet: name them")
-    keys = keys or source.keys
-    assert keys is not None
-    for partition in chosen:
-        if partition in failed:
-            continue
-        try:
-            inputs.append((partition, _session_input(catalog, source_table_id, destination, partition, dry_run)))
+            inputs.append((partition, _session_input(catalog, source, destination, keys, partition)))
         except DeltaCompactError as error:
             inputs.append((partition, error))
     return Job(
@@ -236,6 +220,7 @@ def run_session(
     partition = dict(given.partition.values)
     try:
         session = Session(catalog, plan_session(catalog, job, given, executor.capacity), executor, emit)
+        _open_destination(catalog, job, given.partition)  # nothing was refused
         record = session.adopt_record()
         if record != SessionRecord.of(session.plan):
             given = _resumed_input(catalog, given, record)
@@ -280,30 +265,32 @@ def content_type(given: ContentType | str) -> ContentType:
 
 
 def _keys(
-    declared: TableKeys | None,
+    table: Table,
     primary_keys: Iterable[str] | None,
     sort_keys: Sequence[SortKey | str | Sequence[str]] | None,
-) -> TableKeys | None:
-    if primary_keys is None and declared is not None:
-        primary_keys = declared.primary
+) -> TableKeys:
+    """The keys to compact by: the table's, where it has some."""
     if primary_keys is None:
-        if sort_keys:
-            raise InputError("sort keys without primary keys")
-        return None
-    return TableKeys.of(primary_keys, sort_keys)
+        if table.keys is None:
+            raise InputError(f"table {table.table_id!r} has no primary keys yet: name them")
+        primary_keys = table.keys.primary
+    given = TableKeys.of(primary_keys, sort_keys)
+    check_keys(table, given)
+    return table.keys or given
 
 
-def _check_columns(keys: TableKeys | None, table_id: str, partition_keys: Sequence[str], state: Any) -> None:
-    """An unknown column is refused before the keys are declared for ever."""
+def _check_columns(keys: TableKeys, table: Table, state: StreamState) -> None:
+    """An unknown column is refused by the table's name, not by a file's."""
     files = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
-    if keys is None or not files:
+    if not files:
         return
-    known = {name for file in files for name in file.schema.names} | set(partition_keys)
+    known = {name for file in files for name in file.schema.names} | set(table.partition_keys)
     if state.compacted:
         known |= set(state.compacted.schema.names)
     for name in keys.columns:
         if name not in known:
-            raise InputError(f"table {table_id!r} has no column {name!r} (columns: {', '.join(sorted(known))})")
+            columns = ", ".join(sorted(known))
+            raise InputError(f"table {table.table_id!r} has no column {name!r} (columns: {columns})")
 
 
 def _partitions(
@@ -314,36 +301,47 @@ def _partitions(
     return catalog.partitions(table_id)
 
 
-def _create_destination(catalog: DeltaStreamCatalog, source_id: str, destination_id: str, keys: TableKeys) -> None:
-    source = catalog.table(source_id)
+def _check_destination(catalog: DeltaStreamCatalog, source: Table, destination_id: str) -> None:
+    """Refuse a table that cannot take the source's compacted rows."""
     try:
         destination = catalog.table(destination_id)
-        if destination.partition_keys != source.partition_keys:
-            raise InputError(
-                f"table {destination_id!r} is partitioned by {list(destination.partition_keys)}, "
-                f"its source by {list(source.partition_keys)}"
-            )
-        for partition in catalog.partitions(destination_id):
-            if catalog.log(destination_id, partition).exists() and catalog.state(destination_id, partition).commits:
-                raise InputError(f"table {destination_id!r} holds deltas of its own: it cannot be a destination")
     except NotFoundError:
-        catalog.create_table(destination_id, source.partition_keys, tombstone_retention=source.tombstone_retention)
-    catalog.declare_source(destination_id, source_id)
-    catalog.declare_keys(destination_id, keys)
+        return
+    if destination.source_table_id not in (None, source.table_id):
+        other = destination.source_table_id
+        raise InputError(f"table {destination_id!r} is the destination of {other!r}, not of {source.table_id!r}")
+    if destination.partition_keys != source.partition_keys:
+        raise InputError(
+            f"table {destination_id!r} is partitioned by {list(destination.partition_keys)}, "
+            f"its source by {list(source.partition_keys)}"
+        )
+    for partition in catalog.partitions(destination_id):
+        if catalog.log(destination_id, partition).exists() and catalog.state(destination_id, partition).commits:
+            raise InputError(f"table {destination_id!r} holds deltas of its own: it cannot be a destination")
+
+
+def _open_destination(catalog: DeltaStreamCatalog, job: Job, partition: Partition) -> None:
+    """Make the destination, its source and its stream, where they are not there yet."""
+    if job.destination_table_id == job.source_table_id:
+        return
+    try:
+        catalog.table(job.destination_table_id)
+    except NotFoundError:
+        catalog.create_table(job.destination_table_id, job.partition_keys, tombstone_retention=job.tombstone_retention)
+    catalog.declare_source(job.destination_table_id, job.source_table_id)
+    catalog.begin_stream(job.destination_table_id, partition)
 
 
 def _session_input(
-    catalog: DeltaStreamCatalog, source_id: str, destination_id: str, partition: Partition, dry_run: bool
+    catalog: DeltaStreamCatalog, source: Table, destination_id: str, keys: TableKeys, partition: Partition
 ) -> SessionInput | NothingToDo:
-    source = catalog.state(source_id, partition)
-    if destination_id == source_id:
-        return session_input(source_id, destination_id, partition, source, source)
-    if dry_run and not catalog.log(destination_id, partition).exists():
-        from deltacompact.catalog.log import genesis_state
-
-        return session_input(source_id, destination_id, partition, source, genesis_state())
-    destination = catalog.begin_stream(destination_id, partition).active()
-    return session_input(source_id, destination_id, partition, source, destination)
+    state = catalog.state(source.table_id, partition)
+    _check_columns(keys, source, state)
+    if destination_id == source.table_id:
+        return session_input(source.table_id, destination_id, partition, state, state)
+    log = catalog.log(destination_id, partition)
+    destination = log.active() if log.exists() else genesis_state()
+    return session_input(source.table_id, destination_id, partition, state, destination)
 
 
 def _resumed_input(catalog: DeltaStreamCatalog, given: SessionInput, record: SessionRecord) -> SessionInput:

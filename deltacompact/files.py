@@ -11,6 +11,7 @@ at append is recorded in the log, so that every later reader decides the same.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -25,7 +26,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 from deltacompact import schemas
-from deltacompact.errors import InputError, NotFoundError, SchemaError
+from deltacompact.errors import InputError, NotFoundError, SchemaError, StoreError
 from deltacompact.model import ContentType, DataFile
 from deltacompact.storage import ObjectStore, open_object
 
@@ -382,7 +383,21 @@ def _naming(path: str) -> Iterator[None]:
             raise
         raise InputError(f"{path}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {_one_line(error)}") from error
+        kind = StoreError if is_stores_fault(error) else InputError
+        raise kind(f"{path} cannot be read: {_one_line(error)}") from error
+
+
+_DAMAGE = re.compile(
+    r"(?i)deserializ|decompress|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
+)
+"""Arrow raises OSError for a broken connection and for broken bytes: these words tell the latter."""
+
+
+def is_stores_fault(error: BaseException) -> bool:
+    """Whether reading failed on the way to the bytes, so that it may be tried again, and not over the bytes."""
+    if isinstance(error, (ConnectionError, TimeoutError)) or "AWS Error" in str(error):
+        return True
+    return isinstance(error, OSError) and not _DAMAGE.search(str(error))
 
 
 def _one_line(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from deltacompact.entries import TOMBSTONE, Entries, fields
 from deltacompact.errors import CorruptionError
 from deltacompact.hash_bucket import BucketGroup
 from deltacompact.keys import Encoding
-from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket
+from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket, session_object
 from deltacompact.storage import ObjectStore
 
 Survivors = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
@@ -126,7 +126,7 @@ def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
 
 
 def read_masks(store: ObjectStore, path: str) -> Masks:
-    with store.open(path) as source:
+    with session_object(store, path) as source:
         table = pa.ipc.open_file(source).read_all()
         return {
             ordinal.as_py(): np.frombuffer(bits.as_buffer(), np.uint8).copy()

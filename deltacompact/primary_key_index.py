@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.entries import TOMBSTONE, Entries, fields, none
-from deltacompact.errors import CorruptionError, InputError
+from deltacompact.errors import CorruptionError, InputError, StoreError
+from deltacompact.files import is_stores_fault
 from deltacompact.keys import Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.model import FORMAT_VERSION, ObjectRef
 from deltacompact.storage import ObjectStore
@@ -143,19 +144,27 @@ def read_bucket(
 
 
 def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[tuple[Entries, int]]:
+    with session_object(store, file.path) as source:
+        reader = pa.ipc.open_file(source)
+        if reader.num_record_batches != len(file.crc32s):
+            raise CorruptionError(f"{store.uri}{file.path}: batches are missing")
+        for place, crc32 in enumerate(file.crc32s):
+            column = reader.get_batch(place).column(0)
+            if column.type != pa.binary(entry_bytes):
+                raise CorruptionError(f"{store.uri}{file.path}: entries are {column.type}, not {entry_bytes} bytes")
+            raw = np.frombuffer(column.buffers()[1], np.uint8, len(column) * entry_bytes, 0)
+            yield raw.reshape(-1, entry_bytes), crc32
+
+
+@contextlib.contextmanager
+def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
+    """Open an Arrow file of our own writing. Bytes that are wrong are corruption; a broken connection is not."""
     try:
-        with store.open(file.path) as source:
-            reader = pa.ipc.open_file(source)
-            if reader.num_record_batches != len(file.crc32s):
-                raise CorruptionError(f"{store.uri}{file.path}: batches are missing")
-            for place, crc32 in enumerate(file.crc32s):
-                column = reader.get_batch(place).column(0)
-                if column.type != pa.binary(entry_bytes):
-                    raise CorruptionError(f"{store.uri}{file.path}: entries are {column.type}, not {entry_bytes} bytes")
-                raw = np.frombuffer(column.buffers()[1], np.uint8, len(column) * entry_bytes, 0)
-                yield raw.reshape(-1, entry_bytes), crc32
+        with store.open(path) as source:
+            yield source
     except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptionError(f"{store.uri}{file.path} cannot be read: {' '.join(str(error).split())}") from error
+        kind = StoreError if is_stores_fault(error) else CorruptionError
+        raise kind(f"{store.uri}{path} cannot be read: {' '.join(str(error).split())}") from error
 
 
 class BucketWriter:

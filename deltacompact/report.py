@@ -31,7 +31,7 @@ def plan_report(
     settings: Settings,
 ) -> list[dict[str, Any]]:
     """What a compaction would do, partition by partition; writes nothing and starts nothing."""
-    job = prepare(catalog, table_id, primary_keys, sort_keys, destination, arguments, partitions, dry_run=True)
+    job = prepare(catalog, table_id, primary_keys, sort_keys, destination, arguments, partitions)
     capacity = LocalExecutor(settings).capacity
     small = is_small(settings, job.delta_rows, job.bytes)
     executor = settings.executor if settings.executor != "auto" else ("local" if small else "ray")

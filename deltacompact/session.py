@@ -394,6 +394,8 @@ class Session:
             base.opened.number + 1, base.version, base.lineage, base.tokens.unexpired(now_ms), last_position, now_ms
         )
         self._still_ours()
+        for table_id in dict.fromkeys((given.source_table_id, given.destination_table_id)):
+            self._catalog.declare_keys(table_id, plan.keys)  # of two first compactions by other keys one stops here
         successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], self.id)
         state = self._log.release(base, successor, self._check_base, now_ms, self.id)
         completion = self._completion(plan.rounds[-1], last.index)

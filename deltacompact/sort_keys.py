@@ -29,7 +29,7 @@ def _decode_column(keys: Bytes, column: SortColumn) -> pa.Array:
     type_ = column.type
     if pa.types.is_null(type_):
         return pa.nulls(len(keys))
-    raw = np.ascontiguousarray(keys[:, 1:])
+    raw = keys[:, 1:].copy()
     if column.descending:
         raw = ~raw
     if pa.types.is_boolean(type_):

@@ -1,12 +1,13 @@
 """What the kernels compute, said plainly: hashlib, struct, dictionaries, one row at a time.
 
-    key_bytes([[42]], [1])          -> [01 01 01 000000000000002a]
-    sort_keys([[5, None]], ...)     -> [01 85], [00 00]                                     int8, ascending
-    fold([(k, s1, f0.r4)], [upsert k s3 f7.r0])  -> [(k, s3, f7.r0)], f0.r4 superseded
+key_bytes([[42]], [1])          -> [01 01 01 000000000000002a]
+sort_keys([[5, None]], ...)     -> [01 85], [00 00]                                     int8, ascending
+fold([(k, s1, f0.r4)], [upsert k s3 f7.r0])  -> [(k, s3, f7.r0)], f0.r4 superseded
 """
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 import math
 import struct
@@ -23,6 +24,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TOMBSTONE = 0xFFFFFFFF
 DELETE = 1 << 63
 KEYLESS = 1 << 62
+_WIDE = decimal.Context(prec=100)
 
 Matrix = npt.NDArray[np.uint8]
 
@@ -31,7 +33,7 @@ Matrix = npt.NDArray[np.uint8]
 
 
 def raw_values(column: pa.Array) -> list[Any]:
-    """Temporal types as the integers they are stored as, decimals as their unscaled integers, others as Python has them."""
+    """Temporal types as the integers they are stored as, decimals as unscaled integers, others as Python has them."""
     kind = column.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return list(column.cast(pa.int32()).to_pylist())
@@ -40,15 +42,6 @@ def raw_values(column: pa.Array) -> list[Any]:
     if pa.types.is_decimal(kind):
         return [None if v is None else int(v.scaleb(kind.scale, _WIDE)) for v in column.to_pylist()]
     return list(column.to_pylist())
-
-
-def _wide_context() -> Any:
-    import decimal
-
-    return decimal.Context(prec=100)
-
-
-_WIDE = _wide_context()
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -64,7 +57,7 @@ def key_bytes(columns: Sequence[pa.Array], tags: Sequence[int], rows: int) -> li
 
 def _key_value(value: Any, kind: pa.DataType, tag: int) -> bytes:
     if value is None:
-        return bytes([0, tag])
+        return bytes([0])
     return bytes([1, tag]) + _KEY_VALUES[tag](value, kind)
 
 

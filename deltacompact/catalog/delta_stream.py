@@ -412,9 +412,8 @@ def stream_schema(state: StreamState) -> pa.Schema:
 
 def check_keys(table: Table, keys: TableKeys | None) -> None:
     """Refuse keys other than the table's."""
-    if keys is None or keys == table.keys:
+    if keys is None or table.keys is None or keys == table.keys:
         return
-    assert table.keys is not None
     if keys.primary != table.keys.primary:
         raise InputError(
             f"table {table.table_id!r} has the primary keys {list(table.keys.primary)}, not {list(keys.primary)}"

@@ -4,10 +4,11 @@
 //! tags [1, 9], columns id int32 and name large_utf8
 //!   (42, "ab")   01 01 01 000000000000002a  01 09 00000002 6162
 //!   (-1, "")     01 01 00 ffffffffffffffff  01 09 00000000
-//!   (null, null) 00 01                      00 09
+//!   (null, null) 00                         00
 //! ```
 //!
-//! Per column: presence, class tag, value. The tag is the table's, so that a null has one form whatever file it is from.
+//! Per column: presence, class tag, value; of a null the presence byte alone, so that it has one form also as long as
+//! only nulls were seen and the column's class is not known. A byte string still decodes in one way only.
 //! Rows are encoded in batches, column by column, into an arena: first the lengths of all rows are known, then each
 //! column writes its part of each row and moves the row's cursor on.
 
@@ -44,6 +45,7 @@ const BINARY: u8 = 10;
 const BOOL: u8 = 11;
 
 const PREFIX_BYTES: usize = 2;
+const NULL_BYTES: usize = 1;
 const DAY_MS: i64 = 86_400_000;
 
 /// The columns of one call, checked against their class tags.
@@ -109,19 +111,20 @@ fn form<'a>(column: &'a Column, tag: u8) -> Option<Form<'a>> {
 impl KeyColumn<'_> {
     fn lengths(&self, rows: Range<usize>, lengths: &mut [usize]) -> Result<(), Refused> {
         match (&self.form, self.column.nulls()) {
-            (Form::AllNull, _) => lengths.iter_mut().for_each(|length| *length += PREFIX_BYTES),
+            (Form::AllNull, _) => lengths.iter_mut().for_each(|length| *length += NULL_BYTES),
             (Form::Fixed { bytes }, None) => lengths.iter_mut().for_each(|length| *length += PREFIX_BYTES + bytes),
             (Form::Fixed { bytes }, Some(nulls)) => {
                 for (row, length) in rows.zip(lengths) {
-                    *length += PREFIX_BYTES + if nulls.is_valid(row) { *bytes } else { 0 };
+                    *length += if nulls.is_valid(row) { PREFIX_BYTES + *bytes } else { NULL_BYTES };
                 }
             }
             (Form::Variable(values), nulls) => {
                 for (row, length) in rows.zip(lengths) {
-                    *length += PREFIX_BYTES;
-                    if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-                        *length += 4 + self.variable_bytes(values, row)?.len();
-                    }
+                    *length += if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                        PREFIX_BYTES + 4 + self.variable_bytes(values, row)?.len()
+                    } else {
+                        NULL_BYTES
+                    };
                 }
             }
         }
@@ -239,8 +242,8 @@ impl Target<'_> {
                 slot[PREFIX_BYTES..].copy_from_slice(&value);
                 *cursor += PREFIX_BYTES + V;
             } else {
-                self.arena[*cursor..*cursor + PREFIX_BYTES].copy_from_slice(&[0, self.tag]);
-                *cursor += PREFIX_BYTES;
+                self.arena[*cursor] = 0;
+                *cursor += NULL_BYTES;
             }
         }
         None
@@ -258,8 +261,8 @@ impl Target<'_> {
                 slot[PREFIX_BYTES + 4..].copy_from_slice(bytes);
                 *cursor += slot.len();
             } else {
-                self.arena[*cursor..*cursor + PREFIX_BYTES].copy_from_slice(&[0, self.tag]);
-                *cursor += PREFIX_BYTES;
+                self.arena[*cursor] = 0;
+                *cursor += NULL_BYTES;
             }
         }
         None

@@ -64,11 +64,11 @@ fn sha_ni_two_blocks(states: &mut [[u32; 5]; 2], blocks: [&Block; 2]) {
     let mut abcd = [_mm_setzero_si128(); 2];
     let mut previous = [_mm_setzero_si128(); 2];
     for s in 0..2 {
-        for i in 0..4 {
+        w[s] = [0, 16, 32, 48].map(|at| {
             // SAFETY: a block is 64 bytes, the load takes 16 of them unaligned.
-            let words = unsafe { _mm_loadu_si128(blocks[s].as_ptr().add(16 * i).cast()) };
-            w[s][i] = _mm_shuffle_epi8(words, big_endian);
-        }
+            let words = unsafe { _mm_loadu_si128(blocks[s].as_ptr().add(at).cast()) };
+            _mm_shuffle_epi8(words, big_endian)
+        });
         let [a, b, c, d, e] = states[s].map(|word| word as i32);
         abcd[s] = _mm_set_epi32(a, b, c, d);
         previous[s] = _mm_set_epi32(e, 0, 0, 0);

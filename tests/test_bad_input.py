@@ -1,0 +1,355 @@
+"""Whatever is wrong with a request: one clear line that names the culprit, the exit status, and nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import deltacompact
+from deltacompact import cli
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path)
+
+
+class Lake:
+    """A catalog on disk, driven by command lines."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.uri = str(folder / "lake")
+        self.files = 0
+
+    @property
+    def catalog(self):
+        return deltacompact.open_catalog(self.uri)
+
+    def run(self, command, *arguments):
+        return cli.run([command, self.uri, *map(str, arguments)])
+
+    def file(self, table, suffix=".parquet"):
+        self.files += 1
+        path = self.folder / f"given-{self.files}{suffix}"
+        pq.write_table(table, path)
+        return path
+
+    def snapshot(self):
+        """Everything that is stored, by path."""
+        store = self.catalog.store
+        return {stat.path: store.get(stat.path) for stat in store.list("")}
+
+
+def refused(lake, capfd, command, *arguments, names, status=2):
+    """The command fails in one line that names the culprit, and changes nothing that was there."""
+    before = lake.snapshot()
+    assert lake.run(command, *arguments) == status
+    said = capfd.readouterr().err.strip().splitlines()
+    lines = [line for line in said if not line.startswith(("Usage:", "Try ")) and line]
+    errors = [line for line in lines if line.startswith(("deltacompact:", "Error:"))]
+    assert len(errors) == 1, said
+    for name in names:
+        assert name in errors[0], errors[0]
+    after = lake.snapshot()
+    visible = {path for path in after if re.search(r"/stream/|table\.json|keys\.json", path)}
+    assert {path: after[path] for path in visible} == {path: before.get(path) for path in visible}
+    assert all(path in after for path in before)
+
+
+def prepared(lake, *tables, keys=("--primary-key", "id"), create=()):
+    assert lake.run("create", "t", *create) == 0
+    for table in tables:
+        assert lake.run("append", "t", lake.file(table)) == 0
+    return ("t", *keys)
+
+
+def test_an_unknown_table(lake, capfd):
+    prepared(lake)
+    refused(lake, capfd, "compact", "orders", names=["'orders'"])
+    refused(lake, capfd, "append", "orders", lake.file(pa.table({"id": [1]})), names=["'orders'"])
+    refused(lake, capfd, "show", "orders", names=["'orders'"])
+    refused(lake, capfd, "export", "orders", lake.folder / "o.parquet", names=["'orders'"])
+    refused(lake, capfd, "check", "orders", names=["'orders'"])
+
+
+def test_an_unknown_partition(lake, capfd):
+    lake.run("create", "t", "--partition-key", "day", "--primary-key", "id")
+    lake.run("append", "t", lake.file(pa.table({"id": [1]})), "--partition", "day=1")
+    refused(lake, capfd, "compact", "t", "--partition", "day=2", names=["day=2"])
+    refused(lake, capfd, "compact", "t", "--partition", "night=1", names=["'night'"])
+    refused(lake, capfd, "append", "t", lake.file(pa.table({"id": [1]})), names=["'day'"])
+
+
+def test_an_unknown_column(lake, capfd):
+    prepared(lake, pa.table({"id": [1], "v": [2]}))
+    refused(lake, capfd, "compact", "t", "--primary-key", "ident", names=["'ident'"])
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", "--sort-key", "when", names=["'when'"])
+    assert lake.run("compact", "t", "--primary-key", "id") == 0, "the wrong keys were not declared"
+
+
+def test_no_keys_at_all(lake, capfd):
+    prepared(lake, pa.table({"id": [1]}))
+    refused(lake, capfd, "compact", "t", names=["'t'", "primary keys"])
+
+
+def test_keys_other_than_the_tables(lake, capfd):
+    prepared(lake, pa.table({"id": [1], "v": [2]}), create=("--primary-key", "id"))
+    refused(lake, capfd, "compact", "t", "--primary-key", "v", names=["id", "v"])
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", "--sort-key", "v", names=["sort keys"])
+
+
+def test_a_key_column_that_a_file_lacks(lake, capfd):
+    call = prepared(lake, pa.table({"id": [1]}), pa.table({"v": [1]}))
+    refused(lake, capfd, "compact", *call, names=["'id'", ".parquet"])
+
+
+def test_a_delete_file_that_lacks_a_key_column(lake, capfd):
+    prepared(lake, pa.table({"a": [1], "b": [1]}))
+    lake.run("append", "t", lake.file(pa.table({"a": [1]})), "--operation", "delete")
+    refused(lake, capfd, "compact", "t", "--primary-key", "a", "--primary-key", "b", names=["'b'", ".parquet"])
+
+
+def test_a_delete_with_some_sort_columns_but_not_all(lake, capfd):
+    prepared(lake, pa.table({"id": [1], "s": [1], "u": [1]}))
+    lake.run("append", "t", lake.file(pa.table({"id": [1], "s": [1]})), "--operation", "delete")
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", "--sort-key", "s", "--sort-key", "u", names=["'u'"])
+
+
+@pytest.mark.parametrize("values", [["a"], [[1]], [{"x": 1}]], ids=["string", "list", "struct"])
+def test_a_sort_key_of_variable_width(lake, capfd, values):
+    prepared(lake, pa.table({"id": [1], "s": values}))
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", "--sort-key", "s", names=["'s'", ".parquet"])
+
+
+def test_sort_keys_over_32_bytes(lake, capfd):
+    names = [f"s{place}" for place in range(5)]
+    prepared(lake, pa.table({"id": [1], **{name: [1] for name in names}}))
+    options = [option for name in names for option in ("--sort-key", name)]
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", *options, names=["40 bytes", "32"])
+
+
+def test_four_int64_sort_columns_are_32_bytes(lake):
+    names = [f"s{place}" for place in range(4)]
+    prepared(lake, pa.table({"id": [1], **{name: [1] for name in names}}))
+    options = [option for name in names for option in ("--sort-key", name)]
+    assert lake.run("compact", "t", "--primary-key", "id", *options) == 0
+
+
+def test_duplicate_columns(lake, capfd):
+    prepared(lake)
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    refused(lake, capfd, "append", "t", lake.file(twice), names=["'id'", "given-1.parquet"])
+
+
+def test_incompatible_types_across_files(lake, capfd):
+    call = prepared(lake, pa.table({"id": [1], "v": [1]}), pa.table({"id": [2], "v": ["x"]}))
+    refused(lake, capfd, "compact", *call, names=["'v'", "string", "int64", ".parquet"])
+
+
+def test_a_key_of_mixed_classes(lake, capfd):
+    call = prepared(lake, pa.table({"id": [1]}), pa.table({"id": ["1"]}))
+    refused(lake, capfd, "compact", *call, names=["'id'", ".parquet"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([[1]]), pa.array([{"x": 1}]), pa.array([(1, 2, 3)], pa.month_day_nano_interval())],
+    ids=["list", "struct", "interval"],
+)
+def test_types_that_cannot_be_keys(lake, capfd, column):
+    lake.catalog.create_table("t")
+    if pa.types.is_interval(column.type):
+        path = lake.folder / "given.feather"
+        with pa.ipc.new_file(path, pa.schema([("id", column.type)])) as out:
+            out.write_table(pa.table({"id": column}))
+        assert lake.run("append", "t", path) == 0
+    else:
+        assert lake.run("append", "t", lake.file(pa.table({"id": column}))) == 0
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", names=["'id'"])
+
+
+def test_decimal_keys_of_another_scale(lake, capfd):
+    one, two = (pa.array([1], pa.decimal128(9, scale)) for scale in (0, 2))
+    call = prepared(lake, pa.table({"id": one}), pa.table({"id": two}))
+    refused(lake, capfd, "compact", *call, names=["'id'", "scale"])
+
+
+def test_zoned_and_naive_timestamps_as_one_key(lake, capfd):
+    naive, zoned = pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("us", "UTC"))
+    call = prepared(lake, pa.table({"id": naive}), pa.table({"id": zoned}))
+    refused(lake, capfd, "compact", *call, names=["'id'"])
+
+
+def test_a_value_that_overflows_the_common_type(lake, capfd):
+    big = pa.array([2**63 + 1], pa.uint64())
+    call = prepared(lake, pa.table({"id": [1], "v": big}), pa.table({"id": [2], "v": [1]}))
+    refused(lake, capfd, "compact", *call, names=["'v'"])
+
+
+def stored_data(lake):
+    (path,) = [stat.path for stat in lake.catalog.store.list("t/data/")]
+    return lake.folder / "lake" / path
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "empty"])
+def test_a_damaged_file(lake, capfd, damage):
+    call = prepared(lake, pa.table({"id": list(range(1000))}))
+    path = stored_data(lake)
+    data = path.read_bytes()
+    path.write_bytes({"truncated": data[: len(data) // 2], "overwritten": b"x" * len(data), "empty": b""}[damage])
+    refused(lake, capfd, "compact", *call, names=[path.name])
+
+
+def test_a_damaged_file_is_not_appended(lake, capfd):
+    prepared(lake)
+    path = lake.folder / "bad.parquet"
+    path.write_bytes(b"PAR1 this is no parquet file PAR1")
+    refused(lake, capfd, "append", "t", path, names=["bad.parquet"])
+
+
+def test_a_file_that_vanished(lake, capfd):
+    call = prepared(lake, pa.table({"id": [1]}))
+    path = stored_data(lake)
+    path.unlink()
+    before = lake.catalog.state("t", lake.catalog.partitions("t")[0])
+    assert lake.run("compact", *call) == 2
+    assert path.name in capfd.readouterr().err
+    assert lake.catalog.state("t", lake.catalog.partitions("t")[0]) == before
+
+
+def test_a_file_that_is_not_there(lake, capfd):
+    prepared(lake)
+    refused(lake, capfd, "append", "t", lake.folder / "nowhere.parquet", names=["nowhere.parquet"])
+
+
+def test_an_unknown_extension(lake, capfd):
+    prepared(lake)
+    refused(lake, capfd, "append", "t", lake.folder / "rows.xlsx", names=["rows.xlsx", ".parquet"])
+
+
+def test_a_csv_whose_value_is_not_of_the_columns_type(lake, capfd):
+    prepared(lake, pa.table({"id": [1]}))
+    path = lake.folder / "bad.csv"
+    path.write_text("id\nnot a number\n")
+    refused(lake, capfd, "append", "t", path, names=["bad.csv"])
+
+
+def test_a_partition_value_that_disagrees(lake, capfd):
+    lake.run("create", "t", "--partition-key", "day", "--primary-key", "id")
+    wrong = lake.file(pa.table({"id": [1, 2], "day": ["mon", "tue"]}))
+    lake.run("append", "t", wrong, "--partition", "day=mon")
+    refused(lake, capfd, "compact", "t", names=["'day'", "'mon'", ".parquet"])
+
+
+def test_a_position_that_is_not_greater(lake, capfd):
+    prepared(lake)
+    assert lake.run("append", "t", lake.file(pa.table({"id": [1]})), "--position", 10) == 0
+    for position in (10, 9, -1):
+        refused(lake, capfd, "append", "t", lake.file(pa.table({"id": [1]})), f"--position={position}", names=["10"])
+    refused(lake, capfd, "append", "t", lake.file(pa.table({"id": [1]})), "--position", 2**63, names=["int64"])
+
+
+@pytest.mark.parametrize(
+    "option", ["--hash-buckets=0", "--hash-buckets=x", "--rows-per-file=-1", "--rows-per-round=0", "--executor=spark"]
+)
+def test_bad_numbers_in_options(lake, capfd, option):
+    call = prepared(lake, pa.table({"id": [1]}))
+    refused(lake, capfd, "compact", *call, option, names=[option.partition("=")[0]])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"rows_per_compacted_file": 0},
+        {"rows_per_primary_key_index_file": -5},
+        {"hash_bucket_count": 1.5},
+        {"desired_sla": 0},
+        {"compacted_file_content_type": "xlsx"},
+        {"compacted_file_content_type": "json"},
+    ],
+    ids=str,
+)
+def test_bad_arguments_of_compact(lake, arguments):
+    prepared(lake, pa.table({"id": [1]}))
+    with pytest.raises(deltacompact.InputError) as error:
+        deltacompact.compact("t", ["id"], delta_catalog_client=lake.catalog, **arguments)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("field", ["rows_per_round", "memory_per_task_bytes", "target_file_bytes", "task_retries"])
+def test_bad_settings(field):
+    with pytest.raises(deltacompact.InputError, match=field):
+        deltacompact.Settings(**{field: -1})
+
+
+def test_a_table_of_a_newer_format_version(lake, capfd):
+    prepared(lake, pa.table({"id": [1]}))
+    table = lake.folder / "lake/t/table.json"
+    document = json.loads(table.read_text())
+    table.write_text(json.dumps({**document, "format": 99}))
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", names=["table.json", "99"])
+
+
+def test_a_log_entry_of_a_newer_format_version(lake, capfd):
+    prepared(lake, pa.table({"id": [1]}))
+    entry = lake.folder / "lake/t/stream/0/00000000000000000001.json"
+    document = json.loads(entry.read_text())
+    entry.write_text(json.dumps({**document, "format": 99}))
+    refused(lake, capfd, "compact", "t", "--primary-key", "id", names=["00000000000000000001.json", "99"])
+
+
+def test_a_table_that_exists_otherwise(lake, capfd):
+    prepared(lake, create=("--primary-key", "id"))
+    refused(lake, capfd, "create", "t", "--primary-key", "v", names=["'t'"], status=3)
+    assert lake.run("create", "t", "--primary-key", "id") == 0, "declaring the same again is no conflict"
+
+
+def test_a_destination_refuses_appends_and_other_sources(lake, capfd):
+    call = prepared(lake, pa.table({"id": [1]}))
+    assert lake.run("compact", *call, "--destination", "d") == 0
+    refused(lake, capfd, "append", "d", lake.file(pa.table({"id": [1]})), names=["'d'", "'t'"])
+    lake.run("create", "other", "--primary-key", "id")
+    lake.run("append", "other", lake.file(pa.table({"id": [1]})))
+    refused(lake, capfd, "compact", "other", "--destination", "d", names=["'d'", "'t'", "'other'"])
+
+
+def test_a_catalog_that_cannot_be_used(tmp_path, capfd):
+    (tmp_path / "file").write_text("")
+    for uri, named in [("ftp://host/x", "ftp"), ("s3://", "s3://"), (str(tmp_path / "file"), "file")]:
+        assert cli.run(["create", uri, "t"]) == 2
+        assert named in capfd.readouterr().err
+
+
+def test_a_bucket_that_does_not_exist(moto_endpoint, s3_catalog_uri, capfd):
+    for command in (["show", "s3://no-such-bucket/x"], ["create", "s3://no-such-bucket/x", "t"]):
+        assert cli.run(command) == 2
+        said = capfd.readouterr().err.strip()
+        assert "no-such-bucket" in said and "\n" not in said
+
+
+def test_no_credentials(moto_endpoint, monkeypatch, tmp_path, capfd):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cli.run(["show", "s3://some-bucket/x"]) == 2
+    said = capfd.readouterr().err.strip()
+    assert "credentials" in said and "\n" not in said
+
+
+def test_an_unexpected_error_is_one_line_and_debug_shows_the_traceback(lake, capfd, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr(deltacompact.DeltaStreamCatalog, "tables", broken)
+    assert lake.run("show") == 1
+    said = capfd.readouterr().err
+    assert "surprise" in said and "Traceback" not in said
+    assert lake.run("show", "--debug") == 1
+    assert "Traceback" in capfd.readouterr().err
