@@ -57,7 +57,11 @@ def test_key_digests_int64_with_nulls(benchmark: BenchmarkFixture, ids: pa.Array
 
 def test_key_digests_int64_date_int32(benchmark: BenchmarkFixture, ids: pa.Array) -> None:
     numbers = ids.to_numpy()
-    columns = [ids, pa.array((numbers % 20_000).astype(np.int32), pa.date32()), pa.array((numbers % 97).astype(np.int32))]
+    columns = [
+        ids,
+        pa.array((numbers % 20_000).astype(np.int32), pa.date32()),
+        pa.array((numbers % 97).astype(np.int32)),
+    ]
     measure(benchmark, ROWS, kernels.key_digests, columns, [1, 6, 1], ROWS)
 
 

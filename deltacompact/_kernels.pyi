@@ -44,8 +44,9 @@ def key_digests(
     11 bool             bool                                                         0 or 1
     == ================ ============================================================ =============================
 
-    Each column gives a presence byte (0 null, 1 value), its tag, and where it is not null the value; all numbers are
-    big-endian. A column of Arrow's null type is all null under any tag. Without columns every key is the empty string.
+    Each column gives a presence byte: 0 alone for null; 1, its tag and the value otherwise; all numbers are big-endian.
+    So a null has one form also while only nulls were seen and the class is not known: a column of Arrow's null type is
+    all null under any tag. Without columns every key is the empty string.
 
     ``backend`` forces the SHA-1 code ("sha-ni", "avx2", "portable"); None takes ``sha1_backend()``.
 

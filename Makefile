@@ -1,0 +1,85 @@
+# make setup    .venv with everything for development; fast where nothing has changed
+# make test     the tests                      make lint     ruff, mypy, import layers, cargo fmt, clippy
+# make demo     deltacompact demo              make bench    rates of the kernels
+# make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
+# make clean    removes what was built, .venv too
+
+PYTHON ?= python3
+BIN := .venv/bin
+CRATE := deltacompact/kernels
+KERNELS := deltacompact/_kernels.abi3.so
+RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
+
+export PIP_QUIET := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DELETE_ON_ERROR:
+.PHONY: setup test demo wheel lint bench clean tools
+
+setup: tools .venv/.installed $(KERNELS)
+
+# One line for the first thing that is missing.
+tools:
+	@fail() { echo "make: $$1" >&2; exit 1; }; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || fail "Python 3.11 or newer is missing: install it (Debian: apt-get install python3 python3-venv) or set PYTHON=..."; \
+	command -v cargo >/dev/null \
+	  || fail "cargo is missing: install Rust 1.89 or newer (https://rustup.rs) and put ~/.cargo/bin on PATH"; \
+	command -v cc >/dev/null \
+	  || fail "a C compiler is missing: install one (Debian: apt-get install gcc libc6-dev)"; \
+	java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -nE '1,5s/.*version "([0-9]+).*/\1/p'); \
+	[ "$${version:-0}" -ge 17 ] \
+	  || fail "Java 17 or newer is missing: install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+
+.venv/bin/python: | tools
+	$(PYTHON) -m venv .venv
+
+# The package, editable, and what it depends on.
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install 'maturin>=1.9,<2' 'ziglang>=0.13'
+	$(BIN)/maturin develop --release --quiet --extras test
+	@touch $(KERNELS) $@
+
+.venv/.installed-bench: pyproject.toml | .venv/.installed
+	$(BIN)/maturin develop --release --quiet --extras bench
+	@touch $(KERNELS) $@
+
+# The kernels alone, after a change to them.
+$(KERNELS): $(RUST) | .venv/.installed
+	$(BIN)/maturin develop --release --quiet --skip-install
+	@touch $@
+
+test: setup
+	$(BIN)/pytest
+
+demo: setup
+	$(BIN)/deltacompact demo
+
+bench: setup .venv/.installed-bench
+	$(BIN)/pytest benchmarks --benchmark-sort=name --benchmark-columns=min,median,rounds
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --manifest-path $(CRATE)/Cargo.toml --release -- --deny warnings
+
+wheel: setup
+	rm -rf dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --zig --compatibility manylinux_2_28 --out dist
+	@! $(BIN)/python -m zipfile --list dist/*.whl | grep -E '\.rs |/target/|Cargo\.' \
+	  || { echo "make: the wheel has sources of the kernels in it" >&2; exit 1; }
+	$(PYTHON) -m venv --clear dist/fresh
+	dist/fresh/bin/python -m pip install dist/*.whl
+	dist/fresh/bin/deltacompact --help >/dev/null
+	cd dist && fresh/bin/python -c "import pyarrow, deltacompact._kernels as k; \
+	  assert k.key_digests([pyarrow.array([42])], [1], 1).tobytes().hex() == 'c2f02f50cc9cc36ab6cede615016cb575a416c3c'; \
+	  print('the wheel works in a fresh environment, SHA-1 by', k.sha1_backend())"
+	rm -rf dist/fresh
+
+clean:
+	rm -rf .venv dist $(CRATE)/target $(KERNELS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
