@@ -10,7 +10,8 @@ import deltacompact
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(moto_endpoint):
+    """Its Python workers inherit the environment of now, by which they find the S3 of our own."""
     from deltacompact.spark.session import spark_session
 
     session = spark_session("tests")
@@ -20,28 +21,29 @@ def spark():
 
 @pytest.fixture(scope="session")
 def moto_endpoint():
-    """The URL of an S3 of our own."""
+    """The URL of an S3 of our own; for the rest of the session the environment leads to it."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():
+            patch.setenv(name, value)
+        yield f"http://{host}:{port}"
     server.stop()
 
 
 @pytest.fixture
-def s3_catalog_uri(moto_endpoint, monkeypatch):
-    """A catalog in a fresh bucket; this process's environment leads to it."""
+def s3_catalog_uri(moto_endpoint):
+    """A catalog in a fresh bucket."""
     import boto3
 
-    for name, value in {
-        "AWS_ENDPOINT_URL": moto_endpoint,
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
     bucket = f"lake-{uuid.uuid4().hex[:8]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
     return f"s3://{bucket}/tables"

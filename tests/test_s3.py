@@ -1,0 +1,160 @@
+"""The whole job on S3 (moto), Ray workers and Spark executors included, and the store's own promises."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import boto3
+import pyarrow as pa
+import pytest
+from botocore.exceptions import ClientError
+
+import deltacompact
+from deltacompact import Settings, compact
+from deltacompact.catalog.vacuum import vacuum
+from deltacompact.maintenance import check
+from deltacompact.storage import open_store
+
+TOPIC_REGION = "us-east-1"
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        from deltacompact.storage import MemoryStore
+
+        return MemoryStore()
+    if request.param == "local":
+        return open_store(tmp_path)
+    return open_store(request.getfixturevalue("s3_catalog_uri"))
+
+
+def test_of_many_conditional_puts_one_wins_and_nothing_is_overwritten(store):
+    with ThreadPoolExecutor(8) as threads:
+        for place in range(5):
+            won = list(threads.map(lambda n: store.put_if_absent(f"log/{place}", b"%d" % n), range(8)))  # noqa: B023
+            assert won.count(True) == 1
+            assert store.get(f"log/{place}") == b"%d" % won.index(True)
+
+
+def test_a_write_that_fails_leaves_nothing(store):
+    with pytest.raises(ZeroDivisionError), store.writer("data/x") as sink:
+        sink.write(b"half")
+        raise ZeroDivisionError
+    assert list(store.list("")) == []
+    with pytest.raises(deltacompact.NotFoundError, match="data/x"):
+        store.get("data/x")
+
+
+def test_what_was_written_is_listed_in_byte_order_read_and_deleted(store):
+    for name in ["a/10", "a/9", "a/b/c", "b/é", "b/z"]:
+        with store.writer(name) as sink:
+            sink.write(name.encode())
+    assert [stat.path for stat in store.list("a/")] == ["a/10", "a/9", "a/b/c"]
+    assert [stat.path for stat in store.list("", "a/9")] == ["a/b/c", "b/z", "b/é"]
+    assert list(store.folders()) == ["a", "b"]
+    assert store.stat("b/é").bytes == len("b/é".encode())
+    with store.open("a/b/c") as source:
+        source.seek(2)
+        assert source.read(3) == b"b/c"
+    store.delete(["a/9", "a/never"])
+    assert [stat.path for stat in store.list("a/")] == ["a/10", "a/b/c"]
+
+
+def test_a_store_travels_to_other_processes(store):
+    if store.uri.startswith("memory"):
+        pytest.skip("memory stays in its process")
+    store.put("x", b"1")
+    assert pickle.loads(pickle.dumps(store)).get("x") == b"1"
+
+
+def test_secrets_are_not_shown(s3_catalog_uri):
+    store = open_store(s3_catalog_uri)
+    assert "testing" not in repr(store.__dict__)
+
+
+def test_a_conflicting_put_is_asked_again(s3_catalog_uri, monkeypatch):
+    store = open_store(s3_catalog_uri)
+    client, answers = store._client, ["ConditionalRequestConflict", "ConditionalRequestConflict"]
+    put = client.put_object
+
+    def conflicting(**given):
+        if answers:
+            raise ClientError({"Error": {"Code": answers.pop()}}, "PutObject")
+        return put(**given)
+
+    monkeypatch.setattr(client, "put_object", conflicting)
+    assert store.put_if_absent("x", b"1") is True
+    assert answers == []
+    assert store.put_if_absent("x", b"2") is False
+    assert store.get("x") == b"1"
+
+
+def test_the_whole_job_on_s3(s3_catalog_uri, ray_cluster, spark):
+    from deltacompact.spark.validate import validate
+
+    catalog = deltacompact.open_catalog(s3_catalog_uri)
+    catalog.create_table("t", partition_keys=["day"], primary_keys=["id"], sort_keys=["at"])
+    deltas = spark.createDataFrame([(n % 50, n, f"d{n % 2}") for n in range(200)], "id long, at long, day string")
+    deltas.write.format("deltacompact").options(catalog=s3_catalog_uri, table="t").mode("append").save()
+    catalog.append("t", pa.table({"id": [2, 4], "at": [1000, 1000]}), {"day": "d0"}, operation="delete")
+    (d0, d1) = compact("t", delta_catalog_client=catalog, settings=Settings(executor="ray")).sessions
+    assert (d0.executor, d0.live, d0.deleted, d1.live) == ("ray", 23, 2, 25)
+    assert [report.ok for report in validate(catalog, "t", spark)] == [True, True]
+    assert [result.problems for result in check(catalog, "t")] == [(), ()]
+    read = spark.read.format("deltacompact").options(catalog=s3_catalog_uri, table="t").load()
+    assert read.count() == 48
+    assert all(not result.deleted for result in vacuum(catalog, "t"))
+    expected = {(n % 50): n for n in range(200) if n % 2 == 0 and n % 50 not in (2, 4)}
+    rows = catalog.read("t", {"day": "d0"})
+    assert dict(zip(rows["id"].to_pylist(), rows["at"].to_pylist(), strict=True)) == expected
+
+
+@pytest.fixture
+def topic(moto_endpoint, s3_catalog_uri):
+    """An SNS topic, and what is published to it, through an SQS queue."""
+    sns, sqs = boto3.client("sns"), boto3.client("sqs")
+    arn = sns.create_topic(Name="events")["TopicArn"]
+    queue = sqs.create_queue(QueueName="events")["QueueUrl"]
+    queue_arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue_arn, Attributes={"RawMessageDelivery": "true"})
+
+    def received():
+        messages = []
+        while batch := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+            messages += [json.loads(message["Body"]) for message in batch]
+            for message in batch:
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+        return messages
+
+    return arn, received
+
+
+def test_start_rounds_and_end_are_published_to_sns(topic, tmp_path):
+    arn, received = topic
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t", primary_keys=["id"])
+    for position in range(3):
+        catalog.append("t", pa.table({"id": [position]}), stream_position=position)
+    settings = Settings(executor="local", rows_per_round=1)
+    compact("t", delta_catalog_client=catalog, settings=settings, sns_event_topic_arn=arn, desired_sla=60)
+    messages = received()
+    assert [message["event"] for message in messages] == [
+        "session_started",
+        *["round_completed"] * 3,
+        "session_finished",
+    ]
+    assert messages[0]["delta_rows"] == 3 and messages[0]["desired_sla_s"] == 60
+    assert messages[-1]["error"] is None and messages[-1]["live_rows"] == 3
+
+
+def test_a_topic_that_fails_never_fails_a_compaction(s3_catalog_uri, tmp_path, caplog):
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1]}))
+    arn = f"arn:aws:sns:{TOPIC_REGION}:123456789012:no-such-topic"
+    (session,) = compact("t", delta_catalog_client=catalog, sns_event_topic_arn=arn).sessions
+    assert session.live == 1
+    assert "an event sink failed" in caplog.text
