@@ -316,7 +316,7 @@ def _check_destination(catalog: DeltaStreamCatalog, source: Table, destination_i
             f"its source by {list(source.partition_keys)}"
         )
     for partition in catalog.partitions(destination_id):
-        if catalog.log(destination_id, partition).exists() and catalog.state(destination_id, partition).commits:
+        if catalog.state(destination_id, partition).commits:
             raise InputError(f"table {destination_id!r} holds deltas of its own: it cannot be a destination")
 
 

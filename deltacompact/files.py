@@ -163,7 +163,8 @@ def _parquet_units(
     metadata = reader.metadata
     if metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {metadata.num_rows} rows where the log says {file.rows}")
-    first, together, together_bytes, together_first = 0, [], 0, 0
+    first, together_bytes, together_first = 0, 0, 0
+    together: list[int] = []
     for group in range(metadata.num_row_groups):
         rows, size = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
         if first + rows > start and first < stop:

@@ -19,7 +19,7 @@ from deltacompact.dedupe import BaseIndex, Folded, live_rows
 from deltacompact.entries import TOMBSTONE, fields
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.materialize import live_mask
-from deltacompact.model import DataFile, OperationType, Partition, Table
+from deltacompact.model import ContentType, DataFile, OperationType, Partition, Table
 from deltacompact.plan import Arguments, Capacity, CompactionPlan, NothingToDo, Source, plan, session_input
 from deltacompact.primary_key_index import empty_manifest, read_manifest
 from deltacompact.storage import open_object
@@ -40,7 +40,7 @@ def read_table(
     everything = partition is None
     chosen = catalog.partitions(table_id) if everything else [catalog.partition(table_id, partition)]
     pieces = [(place, *_read_stream(catalog, table, place)) for place in chosen]
-    described = [DataFile(0, f"{table_id}/{place}", files.ContentType.PARQUET, 0, 0, s) for place, s, _ in pieces]
+    described = [DataFile(0, f"{table_id}/{place}", ContentType.PARQUET, 0, 0, s) for place, s, _ in pieces]
     schema = schemas.union(described)
     aligned = [schemas.align(rows, schema, place, table_id) for place, _, rows in pieces]
     return pa.concat_tables(aligned) if aligned else schema.empty_table()
@@ -130,7 +130,7 @@ def export_table(
     chosen = catalog.partitions(table_id) if everything else [catalog.partition(table_id, partition)]
     states = [(place, catalog.state(table_id, place)) for place in chosen]
     described = [
-        DataFile(0, f"{table_id}/{place}", files.ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
+        DataFile(0, f"{table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
     ]
     schema = schemas.union(described)
     store, path = open_object(catalog.store, target if "://" in target else Path(target).absolute().as_uri())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ class IndexManifest:
         return self.rows + self.tombstones
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         return sum(file.bytes for bucket in self.buckets for file in bucket)
 
     def to_bytes(self) -> bytes:
@@ -279,7 +279,7 @@ def empty_manifest(encoding: Encoding, hash_bucket_count: int) -> IndexManifest:
     return IndexManifest(encoding, ((),) * hash_bucket_count, 0, 0)
 
 
-def renumbered(entries: Entries, ordinals: dict[int, int]) -> Entries:
+def renumbered(entries: Entries, ordinals: Mapping[int, int]) -> Entries:
     """Pointers by file number become pointers by session ordinal. Raises CorruptionError for a file unknown."""
     if not len(entries):
         return none(entries.shape[1])

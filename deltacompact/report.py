@@ -182,8 +182,6 @@ def table_document(catalog: DeltaStreamCatalog, table_id: str) -> dict[str, Any]
     table = catalog.table(table_id)
     streams = []
     for partition in catalog.partitions(table_id):
-        if not catalog.log(table_id, partition).exists():
-            continue
         chain = list(catalog.log(table_id, partition).chain())
         state = chain[-1]
         manifest = read_manifest(catalog.store, state.index) if state.index else None
@@ -218,7 +216,7 @@ def table_document(catalog: DeltaStreamCatalog, table_id: str) -> dict[str, Any]
                     "hash_buckets": manifest.hash_bucket_count,
                     "rows": manifest.rows,
                     "tombstones": manifest.tombstones,
-                    "bytes": manifest.bytes,
+                    "bytes": manifest.size_bytes,
                     "entry_bytes": manifest.encoding.entry_bytes,
                 },
             }

@@ -130,7 +130,7 @@ def _strings(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 def is_string(type_: pa.DataType) -> bool:
     """Strings of any layout."""
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
 def _binaries(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -141,7 +141,7 @@ def _binaries(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 def is_binary(type_: pa.DataType) -> bool:
     """Bytes of any layout, decimals not."""
-    return (
+    return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
         or pa.types.is_binary_view(type_)

@@ -255,7 +255,7 @@ class S3Settings:
         given: dict[str, Any] = {}
         for each in fields(cls):
             if value := os.environ.get(f"DELTACOMPACT_S3_{each.name.upper()}"):
-                kind = type(each.default) if each.default is not None else str
+                kind: Any = type(each.default) if each.default is not None else str
                 try:
                     given[each.name] = kind(value)
                 except ValueError:

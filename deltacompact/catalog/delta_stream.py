@@ -135,7 +135,8 @@ class DeltaStreamCatalog:
         """The partitions that hold a stream."""
         table, paths = self.table(table_id), TablePaths.of(table_id)
         marks = [stat.path for stat in self.store.list(paths.partitions)]
-        return [paths.partition_of(mark, table.partition_keys) for mark in marks]
+        marked = [paths.partition_of(mark, table.partition_keys) for mark in marks]
+        return [each for each in marked if self.log(table_id, each).exists()]  # a writer may have died in between
 
     def partition(self, table_id: str, given: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""
@@ -245,7 +246,7 @@ class DeltaStreamCatalog:
         paths = TablePaths.of(table_id).stream(place)
         types = self._known_types(table_id, place)
         inspected = []
-        for source in map(os.fspath, sources):
+        for source in [os.fspath(each) for each in sources]:
             format_ = content_type or tabular.content_type_of(source)
             uri = source if "://" in source else os.path.abspath(source)
             described = tabular.inspect(self.store, _absolute(uri), format_, types)
@@ -316,7 +317,8 @@ class DeltaStreamCatalog:
             for number, table in enumerate(tables)
         ]
         now_ms = int(self.clock() * 1000)
-        position = now_ms if base.last_position is None else base.last_position
+        # Below all that is carried over on top of it, at whatever position.
+        position = -INT64_MAX - 1 if base.last_position is None else base.last_position
         lineage = uuid.uuid4().hex
         number = base.opened.number + 1
         opened = Opened(number, base.version, lineage, base.tokens.unexpired(now_ms), position, now_ms)

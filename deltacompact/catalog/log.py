@@ -68,6 +68,9 @@ class StreamLog:
     # Reading
 
     def exists(self) -> bool:
+        """Whether the stream was begun."""
+        if self._seen:
+            return True
         try:
             return self._read_document(self.paths.entry(GENESIS, 0)) is not None
         except NotFoundError:

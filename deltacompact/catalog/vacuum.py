@@ -65,11 +65,7 @@ def vacuum(
             "their files (force it where there are none)"
         )
     chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return [
-        _Vacuum(catalog, table_id, each, age_min_s).run(dry_run)
-        for each in chosen
-        if catalog.log(table_id, each).exists()
-    ]
+    return [_Vacuum(catalog, table_id, each, age_min_s).run(dry_run) for each in chosen]
 
 
 class _Vacuum:
