@@ -225,7 +225,8 @@ def _read_text(
     source: pa.NativeFile, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
 ) -> pa.Table:
     """CSV with a header line, or one JSON object a line."""
-    plain = {field.name: _plain_type(field.type) for field in known or ()}
+    types = {field.name: schemas.without_views(field.type) for field in known or ()}
+    plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
     if content_type is ContentType.CSV:
         if source.size() == 0:
             raise InputError("an empty CSV file has no header line")
@@ -253,14 +254,18 @@ def _read_text(
                 explicit_schema=explicit, unexpected_field_behavior="infer" if columns is None else "ignore"
             ),
         )
+    for place, name in enumerate(table.column_names):
+        if name in types and table.column(place).type != types[name]:
+            table = table.set_column(place, name, table.column(place).cast(types[name]))
     return table if columns is None else table.select(columns)
 
 
-def _plain_type(type_: pa.DataType) -> pa.DataType:
+def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
     """What a text parser is asked for; the schema's own type is cast to afterwards."""
     if pa.types.is_dictionary(type_):
-        return _plain_type(type_.value_type)
-    if pa.types.is_string_view(type_) or pa.types.is_large_string(type_):
+        return _parsed_type(type_.value_type, content_type)
+    as_text = pa.types.is_date(type_) or pa.types.is_time(type_)
+    if pa.types.is_large_string(type_) or (as_text and content_type is ContentType.JSON):
         return pa.string()
     return type_
 

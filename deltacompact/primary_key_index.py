@@ -26,7 +26,7 @@ from deltacompact import _kernels
 from deltacompact.entries import TOMBSTONE, Entries, fields, none
 from deltacompact.errors import CorruptionError, InputError, StoreError
 from deltacompact.files import is_stores_fault
-from deltacompact.keys import Encoding, KeyClass, KeyColumn, SortColumn
+from deltacompact.keys import ENCODING_VERSION, Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.model import FORMAT_VERSION, ObjectRef
 from deltacompact.storage import ObjectStore
 
@@ -100,6 +100,10 @@ class IndexManifest:
             for bucket in document["buckets"]
         )
         encoding = Encoding(key_columns, sort_columns, document["encoding_version"])
+        if encoding.version > ENCODING_VERSION:
+            raise InputError(
+                f"{path} has key encoding {encoding.version}, this deltacompact knows up to {ENCODING_VERSION}"
+            )
         return cls(encoding, buckets, document["rows"], document["tombstones"], document["publishable"])
 
 

@@ -35,16 +35,14 @@ class Submitted:
 
 
 class Executor(Protocol):
-    """Runs tasks. A task that returns `returns` > 1 values is a generator of them."""
+    """Runs tasks. One that returns several values is a generator of them; `spread` asks for another node each."""
 
     name: str
 
     @property
     def capacity(self) -> Capacity: ...
 
-    def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, memory_bytes: int = 0, spread: bool = False
-    ) -> Submitted: ...
+    def submit(self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False) -> Submitted: ...
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         """Wait for all; yields (place in `tasks`, statistics) as each one ends. The first error is raised."""

@@ -58,9 +58,7 @@ class LocalExecutor:
     def capacity(self) -> Capacity:
         return self._capacity
 
-    def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, memory_bytes: int = 0, spread: bool = False
-    ) -> Submitted:
+    def submit(self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False) -> Submitted:
         pending = _Task(task, inputs, returns)
         return Submitted([_Later(pending, place) for place in range(returns)], _Later(pending, returns))
 

@@ -53,9 +53,7 @@ class RayExecutor:
     def capacity(self) -> Capacity:
         return self._capacity
 
-    def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, memory_bytes: int = 0, spread: bool = False
-    ) -> Submitted:
+    def submit(self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False) -> Submitted:
         options = {
             "name": task.__name__,
             "num_returns": returns + 1,
@@ -108,7 +106,8 @@ def _connect(settings: Settings) -> None:
     if address:
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
-        started = {"include_dashboard": False}
+        # A task that runs out of memory is started again for ever by default.
+        started = {"include_dashboard": False, "_system_config": {"task_oom_retries": settings.task_retries}}
         if settings.object_store_bytes:
             started["object_store_memory"] = settings.object_store_bytes
     try:
