@@ -78,8 +78,7 @@ def hash_bucket(
     del parts
     for start, stop in pairwise(group_starts):
         low, high = int(offsets[start]), int(offsets[stop])
-        # A copy: a slice would take the whole task's entries with it into the object store.
-        yield entries[low:high].copy(), offsets[start : stop + 1] - low
+        yield entries[low:high], offsets[start : stop + 1] - low  # of a numpy slice, only its rows travel
 
 
 def _pack(store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice) -> Iterator[Entries]:

@@ -32,7 +32,7 @@ def split_bucket(
     entries, offsets = _kernels.group_entries(parts, hash_bucket_count)
     for start, stop in pairwise(group_starts):
         low, high = int(offsets[start]), int(offsets[stop])
-        yield entries[low:high].copy(), offsets[start : stop + 1] - low
+        yield entries[low:high], offsets[start : stop + 1] - low
 
 
 def merge_buckets(

@@ -71,6 +71,7 @@ SUFFIX = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Feather V1")
 @pytest.mark.parametrize("kind", SUFFIX)
 def test_every_type_is_appended_compacted_and_read(tmp_path, kind):
     """The first file, of Parquet, gives the types; the second comes as whatever it is and replaces its rows."""
