@@ -1,0 +1,149 @@
+"""Several processes over one store, of which exactly one runs at a time: the scheduler says which, and until when.
+
+    a = simulation.start(lambda catalog: catalog.append("t", rows))       stands before its first store operation
+    a.step()                                                               that one happens, a stands before the next
+    a.step(Fault.LOST)                                                     it happens, but a gets a StoreError
+    a.step(Fault.DIES)                                                     a is gone; what it did so far has happened
+
+The same steps give the same run: nothing else is random, the clock is the simulation's.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from stores import Crash, InterceptedStore
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.errors import StoreError
+from deltacompact.storage import MemoryStore
+
+Work = Callable[[DeltaStreamCatalog], Any]
+Stops = Callable[[str, str], bool]
+
+
+class Fault(enum.Enum):
+    """What may become of one operation of the store."""
+
+    FAILS = "a StoreError, and nothing happened"
+    LOST = "it happened, and a StoreError all the same"
+    DIES = "the process dies before it"
+    DIES_AFTER = "the process dies after it"
+
+
+def everywhere(kind: str, path: str) -> bool:
+    return True
+
+
+def at_the_log(kind: str, path: str) -> bool:
+    """Only where processes meet: the log, the records of sessions and what the table declares."""
+    return "/data/" not in path and "/index/" not in path and kind not in ("stat", "open")
+
+
+class Simulation:
+    """One store and one clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000_000_000.0
+        self.store = MemoryStore(clock=self.clock)
+        self.actors: list[Actor] = []
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def catalog(self) -> DeltaStreamCatalog:
+        """A new process that nobody schedules: it sees the store as it is."""
+        return DeltaStreamCatalog(self.store, clock=self.clock)
+
+    def start(self, work: Work, name: str = "", stops: Stops = everywhere) -> Actor:
+        """A new process, with a catalog of its own. It runs up to its first operation."""
+        actor = Actor(self, work, name, stops)
+        self.actors.append(actor)
+        return actor
+
+    def end(self) -> None:
+        """Let every process die where it stands."""
+        for actor in self.actors:
+            if not actor.done:
+                actor.step(Fault.DIES)
+
+
+class Actor:
+    """One process: a thread that waits before each operation at which it is to stop."""
+
+    def __init__(self, simulation: Simulation, work: Work, name: str, stops: Stops) -> None:
+        self.name = name
+        self.done = False
+        self.died = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.pending: tuple[str, str] | None = None
+        self.stepped_at_s = simulation.now_s
+        self.steps = 0
+        self._simulation = simulation
+        self._work = work
+        self._stops = stops
+        self._fault: Fault | None = None
+        self._go = threading.Semaphore(0)
+        self._stands = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self._stands.acquire()
+
+    def step(self, fault: Fault | None = None) -> None:
+        """Let the pending operation happen, and the process run up to the next one."""
+        assert not self.done
+        self.steps += 1
+        self.stepped_at_s = self._simulation.now_s
+        self._fault = fault
+        self._go.release()
+        self._stands.acquire()
+
+    def finish(self) -> Any:
+        """Run to the end; its result, or its error."""
+        while not self.done:
+            self.step()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def run_to(self, kind: str, path: str) -> None:
+        """Run until an operation of this kind is pending on a path that contains `path`."""
+        while not self.done and not (self.pending and self.pending[0] == kind and path in self.pending[1]):
+            self.step()
+        assert not self.done, f"{self.name} ended before it came to {kind} {path}: {self.error or self.result}"
+
+    def _run(self) -> None:
+        try:
+            store = InterceptedStore(self._simulation.store, self._intercept)
+            self.result = self._work(DeltaStreamCatalog(store, clock=self._simulation.clock))
+        except Crash:
+            self.died = True
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.pending, self.done = None, True
+            self._stands.release()
+
+    def _intercept(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
+        # Threads of a process read entries that cannot change any more: they need not be scheduled.
+        if threading.current_thread() is not self._thread or not self._stops(kind, path):
+            return act()
+        self.pending = (kind, path)
+        self._stands.release()
+        self._go.acquire()
+        match self._fault:
+            case Fault.FAILS:
+                raise StoreError(f"{kind} {path}: failed")
+            case Fault.LOST:
+                act()
+                raise StoreError(f"{kind} {path}: no reply")
+            case Fault.DIES:
+                raise Crash
+            case Fault.DIES_AFTER:
+                act()
+                raise Crash
+        return act()

@@ -1,0 +1,109 @@
+"""Stores that misbehave on purpose: every operation can be counted, failed, cut off or held back.
+
+intercept(kind, path, act)     sees each operation before it happens; calling act() is what makes it happen
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+import pytest
+
+from deltacompact.errors import StoreError
+from deltacompact.executors import measure
+from deltacompact.storage import MemoryStore, ObjectStat
+
+Intercept = Callable[[str, str, Callable[[], Any]], Any]
+
+
+class Crash(BaseException):
+    """The process dies here: nothing may catch it."""
+
+
+class InterceptedStore:
+    """A MemoryStore behind a hook. A written file appears in one operation, at the end of its block."""
+
+    def __init__(self, inner: MemoryStore, intercept: Intercept) -> None:
+        self.inner = inner
+        self.uri = inner.uri
+        self._intercept = intercept
+
+    def get(self, path: str) -> bytes:
+        return self._intercept("get", path, lambda: self.inner.get(path))
+
+    def put(self, path: str, data: bytes) -> None:
+        self._intercept("put", path, lambda: self.inner.put(path, data))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._intercept("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
+
+    def open(self, path: str) -> pa.NativeFile:
+        return self._intercept("open", path, lambda: self.inner.open(path))
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        sink = pa.BufferOutputStream()
+        yield sink
+        data = sink.getvalue().to_pybytes()
+        self._intercept("writer", path, lambda: self.inner.put(path, data))
+
+    def stat(self, path: str) -> ObjectStat:
+        return self._intercept("stat", path, lambda: self.inner.stat(path))
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
+        return iter(self._intercept("list", prefix, lambda: list(self.inner.list(prefix, start_after))))
+
+    def folders(self) -> Iterator[str]:
+        return iter(self._intercept("folders", "", lambda: list(self.inner.folders())))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        gone = list(paths)
+        self._intercept("delete", "", lambda: self.inner.delete(gone))
+
+
+def copy_of(store: MemoryStore) -> MemoryStore:
+    """A store with the same objects, which goes its own way."""
+    copy = MemoryStore(store.uri, store._clock)
+    copy._objects = dict(store._objects)
+    return copy
+
+
+class FailsAt:
+    """An intercept: operation number `at` (of one kind, or of all) fails, before it happens or after it did."""
+
+    def __init__(
+        self,
+        at: int,
+        *,
+        kind: str | None = None,
+        after: bool = False,
+        error: Callable[[str], BaseException] = StoreError,
+    ) -> None:
+        self.at = at
+        self.kind = kind
+        self.after = after
+        self.error = error
+        self.seen = 0
+        self.failed: str | None = None
+
+    def __call__(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if self.kind is not None and kind != self.kind:
+            return act()
+        place, self.seen = self.seen, self.seen + 1
+        if place != self.at:
+            return act()
+        if self.after:
+            act()
+        self.failed = f"{kind} {path}"
+        raise self.error(f"{kind} {path}: failed {'after' if self.after else 'before'} it happened")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unmeasured() -> Iterator[None]:
+    """Tests that run hundreds of tiny compactions do not weigh the process before and after each task."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "unshared_bytes", lambda: 0)
+        yield
