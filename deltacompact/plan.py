@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -260,11 +260,15 @@ class CompactionPlan:
 
     @property
     def planned_space_bytes(self) -> int:
-        """What exists at the peak besides what is there now: the outputs, the last round's index, and the new one."""
+        """What exists at the peak besides what is there now: the outputs, and an index for each round.
+
+        Nothing is deleted before the switch, so the indices of all rounds are there; a vacuum takes them later.
+        """
         data = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
-        entries = self.base_rows + sum(s.file.rows for s in self.sources if not s.in_base)
-        indices = 2 + (len(self.rounds) > 1) + self.rehash
-        return data + indices * entries * self.encoding.entry_bytes
+        folded = [self.base_rows + sum(map(self._rows, self.rounds[: place + 1])) for place in range(len(self.rounds))]
+        entries = sum(folded) + (self.base_rows if self.rehash else 0)
+        masks = sum(source.file.rows for source in self.sources) // 8
+        return data + entries * self.encoding.entry_bytes + masks
 
 
 def plan(
@@ -471,8 +475,10 @@ def _group(members: Sequence[tuple[Source, int]]) -> SourceGroup:
 
 def fingerprint(given: SessionInput, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
     """What makes a session this one and no other: base, source, keys and arguments. Deltas are in its record."""
-    document = asdict(replace(arguments, content_type=arguments.content_type))
+    document = asdict(arguments)
     return {
+        "destination": given.destination_table_id,
+        "partition": given.partition.values,
         "arguments": {name: str(value) for name, value in document.items()},
         "base": given.destination.version,
         "source": [given.source_table_id, given.source.version],

@@ -1,0 +1,75 @@
+"""Arithmetic done before anything runs."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from deltacompact import sizing
+
+GIB = sizing.GIB
+BILLION = 10**9
+
+
+@pytest.mark.parametrize(
+    ("rows", "buckets"),
+    [
+        (46.875 * BILLION, 313),
+        (93.75 * BILLION, 625),
+        (187.5 * BILLION, 1250),
+        (375 * BILLION, 2500),
+        (750 * BILLION, 5000),
+        (1500 * BILLION, 10_000),
+        (3000 * BILLION, 20_000),
+        (6000 * BILLION, 40_000),
+    ],
+)
+def test_figure_3_1_of_the_paper(rows, buckets):
+    assert sizing.hash_bucket_count(int(rows), 32, 8 * GIB) == buckets
+
+
+def test_wider_entries_and_less_memory_take_more_buckets():
+    rows = int(46.875 * BILLION)
+    assert sizing.hash_bucket_count(rows, 64, 8 * GIB) == 625
+    assert sizing.hash_bucket_count(rows, 32, 4 * GIB) == 625
+    assert sizing.hash_bucket_count(rows, 32, 16 * GIB) == 157
+
+
+def test_a_small_table_has_few_buckets():
+    assert [sizing.hash_bucket_count(rows, 32, 8 * GIB) for rows in (0, 1, 10**6, 10**7)] == [1, 1, 1, 8]
+
+
+def test_rehash_above_90_percent_of_a_tasks_memory_to_half():
+    rows, memory = 300_000_000, 8 * GIB  # twice the figure's bucket: all of the memory
+    assert not sizing.must_rehash(int(rows * 0.89), 1, 32, memory)
+    assert sizing.must_rehash(int(rows * 0.91), 1, 32, memory)
+    count = sizing.hash_bucket_count(rows, 32, memory)
+    assert rows / count <= sizing.rows_per_bucket(32, memory)
+
+
+@given(st.lists(st.integers(0, 100)), st.integers(1, 150))
+def test_rounds_hold_at_least_one_file_and_otherwise_what_fits(rows_by_file, rows_per_round):
+    ends = sizing.rounds(rows_by_file, rows_per_round)
+    assert ends == sorted(set(ends)) and (not rows_by_file or ends[-1] == len(rows_by_file))
+    for start, end in zip([0, *ends], ends, strict=False):
+        assert end > start
+        assert end - start == 1 or sum(rows_by_file[start:end]) <= max(rows_per_round, max(rows_by_file[start:end]))
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**13), st.integers(1, 10**8), st.integers(1, 2**40))
+def test_output_files_hold_no_more_than_they_may_and_no_less_than_half(rows, data_bytes, rows_max, bytes_max):
+    count = sizing.output_files(rows, data_bytes, rows_max, bytes_max)
+    assert 1 <= count <= rows
+    assert -(-rows // count) <= rows_max
+    if 1 < count < rows:
+        assert rows / count >= rows_max / 2 or data_bytes / count >= bytes_max / 2
+
+
+@given(
+    st.integers(1, 10**6), st.integers(0, 10**12), st.sampled_from([32, 64]), st.integers(1, 10**4), st.integers(1, 512)
+)
+def test_a_hash_bucket_task_returns_no_more_objects_than_buckets_and_not_too_many(buckets, rows, entry, tasks, slots):
+    groups = sizing.bucket_groups(buckets, rows, entry, tasks, slots)
+    assert 1 <= groups <= buckets
+    assert groups * tasks <= 100_000 or groups <= 2 * slots
