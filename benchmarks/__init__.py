@@ -1,0 +1,13 @@
+"""deltacompact beside its peers, on the same files, one after another: see README.md.
+
+configurations.py   what is compacted: narrow or wide rows, all of a table or one percent of it
+data.py             the files, made once, and what their compaction must come to (checksum.py)
+competitors/        the floor, deltacompact, Spark, Polars, DuckDB, delta-rs: each prepares, works, shows its files
+child.py            one competitor in a process of its own
+meter.py            CPU and memory of that process and its children, read from outside
+runner.py           children one after another, interleaved: measurements
+summary.py          medians and ratios to the floor
+report.py plots.py  report.md, report.json, PNGs, and the table on the screen
+memory.py           a table that is larger than the object store given to it
+cli.py              python -m benchmarks run | kernels | memory
+"""

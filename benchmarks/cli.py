@@ -1,0 +1,135 @@
+"""python -m benchmarks run | kernels | memory"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from benchmarks.competitors import GROUPS, entrants
+from benchmarks.configurations import CONFIGURATIONS, Case
+
+_FOLDER = Path(tempfile.gettempdir()) / "deltacompact-benchmarks"
+EXECUTORS = ("ray", "local", "auto")
+
+
+def _common(command: Any) -> Any:
+    """Options that `run` and `memory` share."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    for option in (
+        click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows."),
+        click.option("--seed", default=1, show_default=True, help="Of the data."),
+        click.option("--data", type=folder, help="Where files are made once and kept. [default: a temporary folder]"),
+        click.option("--out", type=folder, help="Where the report goes. [default: a temporary folder]"),
+        click.option("--timeout", "timeout_s", default=3600.0, show_default=True, help="Seconds for one process."),
+    ):
+        command = option(command)
+    return command
+
+
+def _list_of(known: tuple[str, ...]) -> Any:
+    """A callback for comma-separated names."""
+
+    def parse(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+        names = tuple(filter(None, (name.strip() for name in text.split(","))))
+        if unknown := [name for name in names if name not in known]:
+            raise click.BadParameter(f"{', '.join(unknown)}: not among {', '.join(known)}")
+        return names
+
+    return parse
+
+
+@click.group()
+def main() -> None:
+    """Measure deltacompact beside its peers."""
+
+
+@main.command()
+@click.option("--config", "configuration", type=click.Choice([*CONFIGURATIONS, "all"]), default="all")
+@click.option("--case", "cases", default=",".join(Case), callback=_list_of(tuple(Case)), show_default=True)
+@click.option("--only", default=",".join(GROUPS), callback=_list_of(GROUPS), show_default=True, help="Competitors.")
+@click.option("--executor", "executors", default="ray,local", callback=_list_of(EXECUTORS), show_default=True)
+@click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@_common
+def run(
+    configuration: str,
+    cases: tuple[str, ...],
+    only: tuple[str, ...],
+    executors: tuple[str, ...],
+    repeats: int,
+    scale: float,
+    seed: int,
+    data: Path | None,
+    out: Path | None,
+    timeout_s: float,
+) -> None:
+    """Compactions, full and incremental, one competitor after another. Exit status 1 where one failed or was wrong."""
+    from benchmarks import environment, plots, report, runner, summary
+
+    chosen = tuple(CONFIGURATIONS) if configuration == "all" else (configuration,)
+    console, out = Console(width=None if sys.stdout.isatty() else 160), _made(out, "report")
+    plan = runner.Plan(
+        tuple(CONFIGURATIONS[name].scaled(scale) for name in chosen),
+        tuple(Case(case) for case in cases),
+        tuple(entrants(only, executors)),
+        repeats,
+        seed,
+        _made(data, "data"),
+        out,
+        timeout_s,
+    )
+    measurements = list(runner.run(plan, _teller()))
+    lines = summary.summarise(measurements)
+    described = {"environment": environment.environment(), "scale": scale, "repeats": repeats, "seed": seed}
+    report.write_report(out, described, measurements, lines, plots.draw_all(lines, out))
+    report.print_tables(console, lines)
+    console.print(f"report.md, report.json and plots are in {out}", soft_wrap=True)
+    if any(measurement.error for measurement in measurements):
+        raise SystemExit(1)
+
+
+@main.command()
+@click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
+@click.option("--object-store-mb", type=click.IntRange(min=1), default=256, show_default=True, help="10^6 bytes.")
+@_common
+def memory(
+    executor: str,
+    object_store_mb: int,
+    scale: float,
+    seed: int,
+    data: Path | None,
+    out: Path | None,
+    timeout_s: float,
+) -> None:
+    """A table larger than the object store given to it, in several rounds: planned memory beside measured."""
+    from benchmarks.memory import MemoryPlan, run_memory
+
+    store_bytes = object_store_mb * 1_000_000
+    plan = MemoryPlan(scale, executor, store_bytes, seed, _made(data, "data"), _made(out, "report"), timeout_s)
+    if not run_memory(plan, Console(), _teller()):
+        raise SystemExit(1)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kernels(arguments: tuple[str, ...]) -> None:
+    """Rates of the kernels on one core (pytest-benchmark; ARGUMENTS are handed on)."""
+    home = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", str(home / "test_kernels_bench.py"), "--benchmark-only", *arguments]
+    raise SystemExit(subprocess.call(command, cwd=home.parent))
+
+
+def _made(folder: Path | None, name: str) -> Path:
+    chosen = (folder or _FOLDER / name).absolute()
+    chosen.mkdir(parents=True, exist_ok=True)
+    return chosen
+
+
+def _teller() -> Any:
+    progress = Console(stderr=True)
+    return lambda text: progress.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)

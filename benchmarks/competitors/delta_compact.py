@@ -1,0 +1,70 @@
+"""deltacompact, as its users call it, with one of its executors.
+
+The input files are appended by reference: two deltas, prior rows and new rows. With "ray" the cluster is started
+before, and a tiny table was compacted on it; with "auto" a cluster that is wanted is started inside the time.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import deltacompact
+from benchmarks.competitors import Run, linked_copy
+from benchmarks.data import Inputs
+from deltacompact.catalog.delta_stream import stream_files
+from deltacompact.compact import SessionResult
+
+TABLE = "bench"
+KEYS = ("key",)
+
+
+class DeltaCompact:
+    """`limits` are further Settings."""
+
+    def __init__(self, executor: str, **limits: Any) -> None:
+        self._settings = deltacompact.Settings(executor=executor, **limits)
+
+    def start(self) -> None:
+        if self._settings.executor == "ray":
+            from deltacompact.executors.ray import RayExecutor
+
+            RayExecutor(self._settings)
+
+    def stop(self) -> None:
+        if "ray" in sys.modules:
+            sys.modules["ray"].shutdown()
+
+    def build_base(self, inputs: Inputs, folder: Path) -> None:
+        catalog = deltacompact.open_catalog(folder)
+        catalog.create_table(TABLE, primary_keys=KEYS)
+        catalog.append_files(TABLE, inputs.prior, reference=True)
+        deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=replace(self._settings, executor="local"))
+
+    def prepare(self, inputs: Inputs, folder: Path, base: Path) -> Run:
+        if inputs.case.incremental:
+            linked_copy(base, folder)
+            catalog = deltacompact.open_catalog(folder)
+        else:
+            catalog = deltacompact.open_catalog(folder)
+            catalog.create_table(TABLE, primary_keys=KEYS)
+            catalog.append_files(TABLE, inputs.prior, reference=True)
+        catalog.append_files(TABLE, inputs.delta, reference=True)
+        sessions: list[SessionResult] = []
+
+        def work() -> None:
+            result = deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=self._settings)
+            sessions.extend(result.sessions)
+
+        def files() -> list[Path]:
+            state = catalog.state(TABLE, catalog.partition(TABLE, None))
+            return [folder / file.path.removeprefix("file://") for file in stream_files(state)]
+
+        return Run(work, files, lambda: self._details(sessions[0]))
+
+    def _details(self, session: SessionResult) -> dict[str, Any]:
+        details = asdict(replace(session, error=None))
+        del details["error"], details["partition"], details["version"]
+        return details

@@ -1,0 +1,38 @@
+"""DuckDB: the last row of each key by window function, or by aggregate, copied to Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from benchmarks.competitors import CORES, TEMPORARY, Run, Stateless
+from benchmarks.configurations import COMPRESSION, ROW_GROUP_ROWS
+from benchmarks.data import Inputs
+
+
+class DuckDB(Stateless):
+    """`query` is "row_number" or "max_by"; one output file."""
+
+    def __init__(self, query: str) -> None:
+        self._query = query
+
+    def prepare(self, inputs: Inputs, folder: Path, base: Path) -> Run:
+        folder.mkdir(parents=True)
+        out = folder / "out.parquet"
+        connection = duckdb.connect(config={"threads": CORES, "temp_directory": str(folder.parent / TEMPORARY)})
+        rows = f"{_scan(inputs.prior, 0)} UNION ALL {_scan(inputs.delta, 1)}"
+        if self._query == "row_number":
+            ranked = f"SELECT *, row_number() OVER (PARTITION BY key ORDER BY position DESC) AS rank FROM ({rows})"
+            latest = f"SELECT * EXCLUDE (position, rank) FROM ({ranked}) WHERE rank = 1"
+        else:
+            values = ", ".join(f"max_by({name}, position) AS {name}" for name in inputs.columns if name != "key")
+            latest = f"SELECT key, {values} FROM ({rows}) GROUP BY key"
+        options = f"FORMAT parquet, COMPRESSION {COMPRESSION}, ROW_GROUP_SIZE {ROW_GROUP_ROWS}"
+        return Run(lambda: connection.execute(f"COPY ({latest}) TO '{out}' ({options})"), lambda: [out])
+
+
+def _scan(files: Sequence[Path], position: int) -> str:
+    names = ", ".join(f"'{file}'" for file in files)
+    return f"SELECT *, {position} AS position FROM read_parquet([{names}])"

@@ -1,0 +1,85 @@
+"""Three plots for each configuration: ratio to the floor, seconds by stage, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+from matplotlib import pyplot as plt
+
+from benchmarks.summary import Line
+
+_FLOOR, _OURS, _PEERS = "#9a9a9a", "#1f6fb4", "#d9a441"
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A PNG beside the report."""
+
+    title: str
+    file: str
+
+
+def draw_all(lines: Sequence[Line], out: Path) -> list[Plot]:
+    """Draw what there is something to show for."""
+    plots = []
+    for configuration in dict.fromkeys(line.configuration for line in lines):
+        mine = [line for line in lines if line.configuration == configuration and line.seconds is not None]
+        for name, title, draw, shown in (
+            ("ratio", "time, as a multiple of the floor", _ratios, [m for m in mine if m.ratio]),
+            ("stages", "seconds by stage", _stages, [m for m in mine if m.stages_s]),
+            ("memory", "peak memory (USS), GB", _memory, mine),
+        ):
+            if shown:
+                plot = Plot(f"{configuration}: {title}", f"{configuration}-{name}.png")
+                figure, axes = plt.subplots(figsize=(9, 1 + 0.36 * len(shown)), layout="constrained")
+                draw(axes, shown)
+                axes.set_title(plot.title, loc="left")
+                axes.spines[["top", "right"]].set_visible(False)
+                figure.savefig(out / plot.file, dpi=120)
+                plt.close(figure)
+                plots.append(plot)
+    return plots
+
+
+def _ratios(axes: Any, lines: Sequence[Line]) -> None:
+    bars = axes.barh(_places(axes, lines), [line.ratio for line in lines], color=[_colour(line) for line in lines])
+    axes.bar_label(bars, [f"{line.ratio:.2f}" for line in lines], padding=3)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel("x floor")
+
+
+def _stages(axes: Any, lines: Sequence[Line]) -> None:
+    places, left = _places(axes, lines), [0.0] * len(lines)
+    for stage in dict.fromkeys(stage for line in lines for stage in line.stages_s or {}):
+        widths = [(line.stages_s or {}).get(stage, 0.0) for line in lines]
+        axes.barh(places, widths, left=left, label=stage)
+        left = [at + width for at, width in zip(left, widths, strict=True)]
+    axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1, 1), fontsize="small")
+    axes.set_xlabel("seconds")
+
+
+def _memory(axes: Any, lines: Sequence[Line]) -> None:
+    places = _places(axes, lines)
+    gigabytes = [((line.peak_process_bytes or 0) / 1e9, (line.peak_tree_bytes or 0) / 1e9) for line in lines]
+    axes.barh(places, [tree for _, tree in gigabytes], color="#c9d7e6", label="all processes")
+    axes.barh(places, [one for one, _ in gigabytes], height=0.4, color=_OURS, label="largest process")
+    axes.legend(frameon=False, fontsize="small")
+    axes.set_xlabel("GB")
+
+
+def _places(axes: Any, lines: Sequence[Line]) -> list[int]:
+    """From top to bottom, named by case and competitor."""
+    places = list(range(len(lines)))
+    axes.set_yticks(places, [f"{line.case}: {line.competitor}" for line in lines])
+    axes.invert_yaxis()
+    return places
+
+
+def _colour(line: Line) -> str:
+    return _FLOOR if line.competitor == "floor" else _OURS if line.competitor.startswith("deltacompact") else _PEERS
