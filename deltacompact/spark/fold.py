@@ -63,7 +63,7 @@ def winners_of_retention(
 def _folded(events: Column, retention: int) -> Column:
     """State and event have the same fields; `kind` is null (nothing), UPSERT (a live row) or DELETE (a tombstone)."""
     nothing = F.expr(
-        "named_struct('kind', cast(null as int), 'ordinal', cast(null as int), 'row', cast(null as bigint), "
+        "named_struct('kind', cast(null as int), 'ordinal', cast(null as bigint), 'row', cast(null as bigint), "
         "'position', cast(null as decimal(20,0)), 'rank', cast(null as int))"
     )
 

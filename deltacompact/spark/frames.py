@@ -33,7 +33,8 @@ from deltacompact.spark import arrow_types
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.storage import LocalStore, ObjectStore
 
-_PLACE = [("ordinal", pa.int32()), ("row", pa.int64()), ("digest", pa.binary())]
+_ROWS_WORTH_A_TASK = 100_000
+_PLACE = [("ordinal", pa.int64()), ("row", pa.int64()), ("digest", pa.binary())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,9 @@ def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFil
 def _native_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
     """One scan for each distinct schema; file names tell the ordinals."""
     assert isinstance(store, LocalStore)
-    ordinals = [(PurePosixPath(source.file.path).name, source.ordinal) for source in sources]
-    known = F.broadcast(spark.createDataFrame(ordinals, "file_name string, ordinal int"))
+    file_names = [PurePosixPath(source.file.path).name for source in sources]
+    ordinals = pa.array([source.ordinal for source in sources])
+    known = F.broadcast(spark.createDataFrame(pa.table({"file_name": file_names, "ordinal": ordinals})))
     frames = []
     for (names, schema), group in _by_schema(sources):
         read_as = S.StructType([S.StructField(name, _native_type(schema.field(name).type)) for name in names])
@@ -233,7 +235,7 @@ class _Reading:
                 wanted = lives[first : first + table.num_rows]
                 rows, table = rows[wanted], table.filter(pa.array(wanted))
             united = self._united(table, source)
-            place = [np.full(len(rows), source.ordinal, np.int32), rows, pa.array(self._digests(united), pa.binary())]
+            place = [np.full(len(rows), source.ordinal, np.int64), rows, pa.array(self._digests(united), pa.binary())]
             columns = [united[field.name].cast(comparable_type(field.type)) for field in self.layout.columns]
             yield from pa.Table.from_arrays([*map(pa.array, place), *columns], schema=schema).to_batches(10_000)
 
@@ -244,9 +246,10 @@ class _Reading:
             if field.name in source.names:
                 decoded = schemas.cast(_storage(table[field.name]), _decoded(field.type), source.file.path, field.name)
                 columns.append(decoded)
-            else:
-                constant = pa.scalar(_constant(self.layout, field), pa.string())
+            elif (constant := _constant(self.layout, field)) is not None:
                 columns.append(pa.chunked_array([pa.repeat(constant, table.num_rows)]).cast(_decoded(field.type)))
+            else:
+                columns.append(pa.chunked_array([pa.nulls(table.num_rows, _decoded(field.type))]))
         return pa.Table.from_arrays(columns, names=self.layout.columns.names)
 
     def _digests(self, table: pa.Table) -> list[bytes]:
@@ -257,14 +260,16 @@ class _Reading:
 
 def _arrow_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
     schema = spark_struct(pa.schema([*_PLACE, *layout.comparable]))
-    return tasks_frame(spark, sources).mapInArrow(_Reading(store, layout).read, schema)
+    rows = sum(source.file.rows for source in sources)
+    return tasks_frame(spark, sources, rows).mapInArrow(_Reading(store, layout).read, schema)
 
 
-def tasks_frame(spark: SparkSession, tasks: Sequence[Any]) -> DataFrame:
-    """Pickled tasks for mapInArrow, spread over the executors."""
-    pickled = [(pickle.dumps(task),) for task in tasks]
-    partitions = max(1, min(len(pickled), 4 * spark.sparkContext.defaultParallelism))
-    return spark.createDataFrame(pickled, "task binary").repartition(partitions)
+def tasks_frame(spark: SparkSession, tasks: Sequence[Any], rows: int) -> DataFrame:
+    """Pickled tasks for mapInArrow, spread over the executors; `rows` is what they hold together."""
+    pickled = pa.array([pickle.dumps(task) for task in tasks], pa.binary())
+    frame = spark.createDataFrame(pa.table({"task": pickled}))
+    partitions = min(len(tasks), 4 * spark.sparkContext.defaultParallelism, 1 + rows // _ROWS_WORTH_A_TASK)
+    return frame.repartition(partitions) if partitions > 1 else frame.coalesce(1)
 
 
 def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:

@@ -38,7 +38,7 @@ def index_frame(
     """Every entry of an index; with a layout also its sort columns (c0, c1, …), the layout's others null."""
     tasks = [(bucket, file.path) for bucket, files in enumerate(manifest.buckets) for file in files]
     reading = _Reading(store, manifest.encoding, manifest.hash_bucket_count, layout)
-    return tasks_frame(spark, tasks).mapInArrow(reading.read, spark_struct(reading.schema))
+    return tasks_frame(spark, tasks, manifest.entries).mapInArrow(reading.read, spark_struct(reading.schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from deltacompact import schemas
@@ -37,6 +38,8 @@ from deltacompact.spark.index_frame import index_frame
 from deltacompact.spark.session import spark_session
 
 DIGESTS_SHOWN = 5
+_MEANING = pa.schema([("ordinal", pa.int64()), ("op", pa.int32()), ("position", pa.int64())])
+"""What the rows of each file mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,8 @@ def _validate_partition(
         return _Judge(spark, catalog, table, partition, state, past).report()
     except NotFoundError as error:
         return replace(report, problems=(str(error),))
-    except PySparkException as error:
-        return replace(report, problems=(f"Spark could not read it: {_last_line(error)}",))
+    except (PySparkException, Py4JError) as error:
+        return replace(report, problems=(f"Spark could not read it: {_cause(error)}",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +178,19 @@ class _Judge:
     def _expected(self, deltas: Sequence[Delta], watermark: int) -> DataFrame:
         """The deciding event of each key, with the row's columns: rows that live, and tombstones."""
         files: list[FrameFile] = []
-        meaning: list[tuple[int, int, int]] = []  # by ordinal: operation and position
+        meaning: list[dict[str, int]] = []
         base = self._past.base
         for file in base.files if base else ():
-            meaning.append((len(files), fold.UPSERT, base.watermark if base else 0))
+            meaning.append({"ordinal": len(files), "op": fold.UPSERT, "position": base.watermark if base else 0})
             files.append(FrameFile(len(files), file, tuple(file.schema.names)))
         for delta in deltas:
             for file in delta.files:
                 is_delete = delta.operation is OperationType.DELETE
-                meaning.append((len(files), fold.DELETE if is_delete else fold.UPSERT, delta.position))
+                operation = fold.DELETE if is_delete else fold.UPSERT
+                meaning.append({"ordinal": len(files), "op": operation, "position": delta.position})
                 names = self._delete_schema(file).names if is_delete else file.schema.names
                 files.append(FrameFile(len(files), file, tuple(names)))
-        known = F.broadcast(self._spark.createDataFrame(meaning, "ordinal int, op int, position bigint"))
+        known = F.broadcast(self._spark.createDataFrame(pa.Table.from_pylist(meaning, _MEANING)))
         sort_columns = self._sort_columns()
         keyless = fold.is_keyless([column for column, _ in sort_columns])
         events = self._rows(files).join(known, "ordinal")
@@ -205,7 +209,7 @@ class _Judge:
         manifest = read_manifest(self._store, self._past.base_index)
         entries = index_frame(self._spark, self._store, manifest, self._layout).where("tombstone")
         return entries.select(
-            F.lit(-1).alias("ordinal"),
+            F.lit(-1).cast("long").alias("ordinal"),
             F.lit(0).cast("long").alias("row"),
             "digest",
             *self._layout.comparable.names,
@@ -261,12 +265,12 @@ class _Judge:
         counts = [F.count(F.when(condition, 1)).alias(f"p{n}") for n, condition in enumerate(problems.values())]
         found = joined.agg(F.count("a_row").alias("rows"), F.count(F.when(F.col("i_tombstone"), 1)), *counts).first()
         assert found is not None
-        sentences = []
-        for n, (sentence, condition) in enumerate(problems.items()):
-            if count := found[f"p{n}"]:
-                shown = joined.where(condition).select(F.lower(F.hex("digest"))).distinct().limit(DIGESTS_SHOWN)
-                digests = ", ".join(sorted(row[0] for row in shown.collect()))
-                sentences.append(f"{sentence}: {count} (digests {digests}{', …' if count > DIGESTS_SHOWN else ''})")
+        failed = {n: sentence for n, sentence in enumerate(problems) if found[f"p{n}"]}
+        digests = _examples(joined, {n: problems[sentence] for n, sentence in failed.items()}) if failed else {}
+        sentences = [
+            f"{sentence}: {found[f'p{n}']} (digests {', '.join(digests[n])}{', …' * (found[f'p{n}'] > DIGESTS_SHOWN)})"
+            for n, sentence in failed.items()
+        ]
         return _Compared(found["rows"], found[1], tuple(sentences))
 
     def _same(self, names: Sequence[str]) -> Column:
@@ -288,13 +292,13 @@ def _side_by_side(expected: DataFrame, actual: DataFrame, index: DataFrame | Non
         F.col("position").alias("e_position"),
         *(F.col(name).alias(f"e_{name}") for name in columns),
     )
-    known_n = actual.groupBy("digest").agg(F.count("*").alias("a_n"))
     lives = actual.select(
         "digest",
-        F.col("ordinal").cast("long").alias("a_file"),
+        F.col("ordinal").alias("a_file"),
         F.col("row").alias("a_row"),
+        F.count("*").over(Window.partitionBy("digest")).alias("a_n"),
         *(F.col(name).alias(f"a_{name}") for name in columns),
-    ).join(known_n, "digest")
+    )
     joined = should.join(lives, "digest", "full_outer")
     if index is None:
         return joined.withColumn("i_tombstone", F.lit(None).cast("boolean"))
@@ -304,6 +308,15 @@ def _side_by_side(expected: DataFrame, actual: DataFrame, index: DataFrame | Non
         F.max("misplaced").alias("i_misplaced"),
     )
     return joined.join(says, "digest", "full_outer")
+
+
+def _examples(joined: DataFrame, failed: Mapping[int, Column]) -> dict[int, list[str]]:
+    """A few digests of each problem, in one pass."""
+    kinds = F.filter(F.array(*(F.when(when, F.lit(n)) for n, when in failed.items())), lambda kind: kind.isNotNull())
+    each = joined.select(F.explode(kinds).alias("kind"), F.lower(F.hex("digest")).alias("digest")).distinct()
+    place = F.row_number().over(Window.partitionBy("kind").orderBy("digest"))
+    shown = each.withColumn("place", place).where(F.col("place") <= DIGESTS_SHOWN).collect()
+    return {n: sorted(row["digest"] for row in shown if row["kind"] == n) for n in failed}
 
 
 def _problems(same: Column, indexed: bool) -> dict[str, Column]:
@@ -332,8 +345,8 @@ def _problems(same: Column, indexed: bool) -> dict[str, Column]:
     }
 
 
-def _last_line(error: BaseException) -> str:
-    """The line of a Spark error that says what happened: the Python exception where there is one."""
+def _cause(error: BaseException) -> str:
+    """The line of a Spark error that says what happened: the last cause, Python's or Java's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
-    return (told or lines or [type(error).__name__])[-1 if told else 0][:500]
+    told = [line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")]
+    return (told or lines or [type(error).__name__])[-1 if told else 0].removeprefix("Caused by: ")[:500]
