@@ -31,8 +31,12 @@ from deltacompact.model import ContentType, DataFile
 from deltacompact.storage import ObjectStore, open_object
 
 ROW_GROUP_ROWS = 128 << 10
-READ_BYTES = 64 << 20
-"""Row groups are read together up to this size (bytes, decoded and before compression), to spare round trips."""
+READ_AHEAD_BYTES = 64 << 20
+"""Row groups of a remote file are fetched together up to this size (bytes before compression), to spare round trips."""
+
+BATCH_BYTES = 32 << 20
+BATCH_ROWS_MIN = 4 << 10
+"""Rows are decoded in batches of about so many bytes: larger buffers are fresh pages each time, which cost more."""
 
 EXTENSIONS = {
     ".parquet": ContentType.PARQUET,
@@ -159,39 +163,41 @@ def _units(
 def _parquet_units(
     source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
 ) -> Iterator[tuple[int, pa.Table]]:
-    reader = pq.ParquetFile(source, pre_buffer=True)
+    near = isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
+    reader = pq.ParquetFile(source, pre_buffer=not near)
     metadata = reader.metadata
     if metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {metadata.num_rows} rows where the log says {file.rows}")
-    first, together_bytes, together_first = 0, 0, 0
-    together: list[int] = []
+    first, run, run_first, run_bytes = 0, list[int](), 0, 0
     for group in range(metadata.num_row_groups):
         rows, size = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
         if first + rows > start and first < stop:
-            if not together:
-                together_first = first
-            together.append(group)
-            together_bytes += size
-            if together_bytes >= READ_BYTES:
-                yield from _row_groups(reader, together, columns, together_first, together_bytes)
-                together, together_bytes = [], 0
+            if run and not near and run_bytes + size > READ_AHEAD_BYTES:
+                yield from _row_groups(reader, run, columns, run_first)
+                run, run_bytes = [], 0
+            if not run:
+                run_first = first
+            run.append(group)
+            run_bytes += size
         first += rows
-    if together:
-        yield from _row_groups(reader, together, columns, together_first, together_bytes)
+    if run:
+        yield from _row_groups(reader, run, columns, run_first)
 
 
 def _row_groups(
-    reader: pq.ParquetFile, groups: list[int], columns: list[str], first: int, size: int
+    reader: pq.ParquetFile, groups: list[int], columns: list[str], first: int
 ) -> Iterator[tuple[int, pa.Table]]:
-    if len(groups) == 1 and size > 4 * READ_BYTES:  # one huge row group: decode it piece by piece
-        for batch in reader.iter_batches(ROW_GROUP_ROWS, row_groups=groups, columns=columns):
-            yield first, pa.Table.from_batches([batch]).select(columns)
-            first += batch.num_rows
-    elif columns:
-        yield first, reader.read_row_groups(groups, columns=columns).select(columns)
-    else:  # a table without columns still has rows, which pyarrow forgets
-        rows = sum(reader.metadata.row_group(group).num_rows for group in groups)
+    """Consecutive row groups in batches of a size that memory allocators handle well."""
+    metadata = reader.metadata
+    rows = sum(metadata.row_group(group).num_rows for group in groups)
+    if not columns:  # a table without columns still has rows, which pyarrow forgets
         yield first, pa.table({"": pa.nulls(rows)}).select([])
+        return
+    row_bytes = sum(metadata.row_group(group).total_byte_size for group in groups) / max(1, rows)
+    batch_rows = int(max(BATCH_ROWS_MIN, min(ROW_GROUP_ROWS, BATCH_BYTES / max(1.0, row_bytes))))
+    for batch in reader.iter_batches(batch_rows, row_groups=groups, columns=columns):
+        yield first, pa.Table.from_batches([batch]).select(columns)
+        first += batch.num_rows
 
 
 @dataclass(frozen=True)

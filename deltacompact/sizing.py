@@ -24,6 +24,9 @@ REHASH_ABOVE = 0.9
 SMALL_ROWS_PER_BUCKET = 2_000_000
 SMALL_BUCKETS_MAX = 64
 
+TASK_ROWS_MIN = 1_000_000
+"""Smaller tasks would cost more in scheduling than they gain in balance."""
+
 HASH_BUCKET_COPIES = 3.0
 """Entries that a hash bucket task holds for each row of its input: packed, grouped, and the columns they come from."""
 
@@ -83,10 +86,10 @@ def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
 
 
 def task_rows(rows: int, slots: int, entry_bytes: int, memory_per_task_bytes: int) -> int:
-    """Rows of one hash bucket task: two waves over the cluster, as far as memory allows."""
-    even = math.ceil(rows / max(1, 2 * slots))
+    """Rows of one hash bucket task: four waves over the cluster, as far as memory allows."""
+    even = math.ceil(rows / max(1, 4 * slots))
     by_memory = int(max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20) / (entry_bytes * HASH_BUCKET_COPIES))
-    return max(1, min(max(even, 200_000), by_memory))
+    return max(1, min(max(even, TASK_ROWS_MIN), by_memory))
 
 
 def bucket_groups(hash_buckets: int, rows: int, entry_bytes: int, tasks: int, slots: int) -> int:

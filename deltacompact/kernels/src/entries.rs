@@ -91,8 +91,20 @@ pub struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// `bytes` holds whole entries of `width`, which is at least 32.
     pub fn new(bytes: &'a [u8], width: usize) -> Self {
-        debug_assert!(width >= FIXED_BYTES && bytes.len().is_multiple_of(width));
-        Self { bytes, width, len: bytes.len() / width }
+        Self::with_len(bytes, width, bytes.len() / width)
+    }
+
+    /// The same where their number is known: a division is much beside the work on one entry.
+    #[inline(always)]
+    pub fn with_len(bytes: &'a [u8], width: usize, len: usize) -> Self {
+        debug_assert!(width >= FIXED_BYTES && bytes.len() == len * width);
+        Self { bytes, width, len }
+    }
+
+    /// Those from the i-th on.
+    #[inline(always)]
+    pub fn from(&self, i: usize) -> Self {
+        Self { bytes: &self.bytes[i * self.width..], width: self.width, len: self.len - i }
     }
 
     pub fn bytes(&self) -> &'a [u8] {

@@ -50,6 +50,7 @@ impl Fold {
     pub fn push(&mut self, parts: &[Entries], chunk: Entries, out: &mut EntryWriter) -> Result<(), Refused> {
         let Some(last) = chunk.len().checked_sub(1) else { return Ok(()) };
         let events = &mut self.new_entries;
+        events.check_parts(parts)?;
         let mut base = Base { chunk, at: 0, last: self.last };
         let mut taken = 0;
         while events.advance(taken, parts)? {
@@ -68,6 +69,7 @@ impl Fold {
 
     /// Folds what lies behind the last key of base.
     pub fn finish(&mut self, parts: &[Entries], out: &mut EntryWriter) -> Result<(), Refused> {
+        self.new_entries.check_parts(parts)?;
         let mut taken = 0;
         while self.new_entries.advance(taken, parts)? {
             taken = self.rules.fold_key(State::None, self.new_entries.at_hand(), &mut self.tally, out)?;

@@ -31,8 +31,9 @@ pub struct NewEntries {
     from: usize,
     /// The partition at hand, in order.
     sorted: Vec<u8>,
-    /// The next entry in it.
-    at: usize,
+    /// How many entries it has, and how many of them were taken.
+    len: usize,
+    taken: usize,
 }
 
 impl NewEntries {
@@ -62,18 +63,24 @@ impl NewEntries {
         // each partition's next free place is where it ends now
         next.pop();
         next.reverse();
-        Ok(Self { width, places, bits, order, ends: next, from: 0, sorted: Vec::new(), at: 0 })
+        Ok(Self { width, places, bits, order, ends: next, from: 0, sorted: Vec::new(), len: 0, taken: 0 })
     }
 
     /// Makes the next entry available, `taken` behind the last one; false where there is none left.
     #[inline(always)]
     pub fn advance(&mut self, taken: usize, parts: &[Entries]) -> Result<bool, Refused> {
-        self.at += taken * self.width;
-        while self.at == self.sorted.len() {
+        self.taken += taken;
+        while self.taken == self.len {
             let Some(end) = self.ends.pop() else { return Ok(false) };
             self.load(end as usize, parts)?;
         }
         Ok(true)
+    }
+
+    /// Whether these are as many entries as the fold was made with.
+    pub fn check_parts(&self, parts: &[Entries]) -> Result<(), Refused> {
+        let n: usize = parts.iter().map(Entries::len).sum();
+        if n == self.order.len() { Ok(()) } else { Err(changed()) }
     }
 
     /// At most so many entries have a prefix up to this one.
@@ -87,19 +94,16 @@ impl NewEntries {
     /// What is left of the partition at hand; the next entry is the first.
     #[inline(always)]
     pub fn at_hand(&self) -> Entries<'_> {
-        Entries::new(&self.sorted[self.at..], self.width)
+        Entries::with_len(&self.sorted, self.width, self.len).from(self.taken)
     }
 
     /// Sorts and copies the next partition.
     fn load(&mut self, end: usize, parts: &[Entries]) -> Result<(), Refused> {
-        if parts.iter().map(Entries::len).sum::<usize>() != self.order.len() {
-            return Err(changed());
-        }
         let keys = &mut self.order[self.from..end];
         self.from = end;
         keys.sort_unstable();
-        self.at = 0;
-        self.sorted.resize(keys.len() * self.width, 0);
+        (self.len, self.taken) = (keys.len(), 0);
+        self.sorted.resize(self.len * self.width, 0);
         self.places.copy(keys, parts, &mut EntryWriter::new(&mut self.sorted, self.width));
 
         let mut from = 0;
