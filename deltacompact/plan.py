@@ -292,9 +292,6 @@ def plan(
         keys, partition_keys, [(s.operation, s.file) for s in deltas], manifest.encoding if manifest else None
     )
     schema = schemas.union(upserts, given.base.schema if given.base else None)
-    for name in keys.columns:
-        if given.deltas and name not in schema.names and name not in partition_keys and upserts:
-            raise InputError(f"sort key column {name!r} is in no file of table {given.source_table_id!r}")
     if adopted is None:
         adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
     number = (given.destination.compacted.next_file_number if given.destination.compacted else 0) + 2 * len(sources)

@@ -275,7 +275,7 @@ class DeltaStreamCatalog:
         `stream_position` is that of the first delta, the next ones follow it. `begun_s` says when the files were
         begun (store's clock, seconds): too old files are refused, a vacuum may have seen them as garbage.
         """
-        if stream_position is not None and not -INT64_MAX - 1 <= stream_position <= INT64_MAX - len(deltas):
+        if stream_position is not None and not -INT64_MAX - 1 <= stream_position <= INT64_MAX - len(deltas) + 1:
             raise PositionError(f"stream position {stream_position} is not an int64")
         log = self.begin_stream(table_id, partition)
         commit_id = uuid.uuid4().hex
