@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 INTERVAL_S = 0.2
+UNCHANGED_BYTES = 1_000_000
 SHARE_MAX = 0.05
 """Sampling may take this share of one core at most: with many large processes it gets rarer."""
 
@@ -30,6 +31,7 @@ class Meter:
         self.peak_process_name = ""
         self.peak_tree_bytes = 0
         self.first_tree_bytes = 0
+        self._seen: dict[psutil.Process, tuple[int, int]] = {}
         self.samples = 0
         self.own_s = 0.0
 
@@ -46,11 +48,11 @@ class Meter:
 
     def sample(self) -> float:
         """Read the memory of each process, and what is spilled. Returns the seconds to wait before the next reading."""
-        began = time.perf_counter()
+        began = time.thread_time()
         tree_bytes = 0
         for process in self._tree():
             try:
-                unshared = int(process.memory_full_info().uss)
+                unshared = self._unshared_bytes(process)
                 tree_bytes += unshared
                 if unshared > self.peak_process_bytes:
                     self.peak_process_bytes, self.peak_process_name = unshared, process.name()
@@ -61,9 +63,17 @@ class Meter:
             self.first_tree_bytes = tree_bytes
         self.samples += 1
         self.peak_tree_bytes = max(self.peak_tree_bytes, tree_bytes)
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
         self.own_s += took
         return max(INTERVAL_S - took, took / SHARE_MAX)
+
+    def _unshared_bytes(self, process: psutil.Process) -> int:
+        """USS; read anew where the resident size, which costs nothing to read, has changed."""
+        resident = process.memory_info().rss
+        known = self._seen.get(process)
+        if known is None or abs(resident - known[0]) > UNCHANGED_BYTES:
+            known = self._seen[process] = resident, int(process.memory_full_info().uss)
+        return known[1]
 
     def _tree(self) -> Iterator[psutil.Process]:
         try:

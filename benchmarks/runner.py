@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +168,12 @@ def _watch(
     process.start()
     there.close()
     assert process.pid is not None
-    meter = Meter(process.pid, spec.temporary)
+    meter, leaving_s = Meter(process.pid, spec.temporary), 0.0
     try:
         result, cpu_s = _follow(here, meter, time.monotonic() + timeout_s)
+        leaving_s = 0.0 if isinstance(result, str) else _LEAVING_S
     finally:
-        _end(process.pid, process.join)
+        _end(process, leaving_s)
     return result, meter, cpu_s
 
 
@@ -197,12 +199,13 @@ def _follow(connection: Connection, meter: Meter, deadline_s: float) -> tuple[di
         connection.send(None)
 
 
-def _end(pid: int, join: Callable[[float], None]) -> None:
+def _end(process: BaseProcess, leaving_s: float) -> None:
     """Let the child leave by itself, then end what is left of its tree."""
     with suppress(psutil.Error):
-        tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-        join(_LEAVING_S)
-        for process in psutil.wait_procs(tree, timeout=5.0)[1]:
+        tree = psutil.Process(process.pid).children(recursive=True)
+        process.join(leaving_s)
+        process.kill()
+        for left in psutil.wait_procs(tree, timeout=min(leaving_s, 5.0))[1]:
             with suppress(psutil.Error):
-                process.kill()
-    join(_LEAVING_S)
+                left.kill()
+    process.join(_LEAVING_S)
