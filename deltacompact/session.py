@@ -45,7 +45,8 @@ from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, MaterializeTask, materialize
 from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, ObjectRef
-from deltacompact.plan import AdoptedSizes, CompactionPlan, Output, OutputPlan, Round, fingerprint, plan_outputs
+from deltacompact.outputs import Output, OutputPlan, plan_outputs
+from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash, spread

@@ -1,0 +1,131 @@
+"""What becomes of every file of a session, once it is known which rows live: pure, like the plan.
+
+    source     rows  live                               rows_per_compacted_file 4
+    base 14       4     4     every row lives        -> kept: number and pointers stay
+    base 15       4     3     lost one               -> rewritten, ranks 0‥3
+    delta 16      6     5                            -> rewritten, ranks 3‥8
+    outputs    numbers 17 (ranks 0‥4) and 18 (ranks 4‥8)
+
+A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact import sizing
+from deltacompact.plan import CompactionPlan, Source
+from deltacompact.pointers import KEPT, PointerMap, SourceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One compacted file to write: its number, and the ranks [first, stop) of live rows that it gets."""
+
+    number: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """What becomes of every source file, once it is known which rows live.
+
+    kept        base files of which every row lives: by reference
+    rewritten   the others, with the rank of their first live row
+    """
+
+    kept: tuple[Source, ...]
+    rewritten: tuple[tuple[Source, int], ...]
+    outputs: tuple[Output, ...]
+    groups: tuple[SourceGroup, ...]
+    pointers: PointerMap
+    live: npt.NDArray[np.int64]
+
+    @property
+    def rows_rewritten(self) -> int:
+        return self.outputs[-1].stop if self.outputs else 0
+
+
+def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
+    """`live`: by ordinal, the rows that live after the last round."""
+    kept = _kept(decided, live)
+    kept_ordinals = {source.ordinal for source in kept}
+    rewritten, rank = [], 0
+    data_bytes = 0.0
+    for source in decided.sources:
+        rows = int(live[source.ordinal])
+        if rows and source.ordinal not in kept_ordinals:
+            rewritten.append((source, rank))
+            rank += rows
+            data_bytes += source.file.bytes * rows / source.file.rows
+    count = sizing.output_files(
+        rank, int(data_bytes), decided.arguments.rows_per_compacted_file, decided.arguments.target_file_bytes
+    )
+    per_output = math.ceil(rank / count) if count else 1
+    number = decided.next_file_number
+    outputs = tuple(
+        Output(number + place, first, min(rank, first + per_output))
+        for place, first in enumerate(range(0, rank, per_output))
+    )
+    groups, group_of = _source_groups(decided, rewritten, live)
+    number_of = np.zeros(len(decided.sources), np.uint32)
+    for source in kept:
+        number_of[source.ordinal] = source.file.number
+        group_of[source.ordinal] = KEPT
+    first_ranks = tuple(group.first_rank for group in groups)
+    pointers = PointerMap(group_of, number_of, first_ranks, number, per_output)
+    return OutputPlan(kept, tuple(rewritten), outputs, groups, pointers, live)
+
+
+def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
+    """Base files of which every row lives; small ones are merged where there are two pieces to merge."""
+    if not decided.input.owned:
+        return ()
+    whole = [s for s in decided.sources if s.in_base and s.file.rows and live[s.ordinal] == s.file.rows]
+    small = [s for s in whole if _is_small(decided, s.file.rows, s.file.bytes)]
+    whole_ordinals = {source.ordinal for source in whole}
+    rest = [s for s in decided.sources if s.ordinal not in whole_ordinals and live[s.ordinal]]
+    rest_rows = sum(int(live[s.ordinal]) for s in rest)
+    rest_bytes = sum(s.file.bytes * int(live[s.ordinal]) / s.file.rows for s in rest)
+    rest_is_small = rest_rows > 0 and _is_small(decided, rest_rows, rest_bytes)
+    if len(small) + rest_is_small < 2:
+        return tuple(whole)
+    small_ordinals = {source.ordinal for source in small}
+    return tuple(source for source in whole if source.ordinal not in small_ordinals)
+
+
+def _is_small(decided: CompactionPlan, rows: int, size: float) -> bool:
+    """Below half of the target, by rows and by bytes."""
+    arguments = decided.arguments
+    return 2 * rows < arguments.rows_per_compacted_file and 2 * size < arguments.target_file_bytes
+
+
+def _source_groups(
+    decided: CompactionPlan, rewritten: Sequence[tuple[Source, int]], live: npt.NDArray[np.int64]
+) -> tuple[tuple[SourceGroup, ...], npt.NDArray[np.uint16]]:
+    """Divide the rewritten files, in order, into groups of about equal rows."""
+    group_of = np.full(len(decided.sources), KEPT - 1, np.uint16)
+    rows = sum(source.file.rows for source, _ in rewritten)
+    share = math.ceil(rows / sizing.source_groups(rows, decided.capacity.slots)) if rows else 1
+    groups: list[list[tuple[Source, int]]] = []
+    filled = share
+    for source, rank in rewritten:
+        if filled >= share:
+            groups.append([])
+            filled = 0
+        groups[-1].append((source, rank))
+        filled += source.file.rows
+        group_of[source.ordinal] = len(groups) - 1
+    return tuple(_group(group) for group in groups), group_of
+
+
+def _group(members: Sequence[tuple[Source, int]]) -> SourceGroup:
+    ordinals = np.array([source.ordinal for source, _ in members], np.uint32)
+    rows = np.array([source.file.rows for source, _ in members], np.int64)
+    return SourceGroup(ordinals, rows, members[0][1])
