@@ -15,6 +15,7 @@ from spark_fixtures import sorted_rows
 import deltacompact
 from deltacompact.errors import InputError, NotFoundError
 from deltacompact.model import OperationType, Partition
+from deltacompact.spark import writing
 from deltacompact.spark.options import parse_partition, write_target
 from deltacompact.spark.session import check_java, spark_session
 
@@ -154,6 +155,21 @@ def test_options(catalog, options, columns, error):
         with pytest.raises((InputError, NotFoundError), match=error) as raised:
             write_target(given, columns, False)
         assert "\n" not in str(raised.value)
+
+
+def test_many_partitions_in_one_task_do_not_need_many_open_files(catalog, monkeypatch):
+    monkeypatch.setattr(writing, "OPEN_FILES_MAX", 2)
+    catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
+    target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
+    batches = [pa.record_batch({"id": range(n, n + 10), "p": [i % 5 for i in range(10)]}) for n in (0, 10, 20)]
+    written = writing.write_rows(target, batches)
+    assert len(written.files) > 5
+    writing.commit_written(target, [written, None], None)
+    assert [row["id"] for row in sorted_rows(catalog.read("t"), "id")] == list(range(30))
+    before = sum(1 for _ in catalog.store.list("t/"))
+    with pytest.raises(InputError, match="double values cannot name partitions"):
+        writing.write_rows(target, [batches[0], pa.record_batch({"id": [1], "p": [float("nan")]})])
+    assert sum(1 for _ in catalog.store.list("t/")) <= before + 3, "what was still open has vanished"
 
 
 def test_partition_option():

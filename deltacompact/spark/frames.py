@@ -125,7 +125,7 @@ def _is_native(type_: pa.DataType) -> bool:
     if t.is_timestamp(type_):
         return type_.unit in ("ms", "us")
     if t.is_decimal(type_):
-        return type_.precision <= arrow_types.DECIMAL_PRECISION_MAX
+        return bool(type_.precision <= arrow_types.DECIMAL_PRECISION_MAX)
     if t.is_list(type_):
         return _is_native(type_.value_type)
     if t.is_struct(type_):
@@ -326,10 +326,10 @@ def _has_map(type_: pa.DataType) -> bool:
     return pa.types.is_list(type_) and _has_map(type_.value_type)
 
 
-def sort_column(column: Column, type_: pa.DataType, name: str) -> Column:
+def sort_column(column: Column, field: pa.Field) -> Column:
     """A sort column as Spark orders it like we do: one zero, one NaN."""
-    if pa.types.is_string(type_):
-        raise InputError(f"sort key {name!r}: Spark cannot order a decimal of more than 38 digits")
-    if pa.types.is_float64(type_):
+    if pa.types.is_decimal(field.type) and pa.types.is_string(comparable_type(field.type)):
+        raise InputError(f"sort key {field.name!r} is {field.type}: Spark's decimals have at most 38 digits")
+    if pa.types.is_floating(field.type):
         return F.when(column == 0, F.lit(0.0)).otherwise(column)
     return column

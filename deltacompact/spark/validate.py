@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -32,7 +32,7 @@ from deltacompact.merge_on_read import live_sources, schema_of
 from deltacompact.model import CompactedDelta, ContentType, DataFile, Delta, OperationType, Partition, Table, TableKeys
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.spark import fold
-from deltacompact.spark.frames import FrameFile, Layout, comparable_type, comparison_of, rows_frame, sort_column
+from deltacompact.spark.frames import FrameFile, Layout, comparison_of, rows_frame, sort_column
 from deltacompact.spark.history import History, history
 from deltacompact.spark.index_frame import index_frame
 from deltacompact.spark.session import spark_session
@@ -220,8 +220,8 @@ class _Judge:
     def _sort_columns(self) -> list[tuple[Column, bool]]:
         columns = []
         for key in self._keys.sort:
-            type_ = comparable_type(self._layout.columns.field(key.name).type)
-            column = sort_column(F.col(self._layout.column(key.name)), type_, key.name)
+            field = self._layout.columns.field(key.name)
+            column = sort_column(F.col(self._layout.column(key.name)), field)
             columns.append((column, key.direction.value == "descending"))
         return columns
 

@@ -103,14 +103,14 @@ def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Tab
 def _deletes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Which rows are deletes."""
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     kinds = []
     for value in encoded.dictionary.to_pylist():
         kind = _OPERATIONS.get(str(value).strip().lower()) if value is not None else None
         if kind is None:
             raise InputError(f"operation {value!r} is none of {', '.join(_OPERATIONS)}")
         kinds.append(kind is OperationType.DELETE)
-    return np.array(kinds, bool)[np.asarray(encoded.indices)]
+    deletes: npt.NDArray[np.bool_] = np.array(kinds, bool)[np.asarray(encoded.indices)]
+    return deletes
 
 
 def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:

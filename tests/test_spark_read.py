@@ -1,0 +1,125 @@
+"""spark.read.format("deltacompact") equals catalog.read."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from spark_fixtures import compact, sorted_rows
+
+from deltacompact.errors import InputError
+from deltacompact.model import ContentType, DataFile, Partition
+from deltacompact.spark import arrow_types, reading
+from deltacompact.spark.producer import orders, produce
+
+
+def load(spark, catalog, table, **options):
+    frame = spark.read.format("deltacompact").options(catalog=catalog.uri, table=table, **options).load()
+    return frame.toArrow()
+
+
+def test_merge_on_read_with_deletes_tombstones_and_schema_growth(spark, catalog):
+    catalog.create_table("t", partition_keys=["day"], primary_keys=["id"], sort_keys=["at"])
+    first = {"id": pa.array([1, 2, 3, 4], pa.int32()), "at": [5, 5, 5, 5], "v": pa.array(["a", "b", "c", None])}
+    catalog.append("t", pa.table(first), {"day": "mon"})
+    catalog.append("t", pa.table({"id": [2], "at": [9]}), {"day": "mon"}, "delete")
+    compact(catalog, "t")
+    grown = {"id": [1, 2, 5], "at": [6, 7, 7], "items": [[{"x": 1.5}], None, []]}
+    catalog.append("t", pa.table(grown), {"day": "mon"})
+    catalog.append("t", pa.table({"id": [3, 4], "at": pa.array([None, 4], pa.int64())}), {"day": "mon"}, "delete")
+    catalog.append(
+        "t",
+        pa.table(
+            {"id": [7], "day": [None], "at": [1]}, pa.schema([("id", "int64"), ("day", "string"), ("at", "int64")])
+        ),
+        {"day": None},
+    )
+    expected = catalog.read("t")
+    read = load(spark, catalog, "t")
+    assert read.column_names == expected.column_names
+    assert sorted_rows(read, "id") == sorted_rows(expected, "id")
+    assert [row["id"] for row in sorted_rows(read, "id")] == [1, 4, 5, 7]
+    (only,) = load(spark, catalog, "t", partition='{"day": null}').to_pylist()
+    assert (only["id"], only["day"]) == (7, None)
+    with pytest.raises(PySparkException, match="has no partition day=tue"):
+        load(spark, catalog, "t", partition="day=tue")
+
+
+def test_types_that_spark_does_not_have(spark, catalog):
+    catalog.create_table("t")
+    naive = datetime.datetime(2024, 1, 1, 12, 0, 0, 123456)
+    item = pa.struct([("u", pa.uint32()), ("t", pa.large_string())])
+    rows = pa.table(
+        {
+            "u8": pa.array([255, None], pa.uint8()),
+            "u64": pa.array([2**64 - 1, None], pa.uint64()),
+            "half": pa.array(np.array([1.5, 2], np.float16)),
+            "ns": pa.array([-1, None], pa.timestamp("ns")),
+            "zoned": pa.array([naive, None], pa.timestamp("ms", "Europe/Paris")),
+            "day": pa.array([datetime.datetime(1969, 12, 31), None], pa.date64()),
+            "time": pa.array([1, None], pa.time32("s")),
+            "long": pa.array([1, None], pa.duration("s")),
+            "d": pa.array(["x", None]).dictionary_encode(),
+            "fixed": pa.array([b"ab", None], pa.binary(2)),
+            "view": pa.array(["v", None], pa.string_view()),
+            "nested": pa.array([[{"u": 1, "t": "x"}], None], pa.large_list(item)),
+            "map": pa.array([[("a", decimal.Decimal("1.5"))], None], pa.map_(pa.string(), pa.decimal128(5, 1))),
+            "nothing": pa.nulls(2),
+        }
+    )  # fmt: skip
+    catalog.append("t", rows)
+    read = sorted_rows(load(spark, catalog, "t").drop_columns(["map"]), "u8")[0]
+    assert read == {
+        "u8": 255,
+        "u64": decimal.Decimal(2**64 - 1),
+        "half": 1.5,
+        "ns": datetime.datetime(1970, 1, 1),  # cut off at the microsecond
+        "zoned": naive.replace(microsecond=123000, tzinfo=datetime.UTC),
+        "day": datetime.date(1969, 12, 31),
+        "time": datetime.time(0, 0, 1),
+        "long": datetime.timedelta(seconds=1),
+        "d": "x",
+        "fixed": b"ab",
+        "view": "v",
+        "nested": [{"u": 1, "t": "x"}],
+        "nothing": None,
+    }
+    with pytest.raises(InputError, match="column 'x': decimal256"):
+        arrow_types.spark_schema(pa.schema([("x", pa.decimal256(40, 2))]))
+
+
+def test_a_file_goes_to_tasks_in_pieces(catalog, monkeypatch):
+    monkeypatch.setattr(reading, "PIECE_ROWS", 8)
+    catalog.create_table("t")
+    (file,) = catalog.append("t", pa.table({"id": range(20), "v": range(20)})).files
+    schema = pa.schema([("v", pa.int64()), ("id", pa.int64()), ("w", pa.string())])
+    for lives in (None, np.arange(20) % 3 == 0, np.arange(20) < 3, np.arange(20) == 19):
+        pieces = list(reading._pieces(Partition(), file, lives))
+        assert all(piece.stop - piece.first <= 8 for piece in pieces)
+        batches = [batch for piece in pieces for batch in reading.piece_rows(catalog, piece, schema)]
+        found = pa.Table.from_batches(batches)["id"].to_pylist()
+        assert found == (list(range(20)) if lives is None else list(np.flatnonzero(lives)))
+    text = DataFile(0, "a.csv", ContentType.CSV, 20, 1, file.schema)
+    assert [(p.first, p.stop) for p in reading._pieces(Partition(), text, None)] == [(0, 20)], "read whole anyway"
+
+
+def test_the_producer_is_deterministic_and_writes_once(spark, catalog):
+    produced = produce(spark, catalog.uri, "orders", deltas=2, rows_per_delta=200, seed=5)
+    assert produced.upserts + produced.deletes == 400 and 0 < produced.deletes < 100
+    assert str(produced).endswith("into 2 partitions")
+    states = [catalog.state("orders", partition) for partition in catalog.partitions("orders")]
+    assert [len(state.commits) for state in states] == [2, 2]
+    assert all(delta.operation for state in states for delta in state.deltas)
+    assert sum(delta.rows for state in states for delta in state.deltas) == 400
+    before = sorted_rows(load(spark, catalog, "orders"), "order_id")
+    assert before == sorted_rows(catalog.read("orders"), "order_id")
+    assert produce(spark, catalog.uri, "orders", deltas=2, rows_per_delta=200, seed=5) == produced
+    assert sorted_rows(catalog.read("orders"), "order_id") == before
+    batches = [orders(spark, 2, 1, 200, seed=5).repartition(n).toArrow() for n in (1, 3)]
+    assert sorted_rows(batches[0], "order_id", "updated_at") == sorted_rows(batches[1], "order_id", "updated_at")
+    with pytest.raises(InputError, match="partitions is 0"):
+        produce(spark, catalog.uri, "none", partitions=0)
