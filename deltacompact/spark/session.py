@@ -31,7 +31,6 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
