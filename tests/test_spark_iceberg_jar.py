@@ -27,7 +27,8 @@ _USES_IT = """
         .getOrCreate()
     )
     spark.sql("create table lake.db.t (id bigint) using iceberg")
-    print("TABLES", [row.tableName for row in spark.sql("show tables in lake.db").collect()], spark.sparkContext._jsc.sc().listJars().mkString(" "))
+    tables = [row.tableName for row in spark.sql("show tables in lake.db").collect()]
+    print("TABLES", tables, spark.sparkContext._jsc.sc().listJars().mkString(" "))
 """
 
 

@@ -24,8 +24,8 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance import rehash_table
 from deltacompact.model import Partition
 from deltacompact.primary_key_index import bucket_writer, read_bucket, read_manifest, write_manifest
+from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
-from deltacompact.spark.frames import comparable_type
 from deltacompact.spark.validate import validate
 
 

@@ -24,12 +24,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
-from pyspark.sql.pandas.types import from_arrow_type
 
 from deltacompact import files, schemas
-from deltacompact.errors import InputError
 from deltacompact.model import ContentType, DataFile, Partition
-from deltacompact.spark import arrow_types
+from deltacompact.spark.comparable import comparable_type, is_native, native_type, spark_struct, spark_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.storage import LocalStore, ObjectStore
 
@@ -80,77 +78,6 @@ def rows_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources:
     return frame
 
 
-# Types
-
-
-def comparable_type(type_: pa.DataType) -> pa.DataType:
-    """A type that Spark has, holds all values of this one, and orders them in the same way."""
-    t = pa.types
-    if t.is_dictionary(type_):
-        return comparable_type(type_.value_type)
-    if isinstance(type_, pa.BaseExtensionType):
-        return comparable_type(type_.storage_type)
-    if t.is_uint64(type_):
-        return pa.decimal128(20)
-    if t.is_time32(type_):
-        return pa.int32()
-    if t.is_integer(type_) or t.is_time64(type_) or t.is_duration(type_):
-        return pa.int64()
-    if t.is_timestamp(type_):
-        return pa.timestamp("us", "UTC" if type_.tz else None) if type_.unit in ("ms", "us") else pa.int64()
-    if t.is_floating(type_):
-        return pa.float64()
-    if t.is_decimal(type_):
-        fits = type_.precision <= arrow_types.DECIMAL_PRECISION_MAX
-        return pa.decimal128(type_.precision, type_.scale) if fits else pa.string()
-    if t.is_null(type_):
-        return pa.string()
-    if t.is_nested(type_):
-        return arrow_types.nested(type_, comparable_type)
-    return arrow_types.spark_arrow_type(type_)
-
-
-def spark_struct(schema: pa.Schema) -> S.StructType:
-    """A comparable schema as Spark's."""
-    return S.StructType([S.StructField(field.name, _spark_type(field.type)) for field in schema])
-
-
-def _spark_type(type_: pa.DataType) -> S.DataType:
-    return from_arrow_type(type_, prefer_timestamp_ntz=True)
-
-
-def _is_native(type_: pa.DataType) -> bool:
-    """Whether Spark's Parquet reader reads what pyarrow wrote of this type, without loss."""
-    t = pa.types
-    if t.is_timestamp(type_):
-        return type_.unit in ("ms", "us")
-    if t.is_decimal(type_):
-        return bool(type_.precision <= arrow_types.DECIMAL_PRECISION_MAX)
-    if t.is_list(type_):
-        return _is_native(type_.value_type)
-    if t.is_struct(type_):
-        return all(_is_native(field.type) for field in type_)
-    if t.is_map(type_):
-        return _is_native(type_.key_type) and _is_native(type_.item_type)
-    if t.is_integer(type_):
-        return not t.is_uint64(type_)
-    tests = (t.is_boolean, t.is_float32, t.is_float64, t.is_string, t.is_large_string, t.is_binary, t.is_date32)
-    return any(test(type_) for test in tests)
-
-
-def _native_type(type_: pa.DataType) -> S.DataType:
-    """As which Spark reads a Parquet column that pyarrow wrote."""
-    if pa.types.is_unsigned_integer(type_):
-        return {8: S.ShortType(), 16: S.IntegerType(), 32: S.LongType()}[type_.bit_width]
-    if pa.types.is_nested(type_):
-        if pa.types.is_struct(type_):
-            return S.StructType([S.StructField(field.name, _native_type(field.type)) for field in type_])
-        if pa.types.is_map(type_):
-            return S.MapType(_native_type(type_.key_type), _native_type(type_.item_type))
-        return S.ArrayType(_native_type(type_.value_type))
-    return _spark_type(arrow_types.spark_arrow_type(type_))
-
-
 # Spark's own reader
 
 
@@ -158,7 +85,7 @@ def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFil
     """Whether Spark's own Parquet reader serves all these files."""
     if not isinstance(store, LocalStore) or not layout.sql_digests or not sources:
         return False
-    if not all(_is_native(field.type) for field in layout.columns):
+    if not all(is_native(field.type) for field in layout.columns):
         return False
     file_names = {PurePosixPath(source.file.path).name for source in sources}
     if len(file_names) < len(sources) or any(name.startswith(("_", ".")) for name in file_names):
@@ -168,7 +95,7 @@ def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFil
         and "://" not in source.file.path
         and source.file.content_type is ContentType.PARQUET
         and len({name.lower() for name in (*source.file.schema.names, "_metadata")}) > len(source.file.schema)
-        and all(_is_native(source.file.schema.field(name).type) for name in source.names)
+        and all(is_native(source.file.schema.field(name).type) for name in source.names)
         for source in sources
     )
 
@@ -181,7 +108,7 @@ def _native_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sourc
     known = F.broadcast(spark.createDataFrame(pa.table({"file_name": file_names, "ordinal": ordinals})))
     frames = []
     for (names, schema), group in _by_schema(sources):
-        read_as = S.StructType([S.StructField(name, _native_type(schema.field(name).type)) for name in names])
+        read_as = S.StructType([S.StructField(name, native_type(schema.field(name).type)) for name in names])
         # Paths are taken literally ("[" is no pattern), and calendars are not rebased: pyarrow has only one.
         reader = spark.read.schema(read_as).option("__globPaths__", "false").option("datetimeRebaseMode", "CORRECTED")
         scan = reader.parquet(*(str(store.root / source.file.path) for source in group))
@@ -205,7 +132,7 @@ def _by_schema(sources: Sequence[FrameFile]) -> Iterator[tuple[tuple[tuple[str, 
 
 
 def _native_column(layout: Layout, field: pa.Field, names: Sequence[str]) -> Column:
-    wanted = _spark_type(comparable_type(field.type))
+    wanted = spark_type(comparable_type(field.type))
     if field.name in names:
         return F.col("`" + field.name.replace("`", "``") + "`").cast(wanted)
     constant = _constant(layout, field)
@@ -295,41 +222,3 @@ def _decoded(type_: pa.DataType) -> pa.DataType:
     if isinstance(type_, pa.BaseExtensionType):
         return _decoded(type_.storage_type)
     return type_
-
-
-# Comparing
-
-
-def comparison_of(column: Column, type_: pa.DataType) -> Column:
-    """A column as it can be compared with <=>: maps cannot, their entries can."""
-    if not _has_map(type_):
-        return column
-    if pa.types.is_map(type_):
-        entries = F.map_entries(column)
-        return F.transform(
-            entries,
-            lambda entry: F.struct(
-                comparison_of(entry["key"], type_.key_type), comparison_of(entry["value"], type_.item_type)
-            ),
-        )
-    if pa.types.is_struct(type_):
-        inside = F.struct(*(comparison_of(column[field.name], field.type).alias(field.name) for field in type_))
-        return F.when(column.isNotNull(), inside)
-    return F.transform(column, lambda item: comparison_of(item, type_.value_type))
-
-
-def _has_map(type_: pa.DataType) -> bool:
-    if pa.types.is_map(type_):
-        return True
-    if pa.types.is_struct(type_):
-        return any(_has_map(field.type) for field in type_)
-    return pa.types.is_list(type_) and _has_map(type_.value_type)
-
-
-def sort_column(column: Column, field: pa.Field) -> Column:
-    """A sort column as Spark orders it like we do: one zero, one NaN."""
-    if pa.types.is_decimal(field.type) and pa.types.is_string(comparable_type(field.type)):
-        raise InputError(f"sort key {field.name!r} is {field.type}: Spark's decimals have at most 38 digits")
-    if pa.types.is_floating(field.type):
-        return F.when(column == 0, F.lit(0.0)).otherwise(column)
-    return column

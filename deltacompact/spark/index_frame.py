@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from deltacompact.keys import Encoding
 from deltacompact.primary_key_index import IndexManifest
 from deltacompact.sort_keys import decode
-from deltacompact.spark.frames import Layout, comparable_type, spark_struct, tasks_frame, tasks_of
+from deltacompact.spark.comparable import comparable_type, spark_struct
+from deltacompact.spark.frames import Layout, tasks_frame, tasks_of
 from deltacompact.storage import ObjectStore
 
 _TOMBSTONE = 0xFFFFFFFF

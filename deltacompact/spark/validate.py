@@ -32,7 +32,8 @@ from deltacompact.merge_on_read import live_sources, schema_of
 from deltacompact.model import CompactedDelta, ContentType, DataFile, Delta, OperationType, Partition, Table, TableKeys
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.spark import fold
-from deltacompact.spark.frames import FrameFile, Layout, comparison_of, rows_frame, sort_column
+from deltacompact.spark.comparable import comparison_of, sort_column
+from deltacompact.spark.frames import FrameFile, Layout, rows_frame
 from deltacompact.spark.history import History, history
 from deltacompact.spark.index_frame import index_frame
 from deltacompact.spark.session import spark_session
