@@ -23,8 +23,9 @@ tools:
 	@fail() { echo "make: $$1" >&2; exit 1; }; \
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || fail "Python 3.11 or newer is missing: install it (Debian: apt-get install python3 python3-venv) or set PYTHON=..."; \
-	command -v cargo >/dev/null \
-	  || fail "cargo is missing: install Rust 1.89 or newer (https://rustup.rs) and put ~/.cargo/bin on PATH"; \
+	version=$$(cargo --version 2>/dev/null | sed -nE 's/^cargo 1\.([0-9]+).*/\1/p'); \
+	[ "$${version:-0}" -ge 89 ] \
+	  || fail "cargo 1.89 or newer is missing: install Rust (https://rustup.rs) and put ~/.cargo/bin on PATH"; \
 	command -v cc >/dev/null \
 	  || fail "a C compiler is missing: install one (Debian: apt-get install gcc libc6-dev)"; \
 	java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \

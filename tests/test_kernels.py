@@ -518,6 +518,13 @@ def test_folds_that_are_refused() -> None:
                 broken.push(reference.to_matrix(chunk, 1))
         with pytest.raises(RuntimeError, match="has failed before"):
             broken.finish()
+    first, second = sorted([entry, later])
+    many = [Entry(bytes([n]) + bytes(19), b"", 0, n) for n in range(0x40, 0x80)]
+    low, high = Entry(b"\x01" * 20, b"", 0, 0), Entry(b"\xff" * 20, b"", 0, 1)
+    descending = kernels.Fold([reference.to_matrix(many, 0)], 0, one)
+    with pytest.raises(ValueError, match="row 1 of this chunk"):  # not too little room for what lies between
+        descending.push(reference.to_matrix([high, low], 0))
+    assert fold(first).push(reference.to_matrix([second], 1)).shape == (2, 33)
     with pytest.raises(ValueError, match="not below 2"):
         fold(entry).push(reference.to_matrix([entry._replace(row=DELETE)], 1))
     with pytest.raises(ValueError, match="base: want"):

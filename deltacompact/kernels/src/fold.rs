@@ -51,18 +51,18 @@ impl Fold {
         let Some(last) = chunk.len().checked_sub(1) else { return Ok(()) };
         let events = &mut self.new_entries;
         events.check_parts(parts)?;
-        let mut base = Base { chunk, at: 0, last: self.last };
+        let mut base = Base::new(chunk, self.last.as_ref())?;
         let mut taken = 0;
         while events.advance(taken, parts)? {
             let events = events.at_hand();
-            base.copy_before(Some(events.get(0)), &mut self.tally, out)?;
+            base.copy_before(Some(events.get(0)), &mut self.tally, out);
             if base.is_at_end() {
                 break;
             }
-            let state = base.take(events.get(0).digest(), &mut self.tally)?;
+            let state = base.take(events.get(0).digest(), &mut self.tally);
             taken = self.rules.fold_key(state, events, &mut self.tally, out)?;
         }
-        base.copy_before(None, &mut self.tally, out)?;
+        base.copy_before(None, &mut self.tally, out);
         self.last = Some(*chunk.get(last).digest());
         Ok(())
     }
@@ -104,22 +104,39 @@ impl Rules {
     }
 }
 
-/// A chunk of the base index, checked as it is consumed.
+/// A chunk of the base index.
 struct Base<'a> {
     chunk: Entries<'a>,
     at: usize,
-    /// The digest before this chunk.
-    last: Option<Digest>,
 }
 
 impl<'a> Base<'a> {
+    /// Base is strictly ascending, also from the last chunk to this one, and a live row has no flags.
+    fn new(chunk: Entries<'a>, last: Option<&Digest>) -> Result<Self, Refused> {
+        let mut before: Option<Entry> = None;
+        for (row, entry) in chunk.iter().enumerate() {
+            let is_above = match before {
+                Some(before) => precedes(before, entry),
+                None => last.is_none_or(|last| last < entry.digest()),
+            };
+            if !is_above {
+                return Err(format!("base, row {row} of this chunk: its digest is not above the one before it"));
+            }
+            if entry.row() & FLAGS != 0 && entry.ordinal() != TOMBSTONE {
+                return Err(format!("base, row {row} of this chunk: row number {:#x} is not below 2^62", entry.row()));
+            }
+            before = Some(entry);
+        }
+        Ok(Self { chunk, at: 0 })
+    }
+
     fn is_at_end(&self) -> bool {
         self.at == self.chunk.len()
     }
 
     /// Copies the entries before `until` (None: all) as they are.
     #[inline(always)]
-    fn copy_before(&mut self, until: Option<Entry>, tally: &mut Tally, out: &mut EntryWriter) -> Result<(), Refused> {
+    fn copy_before(&mut self, until: Option<Entry>, tally: &mut Tally, out: &mut EntryWriter) {
         let from = self.at;
         let mut tombstones = 0;
         let until_prefix = until.map_or(u64::MAX, Entry::prefix);
@@ -129,7 +146,6 @@ impl<'a> Base<'a> {
             if may_be_behind && until.is_some_and(|until| entry.digest() >= until.digest()) {
                 break;
             }
-            self.check(entry)?;
             tombstones += u64::from(entry.ordinal() == TOMBSTONE);
             self.at += 1;
         }
@@ -139,36 +155,18 @@ impl<'a> Base<'a> {
         tally.base_live += live;
         tally.live += live;
         tally.tombstones += tombstones;
-        Ok(())
     }
 
     /// The state of the key that comes next, which is not before the entry at hand.
     #[inline(always)]
-    fn take(&mut self, digest: &Digest, tally: &mut Tally) -> Result<State<'a>, Refused> {
+    fn take(&mut self, digest: &Digest, tally: &mut Tally) -> State<'a> {
         let entry = self.chunk.get(self.at);
         if entry.digest() != digest {
-            return Ok(State::None);
+            return State::None;
         }
-        self.check(entry)?;
         self.at += 1;
         let state = State::of_base(entry);
         tally.base_live += u64::from(matches!(state, State::Live { .. }));
-        Ok(state)
-    }
-
-    /// Base is strictly ascending, and a live row has no flags.
-    #[inline(always)]
-    fn check(&self, entry: Entry) -> Result<(), Refused> {
-        let ascending = match self.at {
-            0 => self.last.as_ref().is_none_or(|last| last < entry.digest()),
-            at => precedes(self.chunk.get(at - 1), entry),
-        };
-        if !ascending {
-            return Err(format!("base, row {} of this chunk: its digest is not above the one before it", self.at));
-        }
-        if entry.row() & FLAGS != 0 && entry.ordinal() != TOMBSTONE {
-            return Err(format!("base, row {} of this chunk: row number {:#x} is not below 2^62", self.at, entry.row()));
-        }
-        Ok(())
+        state
     }
 }
