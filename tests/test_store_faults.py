@@ -183,6 +183,25 @@ def test_whichever_operation_of_a_rehash_or_a_vacuum_fails_the_table_is_intact(k
     each_failure(kind, after, work)
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_commit_whose_put_fails_once_is_acknowledged_all_the_same_and_is_there_once(after: bool) -> None:
+    store, broken = MemoryStore(), []
+
+    def intercept(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind != "put_if_absent" or not path.endswith("00000001.json") or broken:
+            return act()
+        broken.append(path)
+        if after:
+            act()
+        raise StoreError("no reply")
+
+    catalog = DeltaStreamCatalog(InterceptedStore(store, intercept))
+    catalog.create_table("t")
+    catalog.append("t", pa.table({"k": [1]}), stream_position=7)
+    assert broken
+    assert DeltaStreamCatalog(store).read("t").to_pydict() == {"k": [1]}
+
+
 class BreaksOff:
     """A file that can be opened but not read: the connection is gone."""
 
