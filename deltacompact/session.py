@@ -153,7 +153,8 @@ class Session:
         ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
         self._record(_round_name(each), {**self._completion(each, ref), "counts": asdict(counts)})
         adopted = self._adopted_round(each)
-        assert adopted is not None
+        if adopted is None:
+            raise self._record_gone()
         self.rounds_resumed -= 1
         return adopted
 
@@ -192,7 +193,8 @@ class Session:
             {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist(), "masks": masks},
         )
         adopted = self._adopted_last()
-        assert adopted is not None
+        if adopted is None:
+            raise self._record_gone()
         self.rounds_resumed -= len(plan.rounds[-1:])
         return adopted
 
@@ -345,7 +347,8 @@ class Session:
         files = [source.file for source in outputs.kept]
         for each in outputs.outputs:
             document = self._recorded(_output_name(each))
-            assert document is not None
+            if document is None:
+                raise self._record_gone()
             files.append(file_from_json(document["file"], SchemaTable(document["schemas"])))
         if sum(file.rows for file in files) != last.counts.live:
             raise CorruptionError(f"{sum(f.rows for f in files)} rows were written or kept, {last.counts.live} live")
@@ -436,6 +439,14 @@ class Session:
             manifest = rehash(self._executor, self._store, manifest, plan.hash_bucket_count, rows_per_file, path_of)
             self.measured.seconds["rehash"] = time.perf_counter() - began
         return BaseIndex(manifest, plan.base_ordinals)
+
+    def _record_gone(self) -> Exception:
+        """What it means that a record which was just put is gone: a vacuum took it, after fencing the session off."""
+        try:
+            self._still_ours()
+        except ConflictError as conflict:
+            return conflict
+        return CorruptionError(f"session {self.id}: a record that was written has vanished")
 
     def _rows_of(self, each: Round) -> int:
         return sum(source.file.rows for source in self.plan.sources[each.first : each.stop])
