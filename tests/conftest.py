@@ -6,7 +6,6 @@ import os
 
 import hypothesis
 import pytest
-
 from spark_fixtures import catalog, moto_endpoint, s3_catalog_uri, spark  # noqa: F401  (fixtures)
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -1,6 +1,6 @@
 """A compaction in a process of its own, for tests that kill it: says each stage as it begins, and the result as JSON.
 
-    python ray_driver.py CATALOG TABLE --address A --stop-at dedupe        stands still when dedupe begins
+python ray_driver.py CATALOG TABLE --address A --stop-at dedupe        stands still when dedupe begins
 """
 
 from __future__ import annotations

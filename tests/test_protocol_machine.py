@@ -17,11 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from oracle import Oracle, Row
-from simulation import Actor, Fault, Simulation, at_the_log
+from simulation import Actor, Fault, Simulation, at_the_log, everywhere
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import ConflictError, DeltaStreamCatalog, NotFoundError, PositionError, Settings, StoreError, compact
 from deltacompact.catalog import log as stream_log
+from deltacompact.catalog.entries import Fence
 from deltacompact.catalog.vacuum import vacuum
 from deltacompact.errors import DeltaCompactError
 from deltacompact.executors.local import LocalExecutor
@@ -77,6 +78,8 @@ class World:
     lineages: list[str] = field(default_factory=list)
     published: list[str] = field(default_factory=list)
     reads: list[tuple[int, int, Bag]] = field(default_factory=list)
+    in_destination: int = 0
+    """How many events the destination must have, since a compaction into it was acknowledged."""
     trace: list[str] = field(default_factory=list)
 
     def history(self) -> list[Event]:
@@ -145,15 +148,23 @@ class World:
         for token, position in self.acknowledged.items():
             assert at.get(token) == position, f"{token} was acknowledged at {position}"
         assert set(self.lineages) <= {e.commit.commit_id for e in history}, "an acknowledged restatement is lost"
-        chain = [state.version for state in self.simulation.catalog().log("t", ALL).chain()]
+        log = self.simulation.catalog().log("t", ALL)
+        chain = [state.version for state in log.chain()]
+        for version in chain:
+            state = log.state(version)
+            assert state == log.state_at(version, state.tail), f"a checkpoint of {version} says something else"
         assert set(self.published) <= set(chain), "an acknowledged compaction is not in the chain"
         assert len(set(self.published)) == len(self.published), "two compactors published one version"
         holds = list(self.prefixes(history))
         assert bag(self.simulation.catalog().read("t").to_pylist()) == holds[-1], "the table is not what the log says"
         for first, last, rows in self.reads:
             assert rows in holds[first : last + 1], f"a read is none of the prefixes {first}‥{last}"
-        problems = [problem for each in check(self.simulation.catalog(), "t") for problem in each.problems]
-        assert not problems, problems
+        assert_index_is_sound(self, "t")
+
+
+def assert_index_is_sound(world: World, table_id: str) -> None:
+    problems = [problem for each in check(world.simulation.catalog(), table_id) for problem in each.problems]
+    assert not problems, problems
 
 
 # --- what processes do ---------------------------------------------------------------------------------------------
@@ -229,8 +240,37 @@ def compaction(world: World, **arguments: Any) -> Task:
             # Whoever takes longer than the vacuum's age finds its files gone: it has lost its base.
             assert isinstance(error, NotFoundError) and catalog.clock() - begun_s > 3 * DAYS, error
             raise ConflictError(str(error)) from error
-        world.published += [session.version for session in result.sessions if session.version]
+        if result.destination_table_id == "t":
+            world.published += [session.version for session in result.sessions if session.version]
         return "nothing to do" if all(session.nothing_to_do for session in result.sessions) else None
+
+    return task
+
+
+def compaction_into_another_table(world: World, **arguments: Any) -> Task:
+    into_d = compaction(world, destination_compacted_table_id="d", **arguments)
+
+    def task(catalog: DeltaStreamCatalog) -> None:
+        first = world.acknowledged_events(world.history())
+        into_d(catalog)
+        world.in_destination = max(world.in_destination, first)
+
+    return task
+
+
+def read_destination(world: World) -> Task:
+    """A destination holds a prefix of its source, with all that was acknowledged before its last compaction began."""
+
+    def task(catalog: DeltaStreamCatalog) -> None:
+        begun_s, first = catalog.clock(), world.in_destination
+        try:
+            rows = catalog.read("d").to_pylist()
+        except NotFoundError as error:
+            if catalog.clock() - begun_s > 3 * DAYS:
+                raise ConflictError("too slow a reader") from error
+            assert first == 0, error
+            return
+        world.reads.append((first, len(world.history()), bag(rows)))
 
     return task
 
@@ -244,7 +284,8 @@ def rehash(buckets: int) -> Task:
 
 def cleaning() -> Task:
     def task(catalog: DeltaStreamCatalog) -> None:
-        vacuum(catalog, "t")
+        for table_id in catalog.tables():
+            vacuum(catalog, table_id)
 
     return task
 
@@ -278,6 +319,8 @@ class Schedule:
         self.faults_left = faults
         self.jumps_left = jumps
         self.actors: dict[str, Actor] = {}
+        self.noticed_at = {role.name: 0 for role in roles}
+        """When a process that died is started again, in steps."""
 
     def run(self) -> None:
         world, random_ = self.world, self.random
@@ -288,7 +331,8 @@ class Schedule:
             while live := [role for role in self.roles if not self.actors[role.name].done]:
                 if random_.random() < 0.1:  # some stall, some race ahead
                     weights = {role.name: random_.choice([0.01, 0.3, 1.0, 10.0]) for role in self.roles}
-                role = random_.choices(live, [weights[role.name] for role in live])[0]
+                awake = [role for role in live if self.noticed_at[role.name] <= len(world.trace)] or live
+                role = random_.choices(awake, [weights[role.name] for role in awake])[0]
                 self._step(role)
                 world.simulation.now_s += random_.choice([0.0, 0.0, 0.001, 0.05])
                 self._jump(live)
@@ -300,7 +344,8 @@ class Schedule:
 
     def _step(self, role: Role) -> None:
         actor, fault = self.actors[role.name], None
-        if self.faults_left and self.random.random() < 0.04:
+        commits = actor.pending is not None and actor.pending[0] == "put_if_absent" and "/stream/" in actor.pending[1]
+        if self.faults_left and self.random.random() < (0.2 if commits else 0.02):
             self.faults_left -= 1
             fault = self.random.choice(list(Fault))
         what = f"{role.name}: {' '.join(actor.pending or ())}{f' ({fault.name})' if fault else ''}"
@@ -310,6 +355,7 @@ class Schedule:
             raise AssertionError(f"{role.name} failed: {actor.error!r}") from actor.error
         if actor.died:
             self._start(role)
+            self.noticed_at[role.name] = len(self.world.trace) + self.random.randint(0, 200)
 
     def _jump(self, live: list[Role]) -> None:
         """Most of a day passes, where no writer or reader is left standing in one operation for longer than allowed."""
@@ -320,6 +366,15 @@ class Schedule:
         if all(later_s - actor.stepped_at_s < 1.4 * DAYS for actor in bound if not actor.done):
             self.jumps_left -= 1
             self.world.simulation.now_s = later_s
+
+
+def destination_roles_of(world: World, random_: random.Random) -> list[Role]:
+    """Two compactors into another table, and its reader."""
+    roles = []
+    for name in ("d1", "d2"):
+        tasks = [compaction_into_another_table(world, **arguments_of(random_)) for _ in range(random_.randint(1, 3))]
+        roles.append(Role(name, tasks, is_bound_to_time=False))
+    return [*roles, Role("rd", [read_destination(world) for _ in range(random_.randint(1, 4))])]
 
 
 def roles_of(world: World, random_: random.Random, with_vacuum: bool) -> list[Role]:
@@ -364,7 +419,7 @@ def arguments_of(random_: random.Random) -> dict[str, Any]:
     }
 
 
-def explore(seed: int, with_vacuum: bool) -> None:
+def explore(seed: int, with_vacuum: bool, with_destination: bool = False) -> None:
     random_ = random.Random(seed)
     names = random.Random(seed)
     sort_keys = random_.choice([[], [("s", "ascending")], [("s", "descending")]])
@@ -373,21 +428,29 @@ def explore(seed: int, with_vacuum: bool) -> None:
         "t", primary_keys=["k"], sort_keys=sort_keys, tombstone_retention=world.retention
     )
     roles = roles_of(world, random_, with_vacuum)
+    if with_destination:
+        roles += destination_roles_of(world, random_)
     faults, jumps = random_.choice([0, 3, 10]), 12 if with_vacuum else 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4))
-        run(world, Schedule(world, roles, random_, faults, jumps), with_vacuum)
+        run(world, Schedule(world, roles, random_, faults, jumps), with_vacuum, with_destination)
 
 
-def run(world: World, schedule: Schedule, with_vacuum: bool) -> None:
+def run(world: World, schedule: Schedule, with_vacuum: bool, with_destination: bool) -> None:
     try:
         schedule.run()
         world.assert_sound()
         assert world.acknowledged.keys() == world.batches.keys()
         compaction(world)(world.simulation.catalog())
+        if with_destination:
+            compaction_into_another_table(world)(world.simulation.catalog())
         if with_vacuum:
             world.simulation.now_s += 4 * DAYS
-            vacuum(world.simulation.catalog(), "t")
+            cleaning()(world.simulation.catalog())
+        if with_destination:
+            read_destination(world)(world.simulation.catalog())
+            assert world.reads[-1][0] == len(world.history())
+            assert_index_is_sound(world, "d")
         world.assert_sound()
     except BaseException as error:
         error.add_note("\n".join(world.trace))
@@ -411,10 +474,32 @@ def test_in_any_schedule_a_vacuum_deletes_nothing_that_is_needed(seed: int) -> N
     explore(seed, with_vacuum=True)
 
 
+@pytest.mark.parametrize("seed", range(3000, 3050))
+def test_in_any_schedule_a_destination_holds_a_prefix_of_its_source(seed: int) -> None:
+    explore(seed, with_vacuum=seed % 2 == 0, with_destination=True)
+
+
 @pytest.mark.usefixtures("short_entries")
 @pytest.mark.parametrize("seed", range(2000, 2060))
 def test_in_any_schedule_bodies_and_checkpoints_say_what_the_log_says(seed: int) -> None:
     explore(seed, with_vacuum=seed % 2 == 0)
+
+
+@pytest.mark.usefixtures("short_entries")
+def test_a_checkpoint_says_what_the_log_says() -> None:
+    world = two_rows_to_fold()
+    folding(world)(world.simulation.catalog())
+    log = world.simulation.catalog().log("t", ALL)
+    for number in range(6):
+        one_batch(world)(world.simulation.catalog())
+        log.extend(lambda _, number=number: Fence(f"session {number}"))
+        rehash(number + 2)(world.simulation.catalog())
+        fresh = world.simulation.catalog().log("t", ALL)
+        state = fresh.state(log.active().version)
+        assert state == fresh.state_at(state.version, state.tail)
+        assert len(state.fences) == number + 1
+    assert len(list(world.simulation.store.list("t/checkpoints/"))) > 2
+    world.assert_sound()
 
 
 # --- every way in which two can meet ------------------------------------------------------------------------------
@@ -434,26 +519,32 @@ def two_rows_to_fold() -> World:
 
 
 def each_meeting(
-    first: Callable[[World], Task], second: Callable[[World], Task]
+    first: Callable[[World], Task],
+    second: Callable[[World], Task],
+    where: Callable[[World, Actor], bool] = lambda world, first: True,
+    stops: Callable[[str, str], bool] = at_the_log,
 ) -> Iterator[tuple[World, Actor, Actor]]:
-    """Second runs from end to end between any two operations that first has with the log."""
+    """Second runs from end to end between any two operations of first with the log, or with whatever `stops` says."""
     at = 0
     while True:
         world = two_rows_to_fold()
-        a = world.simulation.start(first(world), "first", stops=at_the_log)
-        b = world.simulation.start(second(world), "second", stops=at_the_log)
+        a = world.simulation.start(first(world), "first", stops)
         for _ in range(at):
             if not a.done:
                 a.step()
         if a.done:
             assert at > 5
             return
+        at += 1
+        if not where(world, a):
+            world.simulation.end()
+            continue
+        b = world.simulation.start(second(world), "second", at_the_log)
         while not b.done:
             b.step()
         while not a.done:
             a.step()
         yield world, a, b
-        at += 1
 
 
 def one_batch(world: World) -> Task:
@@ -558,14 +649,73 @@ def test_a_restatement_that_meets_a_compaction_anywhere_wins_or_loses_whole(
             world.assert_sound()
 
 
-@pytest.mark.parametrize("work", [folding, folding_otherwise, one_batch, rehashing, restating])
-def test_a_vacuum_days_later_between_any_two_operations_of_others_loses_nothing(
-    work: Callable[[World], Task],
+@pytest.mark.parametrize("compacting", [folding, folding_otherwise])
+def test_a_vacuum_days_later_between_any_two_operations_of_a_compaction_loses_nothing(
+    compacting: Callable[[World], Task],
 ) -> None:
-    for world, late, vacuuming in each_meeting(work, cleaning_days_later):
+    for world, compactor, vacuuming in each_meeting(compacting, cleaning_days_later):
         assert vacuuming.error is None
-        assert late.error is None or isinstance(late.error, ConflictError), late.error
+        assert compactor.error is None or isinstance(compactor.error, ConflictError), compactor.error
         world.assert_sound()
         vacuum(world.simulation.catalog(), "t")
         folding(world)(world.simulation.catalog())
         world.assert_sound()
+
+
+@pytest.mark.parametrize("work", [one_batch, rehashing, restating])
+def test_a_vacuum_days_later_between_any_two_operations_of_a_writer_loses_nothing(
+    work: Callable[[World], Task],
+) -> None:
+    refused = 0
+    for world, late, vacuuming in each_meeting(work, cleaning_days_later, unless_it_commits_now):
+        assert vacuuming.error is None
+        assert late.error is None or isinstance(late.error, ConflictError), late.error
+        refused += late.error is not None
+        world.assert_sound()
+    assert refused
+
+
+def test_a_compaction_and_a_vacuum_between_any_two_operations_of_a_reader_leave_it_its_files() -> None:
+    def a_year_later(world: World) -> Task:
+        world.simulation.now_s += 365 * DAYS
+        return read(world)
+
+    def fold_and_clean(world: World) -> Task:
+        def task(catalog: DeltaStreamCatalog) -> None:
+            folding_otherwise(world)(catalog)
+            world.simulation.now_s += 60
+            vacuum(catalog, "t")
+
+        return task
+
+    for world, reader, other in each_meeting(a_year_later, fold_and_clean, stops=everywhere):
+        assert reader.error is None and other.error is None
+        world.assert_sound()
+
+
+def unless_it_commits_now(world: World, writer: Actor) -> bool:
+    """A writer looks at the age of its files before it commits: that one put may not take days."""
+    active = world.simulation.catalog().state("t", ALL).version
+    assert writer.pending is not None
+    return writer.pending[0] != "put_if_absent" or f"/stream/{active}/" not in writer.pending[1]
+
+
+@pytest.mark.parametrize("arguments", [folding, folding_otherwise])
+def test_a_vacuum_that_spares_a_live_session_spares_what_an_older_attempt_at_it_has_written(
+    arguments: Callable[[World], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_log, "ENTRY_BYTES_MAX", 100)  # every attempt writes bodies of its own
+    world = two_rows_to_fold()
+    old = world.simulation.start(arguments(world))
+    old.run_to("put_if_absent", f"t/stream/{world.simulation.catalog().state('t', ALL).version}/")  # its seal
+    world.simulation.now_s += 4 * DAYS
+    young = world.simulation.start(arguments(world))
+    young.run_to("put_if_absent", f"t/stream/{world.simulation.catalog().state('t', ALL).version}/")
+    vacuum(world.simulation.catalog(), "t")
+    for attempt in (old, young):
+        while not attempt.done:
+            attempt.step()
+    assert (old.error is None) != (young.error is None)
+    world.assert_sound()
+    folding(world)(world.simulation.catalog())
+    world.assert_sound()

@@ -173,6 +173,8 @@ def test_trace_5_a_delete_that_the_source_has_folded_itself_reaches_the_destinat
     run(catalog, "S")
     run(catalog, "S", destination_compacted_table_id="D")
     assert live(catalog, "D") == live(catalog, "S") == {3: 1}
+    compacted = catalog.state("D", ALL).compacted
+    assert compacted is not None and all(file.path.startswith("D/") for file in compacted.files)
     catalog.append("S", rows((1, 5), (2, 5), name="t"), stream_position=4)  # late for 2, which has a tombstone
     run(catalog, "S", destination_compacted_table_id="D")
     assert live(catalog, "D") == live(catalog, "S") == {1: 5, 3: 1}
