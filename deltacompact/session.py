@@ -17,7 +17,7 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -99,6 +99,24 @@ class Measured:
     peak_task_bytes: int = 0
 
 
+@dataclass(slots=True)
+class _Wave:
+    """Stages whose tasks run side by side: seconds that they took, and those of their tasks, the longest and all."""
+
+    seconds: float = 0.0
+    longest: float = 0.0
+    total: float = 0.0
+
+    def add(self, seconds: float, longest: float, total: float) -> None:
+        self.seconds += seconds
+        self.longest = max(self.longest, longest)
+        self.total += total
+
+    def scheduling_seconds(self, slots: int) -> float:
+        """What is left of the time when tasks are spread over the slots as well as can be."""
+        return max(0.0, self.seconds - max(self.longest, self.total / slots))
+
+
 class Session:
     """Runs one CompactionPlan. `run` reads like the design."""
 
@@ -112,6 +130,8 @@ class Session:
         self._store = catalog.store
         self._executor = executor
         self._emit = emit
+        self._wave = _Wave()
+        self._under_way: dict[int, Submitted] = {}
         self._paths = TablePaths.of(given.destination_table_id).stream(given.partition)
         self._log = catalog.log(given.destination_table_id, given.partition)
 
@@ -187,7 +207,11 @@ class Session:
         del deduped, results
         outputs = plan_outputs(plan, live)
         masks, ranks = self._assign_pointers(outputs, folded, entries)
-        ref = self._write_index(outputs, folded, entries, ranks)
+        writing = self._submit_index(outputs, folded, entries, ranks)
+        # Where rows go is known: outputs are under way while the index is written, and are recorded after it.
+        masks_of = {ordinal: path for path, ordinals in masks for ordinal in ordinals}
+        self._under_way = {each.number: self._submit_output(each, outputs, masks_of) for each in outputs.outputs}
+        ref = self._index_written(writing, outputs)
         self._record(
             _round_name(each),
             {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist(), "masks": masks},
@@ -301,16 +325,16 @@ class Session:
         masks = [(path, group.ordinals.tolist()) for group, path in zip(outputs.groups, paths, strict=True)]
         return masks, [[task.values[place] for task in assigned] for place in range(len(folded))]
 
-    def _write_index(
+    def _submit_index(
         self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any], ranks: Sequence[list[Any]]
-    ) -> ObjectRef:
-        """Write the index that will be published, and its manifest."""
+    ) -> list[Submitted]:
+        """Have the index written that will be published."""
         plan = self.plan
         retention = plan.tombstone_retention
         expired = None if retention is None else plan.input.watermark - retention
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         rows_per_file = plan.arguments.rows_per_primary_key_index_file
-        tasks = [
+        return [
             self._executor.submit(
                 write_index,
                 self._store,
@@ -321,7 +345,11 @@ class Session:
             )
             for each, held, given in zip(folded, entries, ranks, strict=True)
         ]
-        self._wait("write_index", tasks, int(outputs.live.sum()))
+
+    def _index_written(self, tasks: Sequence[Submitted], outputs: OutputPlan) -> ObjectRef:
+        """Wait for the index and write its manifest."""
+        plan = self.plan
+        self._wait("write_index", tasks, int(outputs.live.sum()), overlapping=True)
         results: list[IndexResult] = [self._executor.get(task.values[0]) for task in tasks]
         rows = sum(result.rows for result in results)
         if rows != int(outputs.live.sum()):
@@ -336,7 +364,9 @@ class Session:
         """Write the compacted files that no attempt has written yet; each is recorded as soon as it is there."""
         outputs = last.outputs
         missing = [each for each in outputs.outputs if self._recorded(_output_name(each)) is None]
-        tasks = [self._submit_output(each, last) for each in missing]
+        tasks = [
+            self._under_way.pop(each.number, None) or self._submit_output(each, outputs, last.masks) for each in missing
+        ]
 
         def record(place: int) -> None:
             schemas = SchemaTable()
@@ -354,14 +384,14 @@ class Session:
             raise CorruptionError(f"{sum(f.rows for f in files)} rows were written or kept, {last.counts.live} live")
         return tuple(files)
 
-    def _submit_output(self, output: Output, last: LastRound) -> Submitted:
-        plan, outputs = self.plan, last.outputs
+    def _submit_output(self, output: Output, outputs: OutputPlan, masks_of: Mapping[int, str]) -> Submitted:
+        plan = self.plan
         sources = []
         for source, rank in outputs.rewritten:
             low, high = max(output.first, rank), min(output.stop, rank + int(outputs.live[source.ordinal]))
             if low < high:
                 sources.append(LiveRange(source.file, source.ordinal, low - rank, high - rank))
-        masks = dict.fromkeys(last.masks[source.ordinal] for source in sources)
+        masks = dict.fromkeys(masks_of[source.ordinal] for source in sources)
         options = plan.arguments.write_options
         task = MaterializeTask(
             output.number,
@@ -452,9 +482,17 @@ class Session:
         return sum(source.file.rows for source in self.plan.sources[each.first : each.stop])
 
     def _wait(
-        self, stage: str, tasks: Sequence[Submitted], rows: int, done_one: Callable[[int], None] | None = None
+        self,
+        stage: str,
+        tasks: Sequence[Submitted],
+        rows: int,
+        done_one: Callable[[int], None] | None = None,
+        overlapping: bool = False,
     ) -> None:
-        """Wait for a stage, tell how it goes, and measure it. `done_one` gets each task's place as it ends."""
+        """Wait for a stage, tell how it goes, and measure it. `done_one` gets each task's place as it ends.
+
+        `overlapping`: tasks of the next stage run already.
+        """
         began = time.perf_counter()
         self._emit(self._event(StageStarted, stage, len(tasks), rows))
         done, longest, total = 0, 0.0, 0.0
@@ -469,7 +507,10 @@ class Session:
         seconds = time.perf_counter() - began
         self.measured.seconds[stage] = self.measured.seconds.get(stage, 0.0) + seconds
         self.measured.task_seconds += total
-        self.measured.scheduling_seconds += max(0.0, seconds - max(longest, total / self._executor.capacity.slots))
+        self._wave.add(seconds, longest, total)
+        if not overlapping:
+            self.measured.scheduling_seconds += self._wave.scheduling_seconds(self._executor.capacity.slots)
+            self._wave = _Wave()
         self._emit(self._event(StageFinished, stage, seconds))
 
     def _record(self, name: str, document: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class RayExecutor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        _connect(settings)
+        started_here = _connect(settings)
         resources = ray.cluster_resources()
         slots = int(resources.get("CPU", 0))
         if slots < 1:
@@ -48,6 +48,9 @@ class RayExecutor:
             settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
             settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
         )
+        if started_here:
+            # Not waited for: new workers import what tasks need while the driver reads logs and plans.
+            self._warmed = [_warm.remote() for _ in range(slots)]
 
     @property
     def capacity(self) -> Capacity:
@@ -99,9 +102,19 @@ def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
     yield from run_measured(task, inputs, returns)
 
 
-def _connect(settings: Settings) -> None:
+@ray.remote(num_cpus=1)
+def _warm() -> None:
+    import pyarrow as pa
+
+    from deltacompact import dedupe, materialize  # noqa: F401
+
+    pa.array([0])  # the first one looks for pandas
+
+
+def _connect(settings: Settings) -> bool:
+    """Whether a cluster was started."""
     if ray.is_initialized():
-        return
+        return False
     address = settings.ray_address or os.environ.get("RAY_ADDRESS")
     if address:
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
@@ -116,6 +129,7 @@ def _connect(settings: Settings) -> None:
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = address or "on this machine"
         raise InputError(f"no Ray cluster {where}: {' '.join(str(error).split())[:200]}") from error
+    return address is None
 
 
 @contextlib.contextmanager
