@@ -25,6 +25,7 @@ from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
 from deltacompact.errors import ConflictError, DeltaCompactError, InputError
 from deltacompact.model import Partition
 from deltacompact.settings import EXECUTORS, Settings
+from deltacompact.wording import counted
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -188,7 +189,10 @@ def append(
     if as_json:
         _say_json({"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes})
     else:
-        out.print(f"{operation} of {delta.rows:,} rows in {len(delta.files)} files at position {delta.position}")
+        out.print(
+            f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')} "
+            f"at position {delta.position}"
+        )
 
 
 def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -311,7 +315,7 @@ def export(catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequ
     from deltacompact.merge_on_read import export_table
 
     rows = export_table(catalog, table, target, _pairs(partition) or None)
-    out.print(f"exported {rows:,} rows to {target}")
+    out.print(f"exported {counted(rows, 'row')} to {target}")
 
 
 @cli.command()
@@ -350,8 +354,8 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
                 out.print(f"{each.partition}: {problem}", style="red", markup=False)
         else:
             out.print(
-                f"{each.partition}: sound; {each.versions} versions, {each.files} files, {each.rows:,} compacted rows, "
-                f"{each.index_entries:,} index entries"
+                f"{each.partition}: sound; {counted(each.versions, 'version')}, {counted(each.files, 'file')}, "
+                f"{counted(each.rows, 'compacted row')}, {counted(each.index_entries, 'index entry', 'index entries')}"
             )
     if broken := sum(bool(each.problems) for each in results):
         raise CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound")
@@ -372,7 +376,7 @@ def rehash(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], ha
     tasks = executor_for(Settings(executor=executor), index_entries(catalog, table, chosen), 0)
     done = rehash_table(catalog, table, hash_buckets, tasks, chosen)
     for place, before, after in done:
-        out.print(f"{place}: {before} hash buckets, now {after}")
+        out.print(f"{place}: {counted(before, 'hash bucket')}, now {after}")
     if not done:
         out.print(f"nothing to do: no partition of {table} was compacted yet")
 

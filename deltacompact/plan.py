@@ -35,6 +35,7 @@ from deltacompact.model import (
 )
 from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexManifest
 from deltacompact.settings import Settings, at_least
+from deltacompact.wording import counted
 
 FILE_NUMBER_MAX = 2**32 - 2
 
@@ -149,7 +150,9 @@ def session_input(
     if source_table_id == destination_table_id:
         if not source.deltas:
             return NothingToDo(f"no delta since position {source.last_position}")
-        return chosen(source.compacted, True, source.deltas, f"{len(source.deltas)} deltas since the last compaction")
+        return chosen(
+            source.compacted, True, source.deltas, f"{counted(len(source.deltas), 'delta')} since the last compaction"
+        )
 
     if destination.commits:
         raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
@@ -165,7 +168,7 @@ def session_input(
     newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
     if not newer:
         return NothingToDo(f"no delta since position {done.watermark}")
-    return chosen(done, True, newer, f"{len(newer)} deltas since the last compaction")
+    return chosen(done, True, newer, f"{counted(len(newer), 'delta')} since the last compaction")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from deltacompact.events import (
     StageStarted,
     TaskFinished,
 )
+from deltacompact.wording import counted
 
 
 class _RowsPerSecond(ProgressColumn):
@@ -44,7 +45,7 @@ def progress(console: Console) -> Iterator[EventSink]:
 
         def draw(event: Event) -> None:
             if isinstance(event, StageStarted):
-                name = f"{event.partition} {event.stage} ({event.tasks} tasks)"
+                name = f"{event.partition} {event.stage} ({counted(event.tasks, 'task')})"
                 current.append(bars.add_task(name, total=max(1, event.rows)))
             elif isinstance(event, TaskFinished) and current:
                 bars.advance(current[-1], event.rows)  # type: ignore[arg-type]
@@ -61,10 +62,11 @@ def _say(console: Console, event: Event) -> None:
     match event:
         case SessionStarted():
             said = (
-                f"{place}: {event.why}, {event.delta_rows:,} rows in {event.rounds} rounds, session {event.session_id}"
+                f"{place}: {event.why}, {counted(event.delta_rows, 'row')} in "
+                f"{counted(event.rounds, 'round')}, session {event.session_id}"
             )
         case RoundCompleted():
-            said = f"{place}: round {event.round} of {event.rounds} done, {event.rows:,} rows live"
+            said = f"{place}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
         case SessionFinished(error=str()):
             said = f"{place}: failed: {event.error}"
         case _:

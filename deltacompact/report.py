@@ -18,6 +18,7 @@ from deltacompact.model import LifecycleState
 from deltacompact.plan import Arguments, CompactionPlan, NothingToDo
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.settings import Settings
+from deltacompact.wording import counted
 
 
 def plan_report(
@@ -88,8 +89,10 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
             continue
         out.print(f"{name}: {report['why']}")
         out.print(
-            f"  {report['delta_rows']:,} rows of {report['deltas']} deltas into {report['base_rows']:,} compacted, "
-            f"{len(report['rounds'])} rounds, {report['hash_buckets']} hash buckets, executor {report['executor']}"
+            f"  {counted(report['delta_rows'], 'row')} of {counted(report['deltas'], 'delta')} "
+            f"into {report['base_rows']:,} compacted, "
+            f"{counted(len(report['rounds']), 'round')}, {counted(report['hash_buckets'], 'hash bucket')}, "
+            f"executor {report['executor']}"
         )
         if report["rehash"]:
             out.print("  the index is rehashed first")
@@ -98,7 +101,7 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
             f"{_bytes(report['planned_peak_space_bytes'])} of additional space"
         )
         for file in report["files"]:
-            out.print(f"  {file['path']}  {file['rows']:,} rows  {file['why']}", markup=False)
+            out.print(f"  {file['path']}  {counted(file['rows'], 'row')}  {file['why']}", markup=False)
 
 
 def result_document(result: CompactionResult) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def print_result(out: Console, result: CompactionResult) -> None:
             out.print(
                 f"  files {session.files_before} -> {session.files_after} ({session.files_kept} kept by reference, "
                 f"{session.files_rewritten} rewritten, {session.files_new} new), {_bytes(session.bytes_in)} -> "
-                f"{_bytes(session.bytes_out)}, {session.rounds} rounds on {session.executor}"
+                f"{_bytes(session.bytes_out)}, {counted(session.rounds, 'round')} on {session.executor}"
             )
             out.print(
                 f"  seconds: {stages}; memory of a task: planned {_bytes(session.planned_peak_bytes)}, "
@@ -137,8 +140,8 @@ def _outcome(session: SessionResult) -> str:
     if session.nothing_to_do is not None:
         return f"nothing to do: {session.nothing_to_do}"
     return (
-        f"{session.rows_in:,} rows in, {session.live:,} live, {session.superseded:,} superseded, "
-        f"{session.deleted:,} deleted by {session.delete_rows:,} delete rows"
+        f"{counted(session.rows_in, 'row')} in, {session.live:,} live, {session.superseded:,} superseded, "
+        f"{session.deleted:,} deleted by {counted(session.delete_rows, 'delete row')}"
     )
 
 
@@ -240,18 +243,19 @@ def print_table(out: Console, document: dict[str, Any]) -> None:
         out.print(f"{_named(stream['partition'])}: version {active} (of {len(versions)})", markup=False)
         if compacted := stream["compacted"]:
             out.print(
-                f"  compacted up to position {compacted['watermark']}: {compacted['rows']:,} rows in "
-                f"{len(compacted['files'])} files, {_bytes(compacted['bytes'])}"
+                f"  compacted up to position {compacted['watermark']}: {counted(compacted['rows'], 'row')} in "
+                f"{counted(len(compacted['files']), 'file')}, {_bytes(compacted['bytes'])}"
             )
         if index := stream["index"]:
             out.print(
-                f"  index: {index['rows']:,} rows and {index['tombstones']:,} tombstones in {index['hash_buckets']} "
-                f"hash buckets, {_bytes(index['bytes'])}"
+                f"  index: {counted(index['rows'], 'row')} and {counted(index['tombstones'], 'tombstone')} in "
+                f"{counted(index['hash_buckets'], 'hash bucket')}, {_bytes(index['bytes'])}"
             )
         for delta in stream["deltas"]:
             rows = sum(file["rows"] for file in delta["files"])
             out.print(
-                f"  delta {delta['position']}: {delta['operation']} of {rows:,} rows in {len(delta['files'])} files"
+                f"  delta {delta['position']}: {delta['operation']} of {counted(rows, 'row')} in "
+                f"{counted(len(delta['files']), 'file')}"
             )
 
 

@@ -364,9 +364,8 @@ class Session:
         """Write the compacted files that no attempt has written yet; each is recorded as soon as it is there."""
         outputs = last.outputs
         missing = [each for each in outputs.outputs if self._recorded(_output_name(each)) is None]
-        tasks = [
-            self._under_way.pop(each.number, None) or self._submit_output(each, outputs, last.masks) for each in missing
-        ]
+        under_way, self._under_way = self._under_way, {}
+        tasks = [under_way.get(each.number) or self._submit_output(each, outputs, last.masks) for each in missing]
 
         def record(place: int) -> None:
             schemas = SchemaTable()

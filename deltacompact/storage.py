@@ -12,6 +12,7 @@ attempt-unique names, so `writer` need not be conditional, but a write that fail
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import tempfile
@@ -208,7 +209,7 @@ class LocalStore:
         name = self.root / self.UNFINISHED / uuid.uuid4().hex
         try:
             name.parent.mkdir(parents=True, exist_ok=True)
-            with open(name, "wb") as sink:
+            with io.BufferedWriter(_Streamed(name, "wb"), _BUFFER_BYTES) as sink:
                 yield sink, name
         except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
             raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
@@ -222,6 +223,34 @@ class LocalStore:
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
+
+
+_BUFFER_BYTES = 1 << 20
+_WINDOW_BYTES = 64 << 20
+"""Of a file that is being written, about so much is in the page cache."""
+
+
+class _Streamed(io.FileIO):
+    """A file that goes to disk while it is written, and leaves the page cache behind a window.
+
+    Else a compaction pushes out of memory what others read, waits for all of it at the end (fsync), and has the kernel
+    find fresh pages all the time: writing took six times the CPU seconds.
+    """
+
+    _begun = 0
+    _left = 0
+
+    def write(self, data: Any, /) -> int:
+        written = super().write(data)
+        at = self.tell()
+        if at - self._begun >= _WINDOW_BYTES // 4 and hasattr(os, "posix_fadvise"):
+            # Dirty pages are not dropped by this, but the kernel begins to write them; clean ones are dropped.
+            os.posix_fadvise(self.fileno(), self._begun, at - self._begun, os.POSIX_FADV_DONTNEED)
+            self._begun = at
+            if (behind := at - _WINDOW_BYTES) > self._left:
+                os.posix_fadvise(self.fileno(), self._left, behind - self._left, os.POSIX_FADV_DONTNEED)
+                self._left = behind
+        return written
 
 
 def _sync(sink: IO[bytes]) -> None:

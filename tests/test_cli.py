@@ -45,7 +45,7 @@ def test_the_life_of_a_table(run, tmp_path):
     said = run("plan", "orders")
     assert "day=mon" in said and "day=tue" in said and "folded" in said and "of memory a task" in said
     said = run("compact", "orders")
-    assert "day=mon: 5 rows in, 3 live, 1 superseded, 1 deleted by 1 delete rows" in said
+    assert "day=mon: 5 rows in, 3 live, 1 superseded, 1 deleted by 1 delete row" in said
     assert "nothing to do" in run("compact", "orders")
     assert "sound" in run("check", "orders")
     assert "sound" in run("check", "orders", "--quick", *monday)
@@ -103,7 +103,7 @@ def test_a_failing_partition_leaves_the_others_to_publish(run, tmp_path, capfd):
     run("append", "t", given(tmp_path, "a.parquet", id=[1]), "--partition", "p=good")
     run("append", "t", given(tmp_path, "b.parquet", other=[1]), "--partition", "p=bad")
     said = run("compact", "t", status=2)
-    assert "p=good: 1 rows in, 1 live" in said and "p=bad: failed" in said and "'id'" in said
+    assert "p=good: 1 row in, 1 live" in said and "p=bad: failed" in said and "'id'" in said
     run("compact", "t", status=2)
     assert "p=good: sound" in run("check", "t", "--partition", "p=good")
 
