@@ -382,7 +382,7 @@ def _result(session: Session, published: Published, executor: Executor) -> Sessi
         version=published.version,
         seconds={stage: round(value, 3) for stage, value in measured.seconds.items()},
         scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
-        planned_peak_bytes=decided.planned_peak_bytes,
+        planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process),
         measured_peak_bytes=measured.peak_task_bytes,
     )
 

@@ -252,6 +252,10 @@ class CompactionPlan:
         entry_bytes = self.encoding.entry_bytes
         return sizing.peak_task_bytes(self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes)
 
+    def planned_process_bytes(self, tasks: int) -> int:
+        """Memory of a process in which so many tasks run at a time."""
+        return sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES)
+
     @property
     def read_bytes(self) -> int:
         """A row group of the widest rows, decoded (estimated at four times its size at rest)."""

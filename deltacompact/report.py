@@ -129,7 +129,7 @@ def print_result(out: Console, result: CompactionResult) -> None:
                 f"{_bytes(session.bytes_out)}, {counted(session.rounds, 'round')} on {session.executor}"
             )
             out.print(
-                f"  seconds: {stages}; memory of a task: planned {_bytes(session.planned_peak_bytes)}, "
+                f"  seconds: {stages}; memory of a process: planned {_bytes(session.planned_peak_bytes)}, "
                 f"measured {_bytes(session.measured_peak_bytes)}"
             )
 

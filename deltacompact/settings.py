@@ -16,7 +16,7 @@ _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 class Settings:
     """Limits and choices of a compaction.
 
-    executor                "local" is a for-loop in this process, "ray" a cluster, "auto" takes Ray for large input
+    executor                "local" runs in this process, "ray" on a cluster, "auto" takes Ray for large input
     rows_per_round          delta rows folded in one round (default: what fits the object store)
     memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster for each CPU)
     object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
@@ -25,6 +25,7 @@ class Settings:
     row_group_rows          rows of a Parquet row group
     local_rows_max          "auto" stays in this process up to so many delta rows, and
     local_bytes_max         so many bytes of delta and compacted files
+    local_threads           tasks at a time in this process (default: one for each CPU; 1 is a plain for-loop)
     ray_address             a running cluster to join (default: $RAY_ADDRESS, else one is started here)
     task_retries            how often a task that died is started again
     """
@@ -36,8 +37,9 @@ class Settings:
     target_file_bytes: int = 512 << 20
     compression: str = "zstd"
     row_group_rows: int = ROW_GROUP_ROWS
-    local_rows_max: int = 3_000_000
-    local_bytes_max: int = 512 << 20
+    local_rows_max: int = 10_000_000
+    local_bytes_max: int = 2 << 30
+    local_threads: int | None = None
     ray_address: str | None = None
     task_retries: int = 3
 

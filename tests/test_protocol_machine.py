@@ -32,7 +32,7 @@ from deltacompact.model import Commit, OperationType, Partition
 
 HOURS = 3600
 DAYS = 24 * HOURS
-LOCAL = Settings(executor="local")
+LOCAL = Settings(executor="local", local_threads=1)
 ALL = Partition()
 
 Bag = Counter[Any]

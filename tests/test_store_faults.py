@@ -18,7 +18,7 @@ from deltacompact.maintenance import check, rehash_table
 from deltacompact.model import Partition
 from deltacompact.storage import MemoryStore
 
-TWO_ROUNDS = Settings(executor="local", rows_per_round=4)
+TWO_ROUNDS = Settings(executor="local", local_threads=1, rows_per_round=4)
 SORT_KEYS = [("t", "ascending")]
 
 # position -> operation and files; keyed and keyless deletes, late rows, two files in a delta

@@ -30,7 +30,7 @@ from deltacompact.model import Partition
 from deltacompact.storage import MemoryStore
 
 ALL = Partition()
-LOCAL = Settings(executor="local")
+LOCAL = Settings(executor="local", local_threads=1)
 HOURS, DAYS = 3600, 24 * 3600
 
 

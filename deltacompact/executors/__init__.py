@@ -38,6 +38,8 @@ class Executor(Protocol):
     """Runs tasks. One that returns several values is a generator of them; `spread` asks for another node each."""
 
     name: str
+    tasks_per_process: int
+    """So many tasks share the memory that is measured."""
 
     @property
     def capacity(self) -> Capacity: ...

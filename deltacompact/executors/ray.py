@@ -34,6 +34,7 @@ class RayExecutor:
     """One CPU a task. Joins the running cluster, or starts one on this machine that lives as long as the process."""
 
     name = "ray"
+    tasks_per_process = 1
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
