@@ -11,7 +11,7 @@ An **entry** has W = 32 + S bytes: ``digest[20] | sort key[S] | file ordinal u32
 - Index entries ("base") have no flags.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypedDict, final
 
 import numpy as np
@@ -172,6 +172,12 @@ class SurvivorRanks:
     def mark(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> None:
         """Marks rows as surviving. ValueError: marked before, a file that is not in the group, a row it lacks."""
 
+    def fill(self, ordinal: int, mask: npt.NDArray[np.uint8] | None = None) -> None:
+        """Marks the rows of a file that a mask says, laid out as ``mask`` returns it; without one, all rows."""
+
+    def unmark(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> None:
+        """Takes marks back. ValueError: a row that is not marked, a file that is not in the group."""
+
     def ranks(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """The rank of each of these rows among all marked ones: uint64 (n,). ValueError where one is not marked."""
 
@@ -184,6 +190,66 @@ class SurvivorRanks:
     @property
     def total(self) -> int:
         """Marked rows of the group."""
+
+@final
+class Touched:
+    """The keys of new entries, and the newest entry that an index made of runs has of each.
+
+    ::
+
+        touched = Touched(new_entries, entry_bytes)
+        for run in newest_first:
+            for chunk in run:
+                touched.find(chunk)
+        base = touched.found()
+    """
+
+    def __new__(cls, new_entries: Sequence[npt.NDArray[np.uint8]], entry_bytes: int) -> Touched:
+        """Only the digests of ``new_entries`` count; ``entry_bytes`` is the width of the index's entries."""
+
+    def find(self, chunk: npt.NDArray[np.uint8]) -> None:
+        """Takes the entries of keys that were not found before. ``chunk`` (m, W) is strictly ascending by digest."""
+
+    def found(self) -> npt.NDArray[np.uint8]:
+        """The entries found, (k, W) ascending by digest. Keys whose newest entry says "gone" are left out."""
+
+def changes(
+    found: npt.NDArray[np.uint8], folded: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+    """What a fold has changed of the keys that it met: a run for the index, and ordinals and rows that died.
+
+    ``found`` are the index's entries of some keys, ``folded`` what is left of these and of new keys. Entries that are
+    as they were are left out of the run; a key that is no more has an entry with file 0xFFFFFFFE ("gone").
+    """
+
+def merge_entries(older: npt.NDArray[np.uint8], newer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Two runs, strictly ascending by digest, as one in which the newer entry of a key counts; "gone" stays."""
+
+def present_entries(entries: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The entries of keys that are not gone."""
+
+def count_to(entries: npt.NDArray[np.uint8], last: npt.NDArray[np.uint8]) -> int:
+    """How many of these entries, strictly ascending, have a digest up to that of the one entry ``last`` (1, W)."""
+
+@final
+class ParquetAssembler:
+    """A Parquet file made of row groups that are encoded already; nothing is decoded.
+
+    Statistics, page indexes and histograms go with their chunks; bloom filters do not.
+    """
+
+    def __new__(cls, template: bytes, write: Callable[[bytes], object], created_by: str) -> ParquetAssembler:
+        """``template``: a Parquet file without rows, which gives columns and key-value metadata."""
+
+    def append(self, size: int, read: Callable[[int, int], Buffer], row_groups: list[int]) -> None:
+        """Copies row groups of a file of ``size`` bytes; ``read(offset, length)`` returns bytes of it.
+
+        ValueError: no such row group, columns other than the template's, pages in no known order. What ``read``
+        raises is raised. An assembler that has failed only raises RuntimeError from then on.
+        """
+
+    def close(self) -> None:
+        """Writes the footer."""
 
 def is_ascending(entries: npt.NDArray[np.uint8]) -> bool:
     """Whether entries (n, W) are strictly ascending by digest."""

@@ -39,8 +39,9 @@ from deltacompact.settings import Settings, at_least
 class SessionResult:
     """What became of one partition stream: rows_in = live + superseded + deleted.
 
-    `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart. Bytes are at
-    rest. `error` is None on success, and `nothing_to_do` says why no session was needed.
+    `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart.
+    `rows_copied` are rows of new files that were neither decoded nor encoded. Bytes are at rest. `error` is None on
+    success, and `nothing_to_do` says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -52,6 +53,7 @@ class SessionResult:
     files_kept: int = 0
     files_rewritten: int = 0
     files_new: int = 0
+    rows_copied: int = 0
     files_before: int = 0
     files_after: int = 0
     rounds: int = 0
@@ -369,8 +371,9 @@ def _result(session: Session, published: Published, executor: Executor) -> Sessi
         deleted=counts.deleted,
         delete_rows=counts.deletes,
         files_kept=len(outputs.kept),
-        files_rewritten=base_files - len(outputs.kept),
+        files_rewritten=base_files - sum(source.in_base for source in outputs.kept),
         files_new=len(outputs.outputs),
+        rows_copied=measured.rows_copied,
         files_before=len(decided.sources),
         files_after=len(published.compacted.files),
         rounds=len(decided.rounds),

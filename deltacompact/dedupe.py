@@ -11,24 +11,20 @@ session ordinals; every round but for publication works like this (paper, dedupe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from deltacompact import _kernels
-from deltacompact.entries import TOMBSTONE, Entries, fields, none
+from deltacompact.entries import GONE, TOMBSTONE, Entries, fields, none
 from deltacompact.errors import CorruptionError
 from deltacompact.hash_bucket import BucketGroup
+from deltacompact.index_files import IndexFile, bucket_writer
 from deltacompact.keys import Encoding
-from deltacompact.primary_key_index import (
-    IndexFile,
-    IndexManifest,
-    bucket_writer,
-    read_bucket,
-    reencoded,
-    renumbered,
-)
+from deltacompact.pointers import Pointers, joined
+from deltacompact.primary_key_index import IndexManifest, newest_entries, read_index, reencoded, renumbered
+from deltacompact.relocation import Relocator
 from deltacompact.storage import ObjectStore
 
 
@@ -53,6 +49,9 @@ class FoldCounts:
             self.tombstones + other.tombstones,
         )
 
+    def __sub__(self, other: FoldCounts) -> FoldCounts:
+        return self + FoldCounts(*(-count for count in astuple(other)))
+
 
 @dataclass(frozen=True, slots=True)
 class BaseIndex:
@@ -63,11 +62,14 @@ class BaseIndex:
 
     def chunks(self, store: ObjectStore, bucket: int, encoding: Encoding) -> Iterator[Entries]:
         """A bucket's entries in the session's terms: its encoding, its ordinals."""
-        manifest = self.manifest
-        stored = read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)
-        for chunk in stored:
-            chunk = reencoded(chunk, manifest.encoding, encoding)
+        for chunk in read_index(store, self.manifest, bucket):
+            chunk = reencoded(chunk, self.manifest.encoding, encoding)
             yield chunk if self.ordinals is None else renumbered(chunk, self.ordinals)
+
+    def newest(self, store: ObjectStore, bucket: int, new: list[Entries], relocator: Relocator) -> Entries:
+        """The bucket's entries of the keys of `new`, in the session's ordinals."""
+        found = newest_entries(store, self.manifest, bucket, new, relocator)
+        return found if self.ordinals is None else renumbered(found, self.ordinals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,40 @@ def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: BucketGroup) -> It
     yield entries, np.array(offsets, np.int64)
 
 
+def dedupe_changes(
+    store: ObjectStore, task: DedupeTask, *parts: BucketGroup
+) -> Iterator[DedupeResult | BucketGroup | Pointers]:
+    """Fold the new entries into the index's entries of the same keys, and those alone: what is held follows the change.
+
+    The result's counts and live rows are differences to the base. Then come the entries of a new run, and the rows of
+    base files that died.
+    """
+    runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
+    dead: list[Pointers] = []
+    relocator = Relocator(store, task.base.manifest.relocations)
+    for place, bucket in enumerate(task.buckets):
+        new = _of_bucket(parts, place)
+        found = task.base.newest(store, bucket, new, relocator)
+        folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
+        run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
+        runs.append(run)
+        dead.append((ordinals, rows))
+        offsets.append(offsets[-1] + len(run))
+        before = int(np.count_nonzero(fields(found)["file"] != TOMBSTONE))
+        counts += folded.counts - FoldCounts(live=before, tombstones=len(found) - before)
+    entries, died = np.concatenate(runs), joined(dead)
+    live = live_rows(entries, len(task.positions)) - np.bincount(died[0], minlength=len(task.positions))
+    yield DedupeResult(((),) * len(task.buckets), counts, live)
+    yield entries, np.array(offsets, np.int64)
+    yield died
+
+
+def _of_bucket(parts: Sequence[BucketGroup], place: int) -> list[Entries]:
+    return [entries[offsets[place] : offsets[place + 1]] for entries, offsets in parts]
+
+
 def _fold_bucket(store: ObjectStore, task: DedupeTask, place: int, parts: Sequence[BucketGroup]) -> Folded:
-    new = [entries[offsets[place] : offsets[place + 1]] for entries, offsets in parts]
+    new = _of_bucket(parts, place)
     base = task.base.chunks(store, task.buckets[place], task.encoding)
     return Folded(new, base, task.encoding, task.positions, task.tombstone_retention)
 
@@ -130,7 +164,7 @@ def _fold_bucket(store: ObjectStore, task: DedupeTask, place: int, parts: Sequen
 def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:
     """How many entries point to each session ordinal."""
     file = fields(entries)["file"]
-    return np.bincount(file[file != TOMBSTONE], minlength=ordinals).astype(np.int64)
+    return np.bincount(file[file < GONE], minlength=ordinals).astype(np.int64)
 
 
 class Folded:

@@ -7,6 +7,7 @@
                         digest of k1 | 0…       | file 8 | row 4 + both bits          a delete, keyless
     an index's entry    digest of k1 | sort key | file 2 | row 90,112                 the live row of k1
                         digest of k1 | sort key | 0xFFFFFFFF | position 1512203633403 a tombstone
+                        digest of k1 | 0…       | 0xFFFFFFFE | 0              gone: what an older run says is no more
 
 Memory is known before anything runs: rows times `Encoding.entry_bytes`.
 """
@@ -24,6 +25,8 @@ Entries = npt.NDArray[np.uint8]
 """(n, entry_bytes), C-contiguous."""
 
 TOMBSTONE = 0xFFFFFFFF
+GONE = 0xFFFFFFFE
+"""In a newer run of an index: the key that an older run has is no more."""
 DELETE_BIT = np.uint64(1 << 63)
 KEYLESS_BIT = np.uint64(1 << 62)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Any
@@ -31,6 +31,7 @@ from deltacompact.model import ContentType, DataFile
 from deltacompact.storage import ObjectStore, open_object
 
 ROW_GROUP_ROWS = 128 << 10
+DEFAULT_CODEC = "zstd"
 READ_AHEAD_BYTES = 64 << 20
 """Row groups of a remote file are fetched together up to this size (bytes before compression), to spare round trips."""
 
@@ -160,14 +161,27 @@ def _units(
             yield 0, _read_text(source, file.content_type, file.schema, columns)
 
 
+@contextlib.contextmanager
+def parquet_reader(store: ObjectStore, file: DataFile) -> Iterator[tuple[pa.NativeFile, pq.ParquetFile]]:
+    """A Parquet file's bytes and its footer; errors inside the block name the file."""
+    place, name = open_object(store, file.path)
+    with _naming(file.path), place.open(name) as source:
+        yield source, pq.ParquetFile(source)
+
+
+def check_rows(reader: pq.ParquetFile, file: DataFile) -> None:
+    """Hold a Parquet footer against the log."""
+    if reader.metadata.num_rows != file.rows:
+        raise InputError(f"{file.path} holds {reader.metadata.num_rows} rows where the log says {file.rows}")
+
+
 def _parquet_units(
     source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
 ) -> Iterator[tuple[int, pa.Table]]:
     near = isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
     reader = pq.ParquetFile(source, pre_buffer=not near)
     metadata = reader.metadata
-    if metadata.num_rows != file.rows:
-        raise InputError(f"{file.path} holds {metadata.num_rows} rows where the log says {file.rows}")
+    check_rows(reader, file)
     first, run, run_first, run_bytes = 0, list[int](), 0, 0
     for group in range(metadata.num_row_groups):
         rows, size = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
@@ -278,10 +292,13 @@ def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How files are written. `codec` is one that pyarrow knows; ORC and Feather take the same names."""
+    """How files are written. `codec` is one that pyarrow knows; ORC and Feather take the same names.
+
+    Without a codec it is zstd, or what the files have whose rows are written anew.
+    """
 
     content_type: ContentType = ContentType.PARQUET
-    codec: str = "zstd"
+    codec: str | None = None
     row_group_rows: int = ROW_GROUP_ROWS
 
 
@@ -308,10 +325,17 @@ class TableWriter:
             self._waiting = [whole.slice(full)]
             self._waiting_rows = whole.num_rows - full
 
+    def flush(self) -> None:
+        """Write what is waiting, as a row group of its own."""
+        waiting, self._waiting = self._waiting, []
+        if self._waiting_rows:
+            self._write(pa.concat_tables(waiting))
+        self._waiting_rows = 0
+
     def close(self) -> None:
-        rest = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
-        if rest.num_rows or self._file is None:
-            self._write(rest)
+        self.flush()
+        if self._file is None:
+            self._write(self._schema.empty_table())
         self._file.close()
 
     def _write(self, table: pa.Table) -> None:
@@ -326,10 +350,10 @@ class TableWriter:
 
 
 def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, first: pa.Table) -> Any:
-    codec = options.codec
+    codec = options.codec or DEFAULT_CODEC
     match options.content_type:
         case ContentType.PARQUET:
-            return pq.ParquetWriter(sink, schema, compression=codec, use_dictionary=_worth_a_dictionary(first) or False)
+            return parquet_writer(sink, schema, options, first)
         case ContentType.FEATHER:
             return pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec)))
         case ContentType.ORC:
@@ -338,6 +362,14 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, firs
             return pa.csv.CSVWriter(sink, schema)
         case _:
             raise InputError(f"{options.content_type.value} files can be read, but not written")
+
+
+def parquet_writer(
+    sink: IO[bytes] | pa.NativeFile, schema: pa.Schema, options: WriteOptions, first: pa.Table
+) -> pq.ParquetWriter:
+    """A writer whose dictionaries are those that `first` shows to be worth it."""
+    codec = options.codec or DEFAULT_CODEC
+    return pq.ParquetWriter(sink, schema, compression=codec, use_dictionary=_worth_a_dictionary(first) or False)
 
 
 def _ipc_codec(codec: str) -> str | None:
@@ -362,10 +394,16 @@ def _repeats(type_: pa.DataType, sample: pa.ChunkedArray) -> bool:
 
 
 @contextlib.contextmanager
-def writer(store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptions) -> Iterator[TableWriter]:
+def writer(
+    store: ObjectStore,
+    path: str,
+    schema: pa.Schema,
+    options: WriteOptions,
+    make: Callable[[IO[bytes], pa.Schema, WriteOptions], TableWriter] = TableWriter,
+) -> Iterator[TableWriter]:
     """A writer whose file appears at `path` when the block ends without an exception."""
     with store.writer(path) as sink:
-        table_writer = TableWriter(sink, schema, options)
+        table_writer = make(sink, schema, options)
         try:
             yield table_writer
             table_writer.close()

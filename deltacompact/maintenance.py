@@ -26,7 +26,7 @@ from deltacompact.executors import Executor
 from deltacompact.keys import Encoding
 from deltacompact.model import Partition
 from deltacompact.plan import Arguments
-from deltacompact.primary_key_index import IndexManifest, read_bucket, read_manifest, write_manifest
+from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.rehash import rehash
 from deltacompact.settings import at_least
 from deltacompact.storage import ObjectStore
@@ -100,9 +100,7 @@ def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManif
     expected = None if quick else _expected_entries(store, state, manifest)
     tombstones = 0
     for bucket in range(manifest.hash_bucket_count):
-        parts = list(
-            read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)
-        )
+        parts = list(read_index(store, manifest, bucket))
         entries = np.concatenate(parts) if parts else none(manifest.encoding.entry_bytes)
         view = fields(entries)
         live = view["file"] != TOMBSTONE
@@ -186,7 +184,7 @@ def _rehash_stream(
     path_of = functools.partial(paths.fresh, "index", ".arrow", f"rehash-{uuid.uuid4().hex}")
     rows_per_file = Arguments().rows_per_primary_key_index_file
     rehashed = rehash(executor, catalog.store, manifest, hash_bucket_count, rows_per_file, path_of)
-    if rehashed.entries != manifest.entries or sum(f.rows for b in rehashed.buckets for f in b) != manifest.entries:
+    if rehashed.entries != manifest.entries or rehashed.run_entries(0) != manifest.entries:
         raise CorruptionError(f"table {table_id!r}, partition {partition}: rehashing lost entries")
     ref = write_manifest(catalog.store, paths.fresh("index", ".manifest.json"), rehashed)
 

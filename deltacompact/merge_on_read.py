@@ -18,7 +18,7 @@ from deltacompact import _kernels, files, schemas
 from deltacompact.dedupe import BaseIndex, Folded, live_rows
 from deltacompact.entries import TOMBSTONE, fields
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
-from deltacompact.materialize import live_mask
+from deltacompact.masks import live_mask
 from deltacompact.model import ContentType, DataFile, OperationType, Partition, Table
 from deltacompact.plan import Arguments, Capacity, CompactionPlan, NothingToDo, Source, plan, session_input
 from deltacompact.primary_key_index import empty_manifest, read_manifest

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact import sizing
+from deltacompact.model import OperationType
 from deltacompact.plan import CompactionPlan, Source
 from deltacompact.pointers import KEPT, PointerMap, SourceGroup
 
@@ -36,7 +37,7 @@ class Output:
 class OutputPlan:
     """What becomes of every source file, once it is known which rows live.
 
-    kept        base files of which every row lives: by reference
+    kept        base files and large delta files of which every row lives: by reference
     rewritten   the others, with the rank of their first live row
     """
 
@@ -76,7 +77,7 @@ def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> Output
     groups, group_of = _source_groups(decided, rewritten, live)
     number_of = np.zeros(len(decided.sources), np.uint32)
     for source in kept:
-        number_of[source.ordinal] = source.file.number
+        number_of[source.ordinal] = decided.number_of(source)
         group_of[source.ordinal] = KEPT
     first_ranks = tuple(group.first_rank for group in groups)
     pointers = PointerMap(group_of, number_of, first_ranks, number, per_output)
@@ -84,10 +85,10 @@ def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> Output
 
 
 def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
-    """Base files of which every row lives; small ones are merged where there are two pieces to merge."""
+    """Files of which every row lives, as they are; small base files are merged where there are two pieces to merge."""
     if not decided.input.owned:
         return ()
-    whole = [s for s in decided.sources if s.in_base and s.file.rows and live[s.ordinal] == s.file.rows]
+    whole = [s for s in decided.sources if s.file.rows and live[s.ordinal] == s.file.rows and _may_stay(decided, s)]
     small = [s for s in whole if _is_small(decided, s.file.rows, s.file.bytes)]
     whole_ordinals = {source.ordinal for source in whole}
     rest = [s for s in decided.sources if s.ordinal not in whole_ordinals and live[s.ordinal]]
@@ -98,6 +99,24 @@ def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source,
         return tuple(whole)
     small_ordinals = {source.ordinal for source in small}
     return tuple(source for source in whole if source.ordinal not in small_ordinals)
+
+
+def _may_stay(decided: CompactionPlan, source: Source) -> bool:
+    """Base files, and delta files of ours that are as an output would be: neither small nor larger than one."""
+    if source.in_base:
+        return True
+    file, arguments = source.file, decided.arguments
+    return (
+        source.operation is OperationType.UPSERT
+        and "://" not in file.path
+        and file.content_type is arguments.content_type
+        and arguments.compression is None
+        and file.schema.equals(decided.schema)
+        and file.rows <= arguments.rows_per_compacted_file
+        and file.bytes <= arguments.target_file_bytes
+        and file.bytes >= sizing.DELTA_KEPT_BYTES_MIN
+        and not _is_small(decided, file.rows, file.bytes)
+    )
 
 
 def _is_small(decided: CompactionPlan, rows: int, size: float) -> bool:
@@ -122,10 +141,12 @@ def _source_groups(
         groups[-1].append((source, rank))
         filled += source.file.rows
         group_of[source.ordinal] = len(groups) - 1
-    return tuple(_group(group) for group in groups), group_of
+    return tuple(_group(group, decided.changes_only) for group in groups), group_of
 
 
-def _group(members: Sequence[tuple[Source, int]]) -> SourceGroup:
+def _group(members: Sequence[tuple[Source, int]], changes_only: bool) -> SourceGroup:
+    """Where only changes are told, a base file's rows live unless they are told to have died."""
+    whole = tuple(source.ordinal for source, _ in members if source.in_base and changes_only)
     ordinals = np.array([source.ordinal for source, _ in members], np.uint32)
     rows = np.array([source.file.rows for source, _ in members], np.int64)
-    return SourceGroup(ordinals, rows, members[0][1])
+    return SourceGroup(ordinals, rows, members[0][1], whole)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from deltacompact import schemas, sizing
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import InputError
 from deltacompact.files import WriteOptions, suffix_of
+from deltacompact.index_files import CHUNK_ENTRIES
 from deltacompact.keys import Encoding, resolve_encoding
 from deltacompact.model import (
     INT64_MAX,
@@ -33,11 +34,11 @@ from deltacompact.model import (
     Partition,
     TableKeys,
 )
-from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexManifest
+from deltacompact.primary_key_index import IndexManifest
 from deltacompact.settings import Settings, at_least
 from deltacompact.wording import counted
 
-FILE_NUMBER_MAX = 2**32 - 2
+FILE_NUMBER_MAX = 2**32 - 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Arguments:
     hash_bucket_count: int | None = None
     content_type: ContentType = ContentType.PARQUET
     target_file_bytes: int = 512 << 20
-    compression: str = "zstd"
+    compression: str | None = None
     row_group_rows: int = 128 << 10
     rows_per_round: int | None = None
 
@@ -66,7 +67,8 @@ class Arguments:
         if self.hash_bucket_count is not None and at_least("hash_bucket_count", self.hash_bucket_count, 1) > 1_000_000:
             raise InputError(f"hash_bucket_count is {self.hash_bucket_count}, 1000000 at most")
         suffix_of(self.content_type)
-        if self.content_type is ContentType.PARQUET and not pa.Codec.is_available(self.compression):
+        known = self.compression in (None, "none") or pa.Codec.is_available(self.compression)
+        if self.content_type is ContentType.PARQUET and not known:
             raise InputError(f"compression {self.compression!r} is not known to pyarrow")
 
     @classmethod
@@ -205,6 +207,7 @@ class CompactionPlan:
     sources: tuple[Source, ...]
     rounds: tuple[Round, ...]
     hash_bucket_count: int
+    changes_only: bool
     base_manifest: IndexManifest | None
     tombstone_retention: int | None
     capacity: Capacity
@@ -226,11 +229,21 @@ class CompactionPlan:
     def base_ordinals(self) -> dict[int, int]:
         return {source.file.number: source.ordinal for source in self.sources if source.in_base}
 
+    def number_of(self, source: Source) -> int:
+        """The file number of a source: base files have theirs, delta files get the next ones in fold order."""
+        if source.in_base:
+            return source.file.number
+        return self._first_number + source.ordinal - sum(each.in_base for each in self.sources)
+
     @property
     def next_file_number(self) -> int:
         """Above every number used in the destination's chain, this session's delta files included."""
+        return self._first_number + sum(not source.in_base for source in self.sources)
+
+    @property
+    def _first_number(self) -> int:
         done = self.input.destination.compacted
-        return (done.next_file_number if done else 0) + sum(not source.in_base for source in self.sources)
+        return done.next_file_number if done else 0
 
     @property
     def round_rows(self) -> int:
@@ -298,7 +311,12 @@ def plan(
     )
     schema = schemas.union(upserts, given.base.schema if given.base else None)
     if adopted is None:
+        rewritable = sum(source.file.rows for source in sources if source.in_base)
+        mergeable = manifest if given.owned else None
         adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
+        if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
+            changes = _changes_only(mergeable, encoding, sum(s.file.rows for s in deltas), rewritable, capacity)
+            adopted = replace(adopted, changes_only=changes)
     number = (given.destination.compacted.next_file_number if given.destination.compacted else 0) + 2 * len(sources)
     if number > FILE_NUMBER_MAX:
         raise InputError(f"table {given.destination_table_id!r} has used up its file numbers: restate it")
@@ -311,6 +329,7 @@ def plan(
         sources,
         _rounds(sources, len(sources) - len(deltas), adopted.round_ends, given.watermark),
         adopted.hash_bucket_count,
+        adopted.changes_only,
         manifest,
         tombstone_retention,
         capacity,
@@ -323,6 +342,22 @@ class AdoptedSizes:
 
     hash_bucket_count: int
     round_ends: tuple[int, ...]
+    changes_only: bool = False
+    """Whether the index gets a run of what changes, instead of being merged and written anew."""
+
+
+def _changes_only(
+    manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity
+) -> bool:
+    """A run is added as long as the runs above the first are few and small beside it.
+
+    Relocations cost a bit for each row of a rewritten file, in every task: what may come of it is bounded too.
+    """
+    if manifest.encoding != encoding:
+        return False
+    first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
+    masks = sum(relocation.mask_bytes for relocation in manifest.relocations) + base_rows // 8
+    return sizing.adds_run(first, above, new_rows, masks, encoding.entry_bytes, capacity.memory_per_task_bytes)
 
 
 def _sizes(

@@ -17,21 +17,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from deltacompact import _kernels
-from deltacompact.entries import TOMBSTONE, Entries, fields
+from deltacompact.entries import GONE, TOMBSTONE, Entries, fields
 from deltacompact.errors import CorruptionError
 from deltacompact.hash_bucket import BucketGroup
+from deltacompact.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket
 from deltacompact.keys import Encoding
-from deltacompact.primary_key_index import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket, session_object
+from deltacompact.masks import write_masks
 from deltacompact.storage import ObjectStore
 
-Survivors = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
+Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
 """Session ordinals and row indices, in the order in which a bucket group holds them."""
 
-Masks = dict[int, npt.NDArray[np.uint8]]
-"""By ordinal: one bit for each row of the file, least significant first, set where the row lives."""
+Sent = tuple[Pointers, Pointers]
+"""What a bucket group tells a source group: rows of its files that live, and rows of its whole files that died."""
 
 KEPT = 0xFFFF
 """Stands in `group_of` for files that are kept by reference: their pointers stay."""
@@ -39,16 +39,20 @@ KEPT = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before."""
+    """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before.
+
+    Of the files in `whole` every row lives but those that are told to have died; of the others those that are told.
+    """
 
     ordinals: npt.NDArray[np.uint32]
     file_rows: npt.NDArray[np.int64]
     first_rank: int
+    whole: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PointerMap:
-    """How session pointers become published ones.
+    """How session pointers become published ones. Tombstones and what is gone stay as they are.
 
     `group_of`: by ordinal, the source group that ranks the file, or KEPT. `number_of`: the file number of a kept file.
     """
@@ -73,7 +77,8 @@ class FoldedBuckets:
         """Entries of the group's bucket number `place`, in digest order."""
         if held is None:
             bucket = self.buckets[place]
-            yield from read_bucket(store, self.files[place], self.encoding, self.hash_bucket_count, bucket)
+            files, entry_bytes = self.files[place], self.encoding.entry_bytes
+            yield from read_bucket(store, files, entry_bytes, self.hash_bucket_count, bucket)
             return
         entries, offsets = held
         for start in range(int(offsets[place]), int(offsets[place + 1]), CHUNK_ENTRIES):
@@ -81,57 +86,55 @@ class FoldedBuckets:
 
 
 def survivors(
-    store: ObjectStore, folded: FoldedBuckets, held: BucketGroup | None, group_of: npt.NDArray[np.uint16], groups: int
-) -> Iterator[Survivors]:
-    """For each source group, the live rows of its files that these buckets point to."""
-    sent: list[list[Survivors]] = [[] for _ in range(groups)]
+    store: ObjectStore,
+    folded: FoldedBuckets,
+    held: BucketGroup | None,
+    died: Pointers | None,
+    group_of: npt.NDArray[np.uint16],
+    groups: int,
+) -> Iterator[Sent]:
+    """For each source group, the live rows of its files that these buckets point to, and those that died."""
+    sent: list[list[Pointers]] = [[] for _ in range(groups)]
     for place in range(len(folded.buckets)):
         for chunk in folded.chunks(store, place, held):
             view = fields(chunk)
             file, row = np.ascontiguousarray(view["file"]), np.ascontiguousarray(view["row"])
-            group = _groups(file, group_of)
-            for each in range(groups):
-                here = group == each
-                sent[each].append((file[here], row[here]))
-    for pieces in sent:
-        yield (
-            np.concatenate([file for file, _ in pieces]) if pieces else np.empty(0, np.uint32),
-            np.concatenate([row for _, row in pieces]) if pieces else np.empty(0, np.uint64),
-        )
+            for pieces, piece in zip(sent, _by_group((file, row), group_of, groups), strict=True):
+                pieces.append(piece)
+    dead = _by_group(died or _nothing(), group_of, groups)
+    for pieces, casualties in zip(sent, dead, strict=True):
+        yield joined(pieces), casualties
 
 
-def assign(
-    store: ObjectStore, group: SourceGroup, masks_path: str, *sent: Survivors
-) -> Iterator[npt.NDArray[np.uint32]]:
+def _by_group(pointers: Pointers, group_of: npt.NDArray[np.uint16], groups: int) -> list[Pointers]:
+    file, row = pointers
+    group = _groups(file, group_of)
+    places = [group == each for each in range(groups)]
+    return [(file[here], row[here]) for here in places]
+
+
+def joined(pieces: Sequence[Pointers]) -> Pointers:
+    """Several as one."""
+    if not pieces:
+        return _nothing()
+    return np.concatenate([file for file, _ in pieces]), np.concatenate([row for _, row in pieces])
+
+
+def _nothing() -> Pointers:
+    return np.empty(0, np.uint32), np.empty(0, np.uint64)
+
+
+def assign(store: ObjectStore, group: SourceGroup, masks_path: str, *sent: Sent) -> Iterator[npt.NDArray[np.uint32]]:
     """Rank a group's survivors: for each bucket group its ranks as it sent them. The masks of the files are stored."""
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
-    for ordinals, rows in sent:
-        ranks.mark(ordinals, rows)
+    for ordinal in group.whole:
+        ranks.fill(ordinal)
+    for living, died in sent:
+        ranks.unmark(*died)
+        ranks.mark(*living)
     write_masks(store, masks_path, {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
-    for ordinals, rows in sent:
-        yield ranks.ranks(ordinals, rows).astype(np.uint32)  # within the group, which has fewer than 2^32 rows
-
-
-_MASKS_SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary())])
-
-
-def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
-    """An Arrow IPC file: what materialize needs to know of a group, also when a session is resumed."""
-    columns = [
-        pa.array(list(masks), pa.uint32()),
-        pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
-    ]
-    with store.writer(path) as sink, pa.ipc.new_file(sink, _MASKS_SCHEMA) as out:
-        out.write_batch(pa.record_batch(columns, schema=_MASKS_SCHEMA))
-
-
-def read_masks(store: ObjectStore, path: str) -> Masks:
-    with session_object(store, path) as source:
-        table = pa.ipc.open_file(source).read_all()
-        return {
-            ordinal.as_py(): np.frombuffer(bits.as_buffer(), np.uint8).copy()
-            for ordinal, bits in zip(table["ordinal"], table["bits"], strict=True)
-        }
+    for living, _ in sent:
+        yield ranks.ranks(*living).astype(np.uint32)  # within the group, which has fewer than 2^32 rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,7 @@ def _published(chunk: Entries, task: IndexTask, ranks: Sequence[npt.NDArray[np.u
     file = np.ascontiguousarray(view["file"])
     pointers = task.pointers
     group = _groups(file, pointers.group_of)
-    numbers = np.where(group == KEPT, _taken(pointers.number_of, file), np.uint32(TOMBSTONE))
+    numbers = np.where(group == KEPT, _taken(pointers.number_of, file), file)
     rows = np.ascontiguousarray(view["row"])
     for place, given in enumerate(ranks):
         here = np.flatnonzero(group == place)
@@ -198,9 +201,9 @@ def _published(chunk: Entries, task: IndexTask, ranks: Sequence[npt.NDArray[np.u
 
 
 def _groups(file: npt.NDArray[np.uint32], group_of: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
-    """The source group of each entry; one past KEPT does not exist, so tombstones get KEPT - 1."""
+    """The source group of each entry; what points to no file gets one that does not exist."""
     group = _taken(group_of, file)
-    group[file == TOMBSTONE] = KEPT - 1
+    group[file >= GONE] = KEPT - 1
     return group
 
 

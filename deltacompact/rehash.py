@@ -17,8 +17,9 @@ from deltacompact import _kernels
 from deltacompact.entries import none, sorted_by_digest
 from deltacompact.executors import Executor
 from deltacompact.hash_bucket import BucketGroup
+from deltacompact.index_files import IndexFile, bucket_writer
 from deltacompact.keys import Encoding
-from deltacompact.primary_key_index import IndexFile, IndexManifest, bucket_writer, read_bucket
+from deltacompact.primary_key_index import IndexManifest, read_index
 from deltacompact.sizing import bucket_groups
 from deltacompact.storage import ObjectStore
 
@@ -27,8 +28,7 @@ def split_bucket(
     store: ObjectStore, manifest: IndexManifest, bucket: int, hash_bucket_count: int, group_starts: Sequence[int]
 ) -> Iterator[BucketGroup]:
     """One old bucket's entries by new bucket, one result for each group of new buckets."""
-    chunks = read_bucket(store, manifest.buckets[bucket], manifest.encoding, manifest.hash_bucket_count, bucket)
-    parts = list(chunks) or [none(manifest.encoding.entry_bytes)]
+    parts = list(read_index(store, manifest, bucket)) or [none(manifest.encoding.entry_bytes)]
     entries, offsets = _kernels.group_entries(parts, hash_bucket_count)
     for start, stop in pairwise(group_starts):
         low, high = int(offsets[start]), int(offsets[stop])
@@ -86,7 +86,7 @@ def rehash(
     for _ in executor.finish(merged):
         pass
     buckets = tuple(bucket for task in merged for bucket in executor.get(task.values[0]))
-    return IndexManifest(manifest.encoding, buckets, manifest.rows, manifest.tombstones, manifest.publishable)
+    return IndexManifest(manifest.encoding, (buckets,), manifest.rows, manifest.tombstones, manifest.publishable)
 
 
 def spread(items: int, groups: int) -> tuple[int, ...]:

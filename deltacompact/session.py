@@ -30,7 +30,15 @@ from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.entries import Compacted, Opened, SchemaTable, file_from_json, file_to_json
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
-from deltacompact.dedupe import BaseIndex, DedupeResult, DedupeTask, FoldCounts, dedupe, dedupe_held
+from deltacompact.dedupe import (
+    BaseIndex,
+    DedupeResult,
+    DedupeTask,
+    FoldCounts,
+    dedupe,
+    dedupe_changes,
+    dedupe_held,
+)
 from deltacompact.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.events import (
     Event,
@@ -43,13 +51,14 @@ from deltacompact.events import (
 )
 from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
-from deltacompact.materialize import LiveRange, MaterializeTask, materialize
+from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
 from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, ObjectRef
 from deltacompact.outputs import Output, OutputPlan, plan_outputs
 from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash, spread
+from deltacompact.relocation import RelocatedFile, Relocation
 from deltacompact.sizing import bucket_groups, fits_held
 
 
@@ -63,6 +72,7 @@ class SessionRecord:
     destination_tail: int
     hash_bucket_count: int
     round_ends: tuple[int, ...]
+    changes_only: bool
     what: dict[str, Any]
 
     @classmethod
@@ -75,12 +85,13 @@ class SessionRecord:
             given.destination.tail,
             plan.hash_bucket_count,
             tuple(each.stop - first for each in plan.rounds),
+            plan.changes_only,
             json.loads(json.dumps(fingerprint(given, plan.keys, plan.arguments))),
         )
 
     @property
     def sizes(self) -> AdoptedSizes:
-        return AdoptedSizes(self.hash_bucket_count, tuple(self.round_ends))
+        return AdoptedSizes(self.hash_bucket_count, tuple(self.round_ends), self.changes_only)
 
 
 def session_id(plan: CompactionPlan) -> str:
@@ -97,6 +108,7 @@ class Measured:
     task_seconds: float = 0.0
     scheduling_seconds: float = 0.0
     peak_task_bytes: int = 0
+    rows_copied: int = 0
 
 
 @dataclass(slots=True)
@@ -169,7 +181,7 @@ class Session:
         results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
         counts, _ = self._conserved(each, before, results)
         buckets = tuple(files for result in results for files in result.files)
-        manifest = IndexManifest(self.plan.encoding, buckets, counts.live, counts.tombstones, publishable=False)
+        manifest = IndexManifest(self.plan.encoding, (buckets,), counts.live, counts.tombstones, publishable=False)
         ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
         self._record(_round_name(each), {**self._completion(each, ref), "counts": asdict(counts)})
         adopted = self._adopted_round(each)
@@ -183,14 +195,15 @@ class Session:
         plan, each = self.plan, self.plan.rounds[-1]
         hashed, starts = self._hash_bucket(each)
         rows = self._rows_of(each)
-        held = fits_held(
-            before.index.manifest.entries, rows, plan.encoding.entry_bytes, self._executor.capacity.object_store_bytes
-        )
+        object_store_bytes = self._executor.capacity.object_store_bytes
+        held = fits_held(before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes)
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         deduped = []
         for place, group in enumerate(_ranges(starts)):
             task, parts = self._dedupe_task(group, before), [done.values[place] for done in hashed]
-            if held:
+            if plan.changes_only:
+                deduped.append(self._executor.submit(dedupe_changes, self._store, task, *parts, returns=3))
+            elif held:
                 deduped.append(self._executor.submit(dedupe_held, self._store, task, *parts, returns=2))
             else:
                 deduped.append(self._executor.submit(dedupe, self._store, task, path_of, *parts))
@@ -203,15 +216,17 @@ class Session:
             FoldedBuckets(plan.encoding, plan.hash_bucket_count, group, result.files)
             for group, result in zip(_ranges(starts), results, strict=True)
         ]
-        entries = [task.values[1] if held else None for task in deduped]
+        entries = [task.values[1] if held or plan.changes_only else None for task in deduped]
+        died = [task.values[2] if plan.changes_only else None for task in deduped]
         del deduped, results
         outputs = plan_outputs(plan, live)
-        masks, ranks = self._assign_pointers(outputs, folded, entries)
+        masks, ranks = self._assign_pointers(outputs, folded, entries, died)
+        del died
         writing = self._submit_index(outputs, folded, entries, ranks)
         # Where rows go is known: outputs are under way while the index is written, and are recorded after it.
         masks_of = {ordinal: path for path, ordinals in masks for ordinal in ordinals}
         self._under_way = {each.number: self._submit_output(each, outputs, masks_of) for each in outputs.outputs}
-        ref = self._index_written(writing, outputs)
+        ref = self._index_written(writing, outputs, counts, masks_of)
         self._record(
             _round_name(each),
             {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist(), "masks": masks},
@@ -258,9 +273,13 @@ class Session:
     ) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
         """The counts of the session so far, and the live rows by ordinal; asserts that they agree."""
         of_round = sum((result.counts for result in results), FoldCounts())
-        counts = replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones)
         live: npt.NDArray[np.int64] = np.sum([result.live for result in results], axis=0)
-        rows = self.plan.base_manifest.rows if self.plan.base_manifest else 0
+        base = self.plan.base_manifest
+        rows = base.rows if base else 0
+        if base and self.plan.changes_only:  # the results are differences to the base
+            of_round += FoldCounts(live=base.rows, tombstones=base.tombstones)
+            live += np.array([s.file.rows if s.in_base else 0 for s in self.plan.sources], np.int64)
+        counts = replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones)
         if int(live.sum()) != counts.live or rows + counts.upserts != counts.live + counts.superseded + counts.deleted:
             raise CorruptionError(f"round {each.number}: {rows} rows before, {counts}, {int(live.sum())} live by file")
         return counts, live
@@ -304,15 +323,17 @@ class Session:
     # Pointer assignment
 
     def _assign_pointers(
-        self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any]
+        self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any], died: Sequence[Any]
     ) -> tuple[list[tuple[str, list[int]]], list[list[Any]]]:
         """Where the masks of each source group are, with its ordinals; and for each bucket group its ranks."""
         groups = len(outputs.groups)
         if not groups:
             return [], [[] for _ in folded]
         sent = [
-            self._executor.submit(survivors, self._store, each, held, outputs.pointers.group_of, groups, returns=groups)
-            for each, held in zip(folded, entries, strict=True)
+            self._executor.submit(
+                survivors, self._store, each, held, dead, outputs.pointers.group_of, groups, returns=groups
+            )
+            for each, held, dead in zip(folded, entries, died, strict=True)
         ]
         paths = [self._paths.fresh("index", ".masks.arrow", self.id) for _ in outputs.groups]
         assigned = [
@@ -346,39 +367,48 @@ class Session:
             for each, held, given in zip(folded, entries, ranks, strict=True)
         ]
 
-    def _index_written(self, tasks: Sequence[Submitted], outputs: OutputPlan) -> ObjectRef:
-        """Wait for the index and write its manifest."""
-        plan = self.plan
+    def _index_written(
+        self, tasks: Sequence[Submitted], outputs: OutputPlan, counts: FoldCounts, masks_of: Mapping[int, str]
+    ) -> ObjectRef:
+        """Wait for the index and write its manifest: one run, or those of the base and one more."""
+        plan, base = self.plan, self.plan.base_manifest
         self._wait("write_index", tasks, int(outputs.live.sum()), overlapping=True)
         results: list[IndexResult] = [self._executor.get(task.values[0]) for task in tasks]
-        rows = sum(result.rows for result in results)
-        if rows != int(outputs.live.sum()):
-            raise CorruptionError(f"the index has {rows} live rows, the files have {int(outputs.live.sum())}")
-        buckets = tuple(bucket for result in results for bucket in result.files)
-        manifest = IndexManifest(plan.encoding, buckets, rows, sum(result.tombstones for result in results))
+        run = tuple(bucket for result in results for bucket in result.files)
+        if base is not None and plan.changes_only:
+            runs, relocations = (*base.runs, run), (*base.relocations, *_relocation(outputs, masks_of))
+            manifest = IndexManifest(plan.encoding, runs, counts.live, counts.tombstones, relocations=relocations)
+        else:
+            rows, tombstones = sum(result.rows for result in results), sum(result.tombstones for result in results)
+            if rows != counts.live:
+                raise CorruptionError(f"the index has {rows} live rows, the files have {counts.live}")
+            manifest = IndexManifest(plan.encoding, (run,), rows, tombstones)
         return write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
 
     # Materialize
 
     def _materialize(self, last: LastRound) -> tuple[DataFile, ...]:
         """Write the compacted files that no attempt has written yet; each is recorded as soon as it is there."""
-        outputs = last.outputs
+        plan, outputs = self.plan, last.outputs
         missing = [each for each in outputs.outputs if self._recorded(_output_name(each)) is None]
         under_way, self._under_way = self._under_way, {}
         tasks = [under_way.get(each.number) or self._submit_output(each, outputs, last.masks) for each in missing]
 
         def record(place: int) -> None:
             schemas = SchemaTable()
-            file = file_to_json(self._executor.get(tasks[place].values[0]), schemas)
-            self._record(_output_name(missing[place]), {"file": file, "schemas": schemas.encoded})
+            made: Materialized = self._executor.get(tasks[place].values[0])
+            file = file_to_json(made.file, schemas)
+            document = {"file": file, "schemas": schemas.encoded, "rows_copied": made.rows_copied}
+            self._record(_output_name(missing[place]), document)
 
         self._wait("materialize", tasks, sum(each.stop - each.first for each in missing), record)
-        files = [source.file for source in outputs.kept]
+        files = [replace(source.file, number=plan.number_of(source)) for source in outputs.kept]
         for each in outputs.outputs:
             document = self._recorded(_output_name(each))
             if document is None:
                 raise self._record_gone()
             files.append(file_from_json(document["file"], SchemaTable(document["schemas"])))
+            self.measured.rows_copied += document["rows_copied"]
         if sum(file.rows for file in files) != last.counts.live:
             raise CorruptionError(f"{sum(f.rows for f in files)} rows were written or kept, {last.counts.live} live")
         return tuple(files)
@@ -535,6 +565,17 @@ def _round_name(each: Round) -> str:
 
 def _output_name(output: Output) -> str:
     return f"output-{output.number:010d}.json"
+
+
+def _relocation(outputs: OutputPlan, masks_of: Mapping[int, str]) -> tuple[Relocation, ...]:
+    """Where the rows of rewritten base files go; they are the first that are ranked."""
+    files = tuple(
+        RelocatedFile(source.file.number, source.file.rows, masks_of[source.ordinal], source.ordinal)
+        for source, _ in outputs.rewritten
+        if source.in_base
+    )
+    pointers = outputs.pointers
+    return (Relocation(files, pointers.first_output_number, pointers.rows_per_output),) if files else ()
 
 
 def _ranges(starts: Sequence[int]) -> list[range]:

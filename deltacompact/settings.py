@@ -21,7 +21,7 @@ class Settings:
     memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster for each CPU)
     object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
     target_file_bytes       about the largest size of a compacted file
-    compression             codec of written files
+    compression             codec of written files (default: that of the files whose rows they get, else zstd)
     row_group_rows          rows of a Parquet row group
     local_rows_max          "auto" stays in this process up to so many delta rows, and
     local_bytes_max         so many bytes of delta and compacted files
@@ -35,7 +35,7 @@ class Settings:
     memory_per_task_bytes: int | None = None
     object_store_bytes: int | None = None
     target_file_bytes: int = 512 << 20
-    compression: str = "zstd"
+    compression: str | None = None
     row_group_rows: int = ROW_GROUP_ROWS
     local_rows_max: int = 10_000_000
     local_bytes_max: int = 2 << 30

@@ -42,6 +42,17 @@ OBJECT_STORE_SHARE = 0.5
 HELD_SHARE = 0.6
 """Share of the object store up to which the last round's entries stay there until their pointers are known."""
 
+RUNS_MAX = 8
+RUNS_SHARE_MAX = 0.25
+"""An index is merged when it would have more runs than this, or the later ones more than this share of the first."""
+
+MASKS_SHARE_OF_MEMORY = 1 / 16
+MASKS_SHARE_OF_INDEX = 1 / 8
+"""Every task that reads an index reads the masks of its relocations: at most so many bytes of them."""
+
+DELTA_KEPT_BYTES_MIN = 32 << 20
+"""A delta file below this is written anew, among others, even where it would do as a compacted file."""
+
 OUTPUT_PARALLEL_BYTES_MIN = 32 << 20
 """Files larger than this are split further, for the sake of parallel writing."""
 
@@ -72,6 +83,20 @@ def round_rows_max(object_store_bytes: int, entry_bytes: int) -> int:
 def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_bytes: int) -> bool:
     """Whether the last round's new entries and the whole folded index fit the object store side by side."""
     return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * HELD_SHARE
+
+
+def adds_run(
+    first: int, above: Sequence[int], new_rows: int, mask_bytes: int, entry_bytes: int, memory_per_task_bytes: int
+) -> bool:
+    """Whether an index of `first` entries in its oldest run, and those `above`, gets one more run or is merged.
+
+    `mask_bytes` are those of all relocations that readers would apply.
+    """
+    few = len(above) + 1 < RUNS_MAX
+    small = sum(above) + new_rows <= first * RUNS_SHARE_MAX
+    index_bytes = (first + sum(above)) * entry_bytes
+    cheap = mask_bytes <= min(memory_per_task_bytes * MASKS_SHARE_OF_MEMORY, index_bytes * MASKS_SHARE_OF_INDEX)
+    return few and small and cheap
 
 
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TOMBSTONE = 0xFFFFFFFF
+GONE = 0xFFFFFFFE
 DELETE = 1 << 63
 KEYLESS = 1 << 62
 _WIDE = decimal.Context(prec=100)

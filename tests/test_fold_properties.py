@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from oracle import Oracle, Row
 from stores import unmeasured  # noqa: F401
 
-from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
+from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact, sizing
 from deltacompact.maintenance import check
 from deltacompact.storage import MemoryStore
 
@@ -156,7 +156,14 @@ SESSIONS = st.fixed_dictionaries(
         "hash_bucket_count": st.none() | st.integers(1, 5),
         "rows_per_compacted_file": st.sampled_from([1, 2, 3, 4_000_000]),
         "rows_per_primary_key_index_file": st.sampled_from([1, 2, 38_000_000]),
-        "settings": st.builds(Settings, executor=st.just("local"), rows_per_round=st.none() | st.integers(1, 8)),
+        "settings": st.builds(
+            Settings,
+            executor=st.just("local"),
+            local_threads=st.just(1),
+            rows_per_round=st.none() | st.integers(1, 8),
+            row_group_rows=st.sampled_from([1, 2, 4, 131_072]),
+        ),
+        "adds_runs": st.booleans(),
     }
 )
 PERHAPS_SESSIONS = st.none() | SESSIONS
@@ -365,7 +372,7 @@ def assert_any_division_gives_the_oracles_rows(case: Case) -> None:
         arguments = last if place == len(case.deltas) else delta.compact_after
         if arguments is not None:
             assert_holds(catalog, oracles, case.partitioned)
-            for session in compact("t", delta_catalog_client=catalog, **arguments).sessions:
+            for session in compacted(catalog, **arguments):
                 assert_conserved(session)
                 day = session.partition.get("day")
                 superseded[day] += session.superseded
@@ -376,6 +383,15 @@ def assert_any_division_gives_the_oracles_rows(case: Case) -> None:
             assert [problem for each in check(catalog, "t") for problem in each.problems] == []
     for day, oracle in oracles.items():
         assert (superseded[day], deleted[day]) == (oracle.superseded, oracle.deleted)
+
+
+def compacted(catalog: DeltaStreamCatalog, adds_runs: bool = False, **arguments: Any) -> tuple[SessionResult, ...]:
+    """`adds_runs`: the index is never found so small that it is merged, whatever changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        if adds_runs:
+            for limit in ("RUNS_MAX", "RUNS_SHARE_MAX", "MASKS_SHARE_OF_INDEX"):
+                patch.setattr(sizing, limit, math.inf)
+        return compact("t", delta_catalog_client=catalog, **arguments).sessions
 
 
 @given(cases())

@@ -21,7 +21,7 @@ import pytest
 import reference_kernels as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_kernels import DELETE, KEYLESS, TOMBSTONE, Entry
+from reference_kernels import DELETE, GONE, KEYLESS, TOMBSTONE, Entry
 
 from deltacompact import _kernels as kernels
 
@@ -614,6 +614,113 @@ def test_ranks_that_are_refused() -> None:
     for call in (group().mask, group().live):
         with pytest.raises(ValueError, match="not in this group"):
             call(4)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_files_are_filled_from_masks_and_rows_unmarked(data: st.DataObject) -> None:
+    file_rows = [data.draw(st.sampled_from([0, 1, 63, 64, 65, 600])) for _ in range(3)]
+    masks = [data.draw(st.none() | st.sets(st.integers(0, max(0, rows - 1)))) if rows else None for rows in file_rows]
+    marked = set()
+    survivors = kernels.SurvivorRanks(np.arange(3, dtype=np.uint32), np.array(file_rows, np.int64))
+    for ordinal, (rows, mask) in enumerate(zip(file_rows, masks, strict=True)):
+        here = {(ordinal, row) for row in (range(rows) if mask is None else mask)}
+        survivors.fill(ordinal, None if mask is None else reference.mask(here, ordinal, rows))
+        marked |= here
+    dead = data.draw(st.lists(st.sampled_from(sorted(marked)), unique=True, max_size=9)) if marked else []
+    survivors.unmark(*pointer_arrays(dead))
+    marked -= set(dead)
+    order = sorted(marked, reverse=True)
+    expected = reference.ranks(marked)
+    assert survivors.ranks(*pointer_arrays(order)).tolist() == [expected[pointer] for pointer in order]
+    for ordinal, rows in enumerate(file_rows):
+        assert np.array_equal(survivors.mask(ordinal), reference.mask(marked, ordinal, rows))
+    for pointer in dead[:1]:
+        with pytest.raises(ValueError, match="is not marked"):
+            survivors.unmark(*pointer_arrays([pointer]))
+    with pytest.raises(ValueError, match="its mask 1 bytes"):
+        kernels.SurvivorRanks(np.zeros(1, np.uint32), np.array([9], np.int64)).fill(0, np.zeros(1, np.uint8))
+
+
+# --- runs of an index ------------------------------------------------------------------------------------------------
+
+
+def run_of(keys: dict[int, tuple[int, int]], sort_key_bytes: int) -> reference.Matrix:
+    """Entries in digest order; the sort key follows from the pointer, so that one key has it in different forms."""
+    entries = [
+        Entry(digest_of(key), bytes([row % 251]) * sort_key_bytes if file != GONE else bytes(sort_key_bytes), file, row)
+        for key, (file, row) in keys.items()
+    ]
+    return reference.to_matrix(sorted(entries), sort_key_bytes)
+
+
+POINTERS = st.tuples(st.sampled_from([0, 1, 2, GONE, TOMBSTONE]), st.integers(0, 2**62 - 1)).map(
+    lambda pointer: (pointer[0], 0 if pointer[0] == GONE else pointer[1])
+)
+RUNS = st.lists(st.dictionaries(st.integers(0, 200), POINTERS, max_size=90), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(RUNS, st.sets(st.integers(0, 255)), st.sampled_from([0, 3]), st.integers(1, 30))
+def test_the_newest_entry_of_some_keys_is_found(
+    runs: list[dict[int, tuple[int, int]]], wanted: set[int], sort_key_bytes: int, chunk: int
+) -> None:
+    new = reference.to_matrix([Entry(digest_of(key), b"", 9, key) for key in [*wanted, *list(wanted)[:3]]], 0)
+    touched = kernels.Touched([new[: len(new) // 2], new[len(new) // 2 :]], 32 + sort_key_bytes)
+    newest: dict[int, tuple[int, int]] = {}
+    for keys in runs:
+        newest |= keys
+    for keys in reversed(runs):
+        entries = run_of(keys, sort_key_bytes)
+        for start in range(0, len(entries), chunk):
+            touched.find(entries[start : start + chunk])
+    expected = {key: pointer for key, pointer in newest.items() if key in wanted and pointer[0] != GONE}
+    assert touched.found().tobytes() == run_of(expected, sort_key_bytes).tobytes()
+
+
+@settings(deadline=None)
+@given(RUNS, st.sampled_from([0, 3]))
+def test_runs_are_merged_and_what_is_gone_is_left_out(
+    runs: list[dict[int, tuple[int, int]]], sort_key_bytes: int
+) -> None:
+    newest: dict[int, tuple[int, int]] = {}
+    merged = run_of({}, sort_key_bytes)
+    for keys in runs:
+        newest |= keys
+        merged = kernels.merge_entries(merged, run_of(keys, sort_key_bytes))
+    assert merged.tobytes() == run_of(newest, sort_key_bytes).tobytes()
+    present = {key: pointer for key, pointer in newest.items() if pointer[0] != GONE}
+    assert kernels.present_entries(merged).tobytes() == run_of(present, sort_key_bytes).tobytes()
+    for place in range(len(merged)):
+        assert kernels.count_to(merged, merged[place : place + 1]) == place + 1
+
+
+LIVE_OR_TOMBSTONE = st.tuples(st.sampled_from([0, 1, TOMBSTONE]), st.integers(0, 99))
+INDEX = st.dictionaries(st.integers(0, 40), LIVE_OR_TOMBSTONE, max_size=30)
+
+
+@settings(deadline=None)
+@given(INDEX, INDEX, st.sampled_from([0, 3]))
+def test_what_a_fold_has_changed(
+    found: dict[int, tuple[int, int]], folded: dict[int, tuple[int, int]], sort_key_bytes: int
+) -> None:
+    run, ordinals, rows = kernels.changes(run_of(found, sort_key_bytes), run_of(folded, sort_key_bytes))
+    expected = {key: pointer for key, pointer in folded.items() if found.get(key) != pointer}
+    expected |= {key: (GONE, 0) for key in found if key not in folded}
+    assert run.tobytes() == run_of(expected, sort_key_bytes).tobytes()
+    died = [pointer for key, pointer in found.items() if folded.get(key) != pointer and pointer[0] != TOMBSTONE]
+    assert sorted(zip(ordinals.tolist(), rows.tolist(), strict=True)) == sorted(died)
+
+
+def test_runs_that_are_refused() -> None:
+    narrow, wide = np.zeros((1, 32), np.uint8), np.zeros((1, 33), np.uint8)
+    for call in (kernels.merge_entries, kernels.changes):
+        with pytest.raises(ValueError, match="of 32 bytes"):
+            call(narrow, wide)
+    with pytest.raises(ValueError, match="chunk: want"):
+        kernels.Touched([narrow], 33).find(narrow)
+    with pytest.raises(ValueError, match="want one entry, got 0"):
+        kernels.count_to(narrow, narrow[:0])
 
 
 # --- small ones ------------------------------------------------------------------------------------------------------

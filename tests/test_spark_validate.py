@@ -21,9 +21,10 @@ from deltacompact import _kernels
 from deltacompact.catalog.entries import IndexReplaced
 from deltacompact.entries import TOMBSTONE, fields
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.index_files import bucket_writer
 from deltacompact.maintenance import rehash_table
 from deltacompact.model import Partition
-from deltacompact.primary_key_index import bucket_writer, read_bucket, read_manifest, write_manifest
+from deltacompact.primary_key_index import read_index, read_manifest, write_manifest
 from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.spark.validate import validate
@@ -254,14 +255,14 @@ def rewrite_index(catalog, change):
     state = log.active()
     manifest = read_manifest(store, state.index)
     buckets = []
-    for bucket, files in enumerate(manifest.buckets):
-        chunks = read_bucket(store, files, manifest.encoding, manifest.hash_bucket_count, bucket)
+    for bucket in range(manifest.hash_bucket_count):
+        chunks = read_index(store, manifest, bucket)
         paths = (log.paths.fresh("index", ".arrow") for _ in range(9))
         with bucket_writer(store, lambda paths=paths: next(paths), manifest.encoding.entry_bytes, 100) as writer:
             for chunk in chunks:
                 writer.write(change(bucket, chunk.copy()))
             buckets.append(writer.close())
-    changed = replace(manifest, buckets=tuple(buckets))
+    changed = replace(manifest, runs=(tuple(buckets),), relocations=())
     ref = write_manifest(store, log.paths.fresh("index", ".json"), changed)
     assert log.put(state.version, state.tail, IndexReplaced(ref))
 

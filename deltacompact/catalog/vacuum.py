@@ -122,9 +122,7 @@ class _Vacuum:
                 manifest = read_manifest(self._store, ref)
             except NotFoundError:
                 continue  # of a version that is retained by force only, or vacuumed by another hand
-            for bucket in manifest.buckets:
-                for file_of_index in bucket:
-                    yield file_of_index.path
+            yield from manifest.paths
         if state.compacted:
             yield from (stat.path for stat in self._store.list(self._paths.session(state.compacted.session_id)))
 

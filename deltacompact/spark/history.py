@@ -90,7 +90,7 @@ def _is_whole(store: ObjectStore, base: CompactedDelta, index: ObjectRef) -> boo
         manifest = read_manifest(store, index)
     except NotFoundError:
         return False
-    return not _missing_paths(store, [f.path for f in base.files] + [f.path for b in manifest.buckets for f in b])
+    return not _missing_paths(store, [*(file.path for file in base.files), *manifest.paths])
 
 
 def _missing(store: ObjectStore, files: Iterable[DataFile]) -> set[str]:

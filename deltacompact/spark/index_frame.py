@@ -1,9 +1,10 @@
 """The primary key index as a DataFrame, read byte by byte as its layout is documented, not with our own reader.
 
-digest 20 | sort key | file 4, little-endian | row 8, little-endian         file 0xFFFFFFFF: a tombstone
+digest 20 | sort key | file 4, little-endian | row 8, little-endian         file 0xFFFFFFFF: a tombstone, …FE: gone
 
-digest   file  row  tombstone  misplaced
-08f1…    14    3    no         no             its bucket is not the one that its digest says: misplaced
+digest   run  file  row  tombstone  misplaced
+08f1…    0    14    3    no         no            its bucket is not the one that its digest says: misplaced
+08f1…    1    20    1    no         no            a newer run counts; a rewritten file's rows are found by its mask
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from deltacompact.keys import Encoding
 from deltacompact.primary_key_index import IndexManifest
+from deltacompact.relocation import Relocation
 from deltacompact.sort_keys import decode
 from deltacompact.spark.comparable import comparable_type, spark_struct
 from deltacompact.spark.frames import Layout, tasks_frame, tasks_of
 from deltacompact.storage import ObjectStore
 
 _TOMBSTONE = 0xFFFFFFFF
+_GONE = 0xFFFFFFFE
 _COLUMNS = [
     ("digest", pa.binary()),
+    ("run", pa.int64()),
     ("file", pa.int64()),
     ("row", pa.int64()),
     ("tombstone", pa.bool_()),
@@ -37,9 +42,22 @@ def index_frame(
     spark: SparkSession, store: ObjectStore, manifest: IndexManifest, layout: Layout | None = None
 ) -> DataFrame:
     """Every entry of an index; with a layout also its sort columns (c0, c1, …), the layout's others null."""
-    tasks = [(bucket, file.path) for bucket, files in enumerate(manifest.buckets) for file in files]
+    tasks = [
+        (number, bucket, file.path)
+        for number, run in enumerate(manifest.runs)
+        for bucket, files in enumerate(run)
+        for file in files
+    ]
     reading = _Reading(store, manifest.encoding, manifest.hash_bucket_count, layout)
-    return tasks_frame(spark, tasks, manifest.entries).mapInArrow(reading.read, spark_struct(reading.schema))
+    entries = tasks_frame(spark, tasks, manifest.entries).mapInArrow(reading.read, spark_struct(reading.schema))
+    if len(manifest.runs) > 1:
+        newest = Window.partitionBy("digest").orderBy(F.desc("run"))
+        entries = entries.withColumn("age", F.row_number().over(newest)).where("age = 1").drop("age")
+        entries = entries.where(F.col("file") != _GONE)
+    if manifest.relocations:
+        relocating = _Relocating(store, manifest.relocations)
+        entries = entries.mapInArrow(relocating.relocate, spark_struct(reading.schema))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +72,13 @@ class _Reading:
         return pa.schema([*_COLUMNS, *(self.layout.comparable if self.layout else ())])
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for bucket, path in tasks_of(batches):
+        for run, bucket, path in tasks_of(batches):
             with self.store.open(path) as source:
                 reader = pa.ipc.open_file(source)
                 for place in range(reader.num_record_batches):
-                    yield from self._entries(bucket, reader.get_batch(place).column(0))
+                    yield from self._entries(run, bucket, reader.get_batch(place).column(0))
 
-    def _entries(self, bucket: int, column: pa.Array) -> Iterator[pa.RecordBatch]:
+    def _entries(self, run: int, bucket: int, column: pa.Array) -> Iterator[pa.RecordBatch]:
         width = column.type.byte_width
         raw = np.frombuffer(column.buffers()[1], np.uint8, len(column) * width).reshape(-1, width)
         file = np.ascontiguousarray(raw[:, -12:-8]).view("<u4")[:, 0].astype(np.int64)
@@ -68,6 +86,7 @@ class _Reading:
         digests = [bytes(digest) for digest in raw[:, :20]]
         columns: Sequence[pa.Array] = [
             pa.array(digests, pa.binary()),
+            pa.array(np.full(len(raw), run)),
             pa.array(file),
             pa.array(row),
             pa.array(file == _TOMBSTONE),
@@ -86,6 +105,40 @@ class _Reading:
             known = decoded.get(field.name)
             columns.append(pa.nulls(len(keys), wanted) if known is None else known.cast(field.type).cast(wanted))
         return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Relocating:
+    """Pointers to rewritten files, brought to where their rows went: the number of live rows before them says it."""
+
+    store: ObjectStore
+    relocations: Sequence[Relocation]
+
+    def relocate(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ranks = [list(self._ranks(relocation)) for relocation in self.relocations]
+        for batch in batches:
+            file, row = batch["file"].to_numpy().copy(), batch["row"].to_numpy().copy()
+            for relocation, files in zip(self.relocations, ranks, strict=True):
+                of_file, of_row = file.copy(), row.copy()
+                for number, rank_of in files:
+                    here = of_file == number
+                    output, place = np.divmod(rank_of[of_row[here]], relocation.rows_per_output)
+                    file[here], row[here] = output + relocation.first_output_number, place
+            columns = {"file": pa.array(file), "row": pa.array(row)}
+            arrays = [columns.get(name, batch[name]) for name in batch.schema.names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+    def _ranks(self, relocation: Relocation) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """For each rewritten file, by row: the live rows of the session before it; -1 where the row does not live."""
+        before = 0
+        for file in relocation.files:
+            with self.store.open(file.masks_path) as source:
+                masks = pa.ipc.open_file(source).read_all()
+            bits = dict(zip(masks["ordinal"].to_pylist(), masks["bits"].to_pylist(), strict=True))[file.ordinal]
+            lives = np.unpackbits(np.frombuffer(bits, np.uint8), count=file.rows, bitorder="little").astype(np.int64)
+            ends = before + np.cumsum(lives)
+            yield file.number, np.where(lives == 1, ends - 1, -1)
+            before = int(ends[-1])
 
 
 def _remainders(digests: npt.NDArray[np.uint8], divisor: int) -> npt.NDArray[np.uint64]:

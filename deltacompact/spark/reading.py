@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from deltacompact import files, schemas
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.materialize import live_mask
+from deltacompact.masks import live_mask
 from deltacompact.merge_on_read import live_sources, schema_of
 from deltacompact.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.spark import arrow_types

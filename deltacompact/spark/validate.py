@@ -27,7 +27,7 @@ from deltacompact import schemas
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import InputError, NotFoundError
-from deltacompact.materialize import live_mask
+from deltacompact.masks import live_mask
 from deltacompact.merge_on_read import live_sources, schema_of
 from deltacompact.model import CompactedDelta, ContentType, DataFile, Delta, OperationType, Partition, Table, TableKeys
 from deltacompact.primary_key_index import read_manifest

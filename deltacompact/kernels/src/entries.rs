@@ -19,6 +19,8 @@ const ROW_BYTES: usize = 8;
 const POINTER_BYTES: usize = 12;
 
 pub const TOMBSTONE: u32 = u32::MAX;
+/// In place of a file number in a newer run of an index: the key that an older run has is no more.
+pub const GONE: u32 = u32::MAX - 1;
 pub const DELETE: u64 = 1 << 63;
 pub const KEYLESS: u64 = 1 << 62;
 pub const FLAGS: u64 = DELETE | KEYLESS;

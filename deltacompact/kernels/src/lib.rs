@@ -14,7 +14,9 @@
 //!
 //! `python.rs` is the only door to Python, `columns.rs` the only one to Arrow, `sha1_simd.rs` the only one to `unsafe`.
 
+mod assembler;
 mod buckets;
+mod changes;
 mod columns;
 mod digests;
 mod entries;

@@ -6,6 +6,8 @@
 //! ```
 
 mod arguments;
+mod assembler;
+mod changes;
 mod fold;
 mod functions;
 mod ranks;
@@ -14,6 +16,10 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _kernels {
+    #[pymodule_export]
+    use super::assembler::ParquetAssembler;
+    #[pymodule_export]
+    use super::changes::{Touched, changes, count_to, merge_entries, present_entries};
     #[pymodule_export]
     use super::fold::Fold;
     #[pymodule_export]

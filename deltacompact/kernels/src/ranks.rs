@@ -78,6 +78,47 @@ impl SurvivorRanks {
         Ok(())
     }
 
+    /// Marks the rows of a file that a mask says (row r is bit r % 8 of byte r / 8), or all of them.
+    pub fn fill(&mut self, ordinal: u32, mask: Option<&[u8]>) -> Result<(), Refused> {
+        self.before.clear();
+        let file = self.file(ordinal)?;
+        let (rows, from) = (self.rows[file] as usize, self.first_word[file]);
+        if let Some(mask) = mask
+            && mask.len() != rows.div_ceil(8)
+        {
+            return Err(format!("file ordinal {ordinal} has {rows} rows, its mask {} bytes", mask.len()));
+        }
+        let words = &mut self.words[from..from + rows.div_ceil(64)];
+        for (i, word) in words.iter_mut().enumerate() {
+            let mut bytes = [0xff; 8];
+            if let Some(mask) = mask {
+                let here = &mask[i * 8..mask.len().min(i * 8 + 8)];
+                bytes = [0; 8];
+                bytes[..here.len()].copy_from_slice(here);
+            }
+            *word |= u64::from_le_bytes(bytes);
+        }
+        if rows % 64 > 0
+            && let Some(last) = words.last_mut()
+        {
+            *last &= (1 << (rows % 64)) - 1;
+        }
+        Ok(())
+    }
+
+    /// Takes marks back.
+    pub fn unmark(&mut self, ordinals: &[u32], rows: &[u64]) -> Result<(), Refused> {
+        self.before.clear();
+        for (&ordinal, &row) in ordinals.iter().zip(rows) {
+            let (word, bit) = self.find(ordinal, row)?;
+            if self.words[word] >> bit & 1 == 0 {
+                return Err(format!("file ordinal {ordinal} row {row} is not marked"));
+            }
+            self.words[word] &= !(1 << bit);
+        }
+        Ok(())
+    }
+
     pub fn ranks(&mut self, ordinals: &[u32], rows: &[u64], out: &mut [u64]) -> Result<(), Refused> {
         if self.before.is_empty() {
             self.count();

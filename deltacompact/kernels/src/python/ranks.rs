@@ -35,6 +35,20 @@ impl SurvivorRanks {
         py.detach(|| ranks.mark(ordinals, rows)).map_err(refuse)
     }
 
+    #[pyo3(signature = (ordinal, mask = None))]
+    fn fill(&mut self, py: Python<'_>, ordinal: &Bound<'_, PyAny>, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let ordinal = integer("ordinal", ordinal, 0, u32::MAX)?;
+        let mask = mask.map(|mask| vector::<u8>("mask", mask)).transpose()?;
+        let mask = mask.as_ref().map(|mask| mask.as_slice()).transpose()?;
+        py.detach(|| self.0.fill(ordinal, mask)).map_err(refuse)
+    }
+
+    fn unmark(&mut self, py: Python<'_>, ordinals: &Bound<'_, PyAny>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (ordinals, rows) = pointers(ordinals, rows)?;
+        let (ordinals, rows, ranks) = (ordinals.as_slice()?, rows.as_slice()?, &mut self.0);
+        py.detach(|| ranks.unmark(ordinals, rows)).map_err(refuse)
+    }
+
     fn ranks<'py>(
         &mut self,
         py: Python<'py>,

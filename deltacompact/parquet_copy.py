@@ -1,0 +1,122 @@
+"""Row groups in which every row lives go from file to file as they are encoded: nothing is decoded, nothing encoded.
+
+    source 14   [group 0: all live] [group 1: 3 rows dead] [group 2: all live]
+    output 17   [group 0, copied  ] [group 1, filtered and encoded] [group 2, copied]
+
+A full rewrite costs at least decode and encode of every byte; this does not. A group is copied where the source has
+exactly the columns of the output, where the codec is the one asked for, and where the group is large enough to be worth
+keeping. Statistics, page indexes and histograms go with it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltacompact import _kernels
+from deltacompact.errors import CorruptionError
+from deltacompact.files import TableWriter, WriteOptions, parquet_writer
+
+CREATED_BY = "deltacompact version 0.1.0"
+"""In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
+
+GROUP_SHARE_MIN = 0.25
+GROUP_SHARE_MAX = 8
+"""Row groups are copied that are between so many times a full one: smaller ones are merged with their neighbours, and
+of larger ones a single dead row would have too much decoded some day."""
+
+
+def copyable_groups(
+    reader: pq.ParquetFile,
+    schema: pa.Schema,
+    options: WriteOptions,
+    lives: npt.NDArray[np.bool_],
+    rows: tuple[int, int],
+) -> list[int]:
+    """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of this schema.
+
+    `lives` has one element for each row of the file.
+    """
+    if not reader.schema_arrow.equals(schema) or not reader.schema.equals(_columns(schema)):
+        return []
+    chosen, begin, metadata = [], 0, reader.metadata
+    for group in range(metadata.num_row_groups):
+        described = metadata.row_group(group)
+        end = begin + described.num_rows
+        inside = rows[0] <= begin and end <= rows[1] and lives[begin:end].all()
+        share = described.num_rows / options.row_group_rows
+        if inside and GROUP_SHARE_MIN <= share <= GROUP_SHARE_MAX and _codec_fits(described, options.codec):
+            chosen.append(group)
+        begin = end
+    return chosen
+
+
+def _codec_fits(group: Any, wanted: str | None) -> bool:
+    if wanted is None:
+        return True
+    name = "uncompressed" if wanted == "none" else wanted
+    return all(group.column(column).compression.lower() == name for column in range(group.num_columns))
+
+
+def codec_of(reader: pq.ParquetFile) -> str | None:
+    """The one codec of the first row group's columns."""
+    metadata = reader.metadata
+    if not metadata.num_row_groups:
+        return None
+    group = metadata.row_group(0)
+    found = {group.column(column).compression.lower() for column in range(group.num_columns)}
+    codec = found.pop() if len(found) == 1 else "mixed"
+    return {"uncompressed": "none", "lz4_raw": "lz4", "mixed": None, "lzo": None}.get(codec, codec)
+
+
+def _template(schema: pa.Schema) -> bytes:
+    """A Parquet file without rows, as pyarrow writes this schema."""
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, schema).close()
+    return sink.getvalue()
+
+
+def _columns(schema: pa.Schema) -> pq.ParquetSchema:
+    return pq.ParquetFile(io.BytesIO(_template(schema))).schema
+
+
+class CopyingWriter(TableWriter):
+    """A TableWriter of Parquet that takes row groups of other files as well."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
+        super().__init__(sink, schema, options)
+        self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
+
+    def copy(self, source: pa.NativeFile, reader: pq.ParquetFile, groups: Sequence[int]) -> None:
+        """Append these row groups of a file. Raises CorruptionError where they are not what its footer says."""
+        self.flush()
+        self._append(source, groups)
+        self.rows += sum(reader.metadata.row_group(group).num_rows for group in groups)
+
+    def close(self) -> None:
+        self.flush()
+        self._assembler.close()
+
+    def _write(self, table: pa.Table) -> None:
+        """Encode in memory, then append."""
+        encoded = pa.BufferOutputStream()
+        with parquet_writer(encoded, self._schema, self._options, table) as out:
+            out.write_table(table, row_group_size=self._options.row_group_rows)
+        with pa.BufferReader(encoded.getvalue()) as source:
+            self._append(source, range(-(-table.num_rows // self._options.row_group_rows)))
+
+    def _append(self, source: pa.NativeFile, groups: Sequence[int]) -> None:
+        def read(offset: int, length: int) -> pa.Buffer:
+            source.seek(offset)
+            return source.read_buffer(length)
+
+        try:
+            self._assembler.append(source.size(), read, list(groups))
+        except ValueError as error:
+            raise CorruptionError(f"a row group cannot be copied: {error}") from error

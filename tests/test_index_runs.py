@@ -1,0 +1,137 @@
+"""An index of runs and relocations says what one run would say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Oracle
+from stores import unmeasured  # noqa: F401
+
+from deltacompact import DeltaStreamCatalog, Settings, compact, sizing
+from deltacompact.catalog.vacuum import vacuum
+from deltacompact.errors import CorruptionError
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.maintenance import check, rehash_table
+from deltacompact.model import Partition
+from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest
+from deltacompact.storage import MemoryStore
+
+LOCAL = Settings(executor="local", local_threads=1, row_group_rows=4)
+
+
+@pytest.fixture(autouse=True)
+def runs_are_never_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("RUNS_MAX", "RUNS_SHARE_MAX", "MASKS_SHARE_OF_INDEX"):
+        monkeypatch.setattr(sizing, limit, math.inf)
+
+
+def manifest_of(catalog: DeltaStreamCatalog) -> IndexManifest:
+    ref = catalog.state("t", Partition()).index
+    assert ref is not None
+    return read_manifest(catalog.store, ref)
+
+
+def run(catalog: DeltaStreamCatalog, **arguments: object) -> None:
+    (session,) = compact("t", delta_catalog_client=catalog, settings=LOCAL, **arguments).sessions
+    assert session.error is None and session.rows_in == session.live + session.superseded + session.deleted
+
+
+def sound(catalog: DeltaStreamCatalog) -> None:
+    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+
+
+def entries(catalog: DeltaStreamCatalog) -> Iterator[bytes]:
+    manifest = manifest_of(catalog)
+    for bucket in range(manifest.hash_bucket_count):
+        for chunk in read_index(catalog.store, manifest, bucket):
+            yield from (entry.tobytes() for entry in chunk)
+
+
+KEYS = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
+EVENTS = st.lists(st.tuples(st.sampled_from(["upsert", "upsert", "delete"]), KEYS, st.integers(0, 4)), max_size=8)
+
+
+@given(EVENTS, st.booleans(), st.sampled_from([5, 12, 4_000_000]), st.sampled_from([1, 3]))
+@settings(deadline=None, max_examples=60)
+def test_sessions_of_small_changes_give_the_oracles_rows(
+    events: list[tuple[str, list[int], int]], sorted_: bool, rows_per_file: int, buckets: int
+) -> None:
+    sort_keys = [("s", "ascending")] if sorted_ else []
+    catalog, oracle = DeltaStreamCatalog(MemoryStore()), Oracle(["k"], sort_keys, None)
+    catalog.create_table("t", (), ["k"], sort_keys)
+    first = ("upsert", list(range(30)), 1)
+    for position, (operation, keys, sort) in enumerate([first, *events]):
+        rows = [{"k": key, "s": sort, "v": f"{position}/{key}"} for key in keys]
+        catalog.append("t", pa.Table.from_pylist(rows), {}, operation, position)
+        oracle.apply(position, operation, [rows])
+        run(catalog, rows_per_compacted_file=rows_per_file, hash_bucket_count=buckets)
+        sound(catalog)
+        expected = sorted(oracle.rows(), key=lambda row: row["k"])
+        assert sorted(catalog.read("t").to_pylist(), key=lambda row: row["k"]) == expected
+    assert len(manifest_of(catalog).runs) == len(events) + 1
+    before = sorted(entries(catalog))
+    if buckets != 2:
+        rehash_table(catalog, "t", 2, LocalExecutor(LOCAL))
+        assert len(manifest_of(catalog).runs) == 1 and sorted(entries(catalog)) == before
+        sound(catalog)
+
+
+@pytest.fixture
+def three_times_relocated() -> DeltaStreamCatalog:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", pa.table({"k": list(range(20))}))
+    run(catalog)
+    for key in (3, 7, 11):
+        catalog.append("t", pa.table({"k": [key]}), operation="delete")
+        run(catalog)
+    return catalog
+
+
+def test_rows_are_found_through_one_relocation_after_the_other(three_times_relocated: DeltaStreamCatalog) -> None:
+    catalog = three_times_relocated
+    manifest = manifest_of(catalog)
+    assert (len(manifest.runs), len(manifest.relocations), manifest.rows) == (4, 3, 17)
+    assert [manifest.run_entries(number) for number in range(4)] == [20, 1, 1, 1]
+    sound(catalog)
+    assert catalog.read("t")["k"].to_pylist() == [k for k in range(20) if k not in (3, 7, 11)]
+
+
+def test_an_index_that_grew_too_many_runs_is_merged(
+    three_times_relocated: DeltaStreamCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = three_times_relocated
+    monkeypatch.setattr(sizing, "RUNS_MAX", 4)
+    catalog.append("t", pa.table({"k": [0]}), operation="delete")
+    run(catalog)
+    manifest = manifest_of(catalog)
+    assert (len(manifest.runs), manifest.relocations, manifest.run_entries(0)) == (1, (), 16)
+    sound(catalog)
+
+
+def test_a_vacuum_leaves_masks_and_runs_that_the_index_needs(three_times_relocated: DeltaStreamCatalog) -> None:
+    catalog = three_times_relocated
+    deleted = vacuum(catalog, "t", age_min_s=0, force=True)[0].deleted
+    assert deleted
+    sound(catalog)
+    catalog.append("t", pa.table({"k": [5, 50]}))
+    run(catalog)
+    sound(catalog)
+
+
+def test_a_mask_that_was_overwritten_is_found(three_times_relocated: DeltaStreamCatalog) -> None:
+    catalog = three_times_relocated
+    path = manifest_of(catalog).relocations[0].files[0].masks_path
+    data = bytearray(catalog.store.get(path))
+    table = pa.ipc.open_file(pa.BufferReader(bytes(data))).read_all()
+    bits = table["bits"][0].as_py()
+    place = bytes(data).find(bits)
+    data[place] ^= 0xFF
+    catalog.store.put(path, bytes(data))
+    with pytest.raises(CorruptionError, match="CRC-32 of a mask differs"):
+        list(entries(catalog))
