@@ -42,6 +42,9 @@ OBJECT_STORE_SHARE = 0.5
 HELD_SHARE = 0.6
 """Share of the object store up to which the last round's entries stay there until their pointers are known."""
 
+NODE_HEAP_SHARE = 0.6
+NODE_OBJECT_STORE_SHARE = 0.3
+
 RUNS_MAX = 8
 RUNS_SHARE_MAX = 0.25
 """An index is merged when it would have more runs than this, or the later ones more than this share of the first."""
@@ -142,6 +145,11 @@ def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int) -> i
     if 1 < count < SMALL_BUCKETS_MAX and data_bytes / even >= OUTPUT_PARALLEL_BYTES_MIN:
         count = even
     return min(count, rows)
+
+
+def node_memory(memory_bytes: int) -> tuple[int, int]:
+    """Of a worker node's memory: heap for tasks, and object store. A tenth is left to the system."""
+    return int(memory_bytes * NODE_HEAP_SHARE), int(memory_bytes * NODE_OBJECT_STORE_SHARE)
 
 
 def peak_task_bytes(task_rows: int, bucket_rows: int, entry_bytes: int, chunk_entries: int, read_bytes: int) -> int:
