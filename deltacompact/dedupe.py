@@ -66,9 +66,12 @@ class BaseIndex:
             chunk = reencoded(chunk, self.manifest.encoding, encoding)
             yield chunk if self.ordinals is None else renumbered(chunk, self.ordinals)
 
-    def newest(self, store: ObjectStore, bucket: int, new: list[Entries], relocator: Relocator) -> Entries:
-        """The bucket's entries of the keys of `new`, in the session's ordinals."""
+    def newest(
+        self, store: ObjectStore, bucket: int, new: list[Entries], encoding: Encoding, relocator: Relocator
+    ) -> Entries:
+        """The bucket's entries of the keys of `new`, in the session's terms."""
         found = newest_entries(store, self.manifest, bucket, new, relocator)
+        found = reencoded(found, self.manifest.encoding, encoding)
         return found if self.ordinals is None else renumbered(found, self.ordinals)
 
 
@@ -136,7 +139,7 @@ def dedupe_changes(
     relocator = Relocator(store, task.base.manifest.relocations)
     for place, bucket in enumerate(task.buckets):
         new = _of_bucket(parts, place)
-        found = task.base.newest(store, bucket, new, relocator)
+        found = task.base.newest(store, bucket, new, task.encoding, relocator)
         folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
         run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
         runs.append(run)

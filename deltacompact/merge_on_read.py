@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact import _kernels, files, schemas
-from deltacompact.dedupe import BaseIndex, Folded, live_rows
-from deltacompact.entries import TOMBSTONE, fields
+from deltacompact.dedupe import BaseIndex, Folded
+from deltacompact.entries import GONE, fields
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.masks import live_mask
 from deltacompact.model import ContentType, DataFile, OperationType, Partition, Table
 from deltacompact.plan import Arguments, Capacity, CompactionPlan, NothingToDo, Source, plan, session_input
 from deltacompact.primary_key_index import empty_manifest, read_manifest
+from deltacompact.relocation import Relocator
 from deltacompact.storage import open_object
 
 if TYPE_CHECKING:
@@ -92,10 +93,12 @@ def live_sources(
     """Every file of which a row lives, with one bit for each of its rows."""
     decided = fold_plan(store, state, table, partition)
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
-    base = BaseIndex(manifest, decided.base_ordinals)
+    base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations)
     ordinals = np.arange(len(decided.sources), dtype=np.uint32)
     ranks = _kernels.SurvivorRanks(ordinals, np.array([s.file.rows for s in decided.sources], np.int64))
-    live = np.zeros(len(decided.sources), np.int64)
+    for source in decided.sources:
+        if source.in_base:
+            ranks.fill(source.ordinal)
     count = decided.hash_bucket_count
     deltas = [SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in decided.sources if not s.in_base]
     hashed = [
@@ -104,13 +107,15 @@ def live_sources(
     ]
     for bucket in range(count):
         new = [entries[offsets[bucket] : offsets[bucket + 1]] for entries, offsets in hashed]
-        chunks = base.chunks(store, bucket, decided.encoding)
-        for chunk in Folded(new, chunks, decided.encoding, decided.positions, decided.tombstone_retention):
-            view = fields(chunk)
-            here = view["file"] != TOMBSTONE
-            ranks.mark(np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here]))
-            live += live_rows(chunk, len(live))
-    return [(source, ranks.mask(source.ordinal)) for source in decided.sources if live[source.ordinal]]
+        found = base.newest(store, bucket, new, decided.encoding, relocator)
+        folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
+        run, *died = _kernels.changes(found, np.concatenate(list(folded)))
+        ranks.unmark(*died)
+        view = fields(run)
+        here = view["file"] < GONE
+        ranks.mark(np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here]))
+    lives = [(source, ranks.mask(source.ordinal)) for source in decided.sources]
+    return [(source, mask) for source, mask in lives if mask.any()]
 
 
 def fold_plan(store: ObjectStore, state: StreamState, table: Table, partition: Partition) -> CompactionPlan:
