@@ -219,6 +219,14 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="N",
             help="Most rows of a compacted file.",
         ),
+        click.option(
+            "--rewrite-dead-fraction",
+            type=click.FloatRange(0, 1),
+            default=0.0,
+            show_default=True,
+            metavar="SHARE",
+            help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
+        ),
         click.option("--rows-per-round", type=click.IntRange(min=1), metavar="N", help="Default: what memory allows."),
         click.option(
             "--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True, help="auto: Ray if large."
@@ -248,6 +256,7 @@ def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
 @compaction_options
 @click.option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="Desired SLA; told to the event topic.")
 @click.option("--sns-topic", metavar="ARN", help="Publish start, rounds and end to this SNS topic.")
+@click.option("--purge", is_flag=True, help="Rewrite every file that has dead rows in it; then vacuum.")
 @click.option(
     "--content-type",
     type=click.Choice(["parquet", "feather", "orc", "csv"]),
@@ -261,6 +270,7 @@ def compact(
     sla: int | None,
     sns_topic: str | None,
     content_type: str,
+    purge: bool,
     **options: Any,
 ) -> None:
     """Fold the deltas of a table: one live row per key. Interrupted, the same command resumes it."""
@@ -283,6 +293,7 @@ def compact(
             compacted_file_content_type=content_type,
             partitions=_partition_list(options["partition"]),
             settings=settings,
+            purge=purge,
             event_sinks=[sink],
         )
     if as_json:
@@ -297,7 +308,11 @@ def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any
     from deltacompact.model import ContentType
     from deltacompact.plan import Arguments
 
-    settings = Settings(executor=options["executor"], rows_per_round=options["rows_per_round"])
+    settings = Settings(
+        executor=options["executor"],
+        rows_per_round=options["rows_per_round"],
+        rewrite_dead_fraction=options["rewrite_dead_fraction"],
+    )
     arguments = Arguments.of(
         settings, 38_000_000, options["rows_per_file"], options["hash_buckets"], ContentType.PARQUET
     )
@@ -406,6 +421,7 @@ def vacuum(
 ) -> None:
     """Delete files that nothing reaches any more."""
     from deltacompact.catalog.vacuum import vacuum as vacuum_table
+    from deltacompact.report import print_vacuumed
 
     results = vacuum_table(
         catalog,
@@ -423,15 +439,15 @@ def vacuum(
                     "deleted": [stat.path for stat in each.deleted],
                     "bytes": each.bytes,
                     "fenced_sessions": each.fenced,
+                    "waiting": [stat.path for stat in each.waiting],
+                    "dead_rows": each.dead_rows,
                     "dry_run": dry_run,
                 }
                 for each in results
             ]
         )
     for each in results if not as_json else ():
-        verb = "would delete" if dry_run else "deleted"
-        fenced = f", fenced {len(each.fenced)} dead sessions" if each.fenced else ""
-        out.print(f"{each.partition}: {verb} {len(each.deleted)} objects, {each.bytes:,} bytes{fenced}")
+        print_vacuumed(out, each, dry_run)
 
 
 @cli.command()

@@ -40,8 +40,8 @@ class SessionResult:
     """What became of one partition stream: rows_in = live + superseded + deleted.
 
     `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart.
-    `rows_copied` are rows of new files that were neither decoded nor encoded. Bytes are at rest. `error` is None on
-    success, and `nothing_to_do` says why no session was needed.
+    `files_marked` stay, with a deletion vector; `rows_copied` are rows of new files that were neither decoded nor
+    encoded. Bytes are at rest. `error` is None on success, and `nothing_to_do` says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -52,6 +52,7 @@ class SessionResult:
     delete_rows: int = 0
     files_kept: int = 0
     files_rewritten: int = 0
+    files_marked: int = 0
     files_new: int = 0
     rows_copied: int = 0
     files_before: int = 0
@@ -99,13 +100,15 @@ def compact(
     *,
     partitions: Sequence[Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
+    purge: bool = False,
     event_sinks: Sequence[EventSink] = (),
 ) -> CompactionResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds is recorded
-    with the events. `partitions` is a list of dicts, default all. A session's error is in its result; where every
-    session failed, the first error is raised. Raises InputError, before any work, for what cannot be served.
+    with the events. `partitions` is a list of dicts, default all. `purge` rewrites every file with dead rows in it. A
+    session's error is in its result; where every session failed, the first error is raised. Raises InputError, before
+    any work, for what cannot be served.
     """
     settings = settings or Settings()
     if desired_sla is not None:
@@ -123,6 +126,7 @@ def compact(
             rows_per_compacted_file,
             hash_bucket_count,
             content_type(compacted_file_content_type),
+            purge,
         ),
         partitions,
     )
@@ -201,7 +205,7 @@ def prepare(
     inputs: list[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError]] = []
     for partition in chosen:
         try:
-            inputs.append((partition, _session_input(catalog, source, destination, keys, partition)))
+            inputs.append((partition, _session_input(catalog, source, destination, keys, partition, arguments.purge)))
         except DeltaCompactError as error:
             inputs.append((partition, error))
     return Job(
@@ -225,7 +229,7 @@ def run_session(
         _open_destination(catalog, job, given.partition)  # nothing was refused
         record = session.adopt_record()
         if record != SessionRecord.of(session.plan):
-            given = _resumed_input(catalog, given, record)
+            given = _resumed_input(catalog, job, given, record)
             session = Session(catalog, plan_session(catalog, job, given, executor.capacity, record), executor, emit)
         published = session.run()
     except DeltaCompactError as error:
@@ -335,25 +339,26 @@ def _open_destination(catalog: DeltaStreamCatalog, job: Job, partition: Partitio
 
 
 def _session_input(
-    catalog: DeltaStreamCatalog, source: Table, destination_id: str, keys: TableKeys, partition: Partition
+    catalog: DeltaStreamCatalog, source: Table, destination_id: str, keys: TableKeys, partition: Partition, purge: bool
 ) -> SessionInput | NothingToDo:
     state = catalog.state(source.table_id, partition)
     if source.keys is None:
         _check_columns(keys, source, state)
     if destination_id == source.table_id:
-        return session_input(source.table_id, destination_id, partition, state, state)
+        return session_input(source.table_id, destination_id, partition, state, state, purge)
     log = catalog.log(destination_id, partition)
     destination = log.active() if log.exists() else genesis_state()
-    return session_input(source.table_id, destination_id, partition, state, destination)
+    return session_input(source.table_id, destination_id, partition, state, destination, purge)
 
 
-def _resumed_input(catalog: DeltaStreamCatalog, given: SessionInput, record: SessionRecord) -> SessionInput:
+def _resumed_input(catalog: DeltaStreamCatalog, job: Job, given: SessionInput, record: SessionRecord) -> SessionInput:
     """The input as the interrupted session saw it; what was committed since is for the next one."""
     source_log = catalog.log(given.source_table_id, given.partition)
     destination_log = catalog.log(given.destination_table_id, given.partition)
     source = source_log.state_at(record.source_version, record.source_tail)
     destination = destination_log.state_at(record.destination_version, record.destination_tail)
-    seen = session_input(given.source_table_id, given.destination_table_id, given.partition, source, destination)
+    tables, purge = (given.source_table_id, given.destination_table_id), job.arguments.purge
+    seen = session_input(*tables, given.partition, source, destination, purge)
     assert isinstance(seen, SessionInput)
     return seen
 
@@ -371,7 +376,8 @@ def _result(session: Session, published: Published, executor: Executor) -> Sessi
         deleted=counts.deleted,
         delete_rows=counts.deletes,
         files_kept=len(outputs.kept),
-        files_rewritten=base_files - sum(source.in_base for source in outputs.kept),
+        files_rewritten=base_files - len(outputs.marked) - sum(source.in_base for source in outputs.kept),
+        files_marked=len(outputs.marked),
         files_new=len(outputs.outputs),
         rows_copied=measured.rows_copied,
         files_before=len(decided.sources),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from deltacompact import _kernels, files
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
@@ -24,6 +25,7 @@ from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_dig
 from deltacompact.errors import ConflictError, CorruptionError, DeltaCompactError
 from deltacompact.executors import Executor
 from deltacompact.keys import Encoding
+from deltacompact.masks import live_bits, live_mask
 from deltacompact.model import Partition
 from deltacompact.plan import Arguments
 from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
@@ -112,6 +114,10 @@ def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManif
             return
         if expected is not None and not _same(entries[live], expected(bucket)):
             yield f"index: bucket {bucket}: entries and the digests of the rows they point to differ"
+    for file in compacted:
+        bits = live_bits(store, file)
+        if bits is not None and not np.array_equal(pointed.mask(file.number), bits):
+            yield f"index: the rows of {file.path} that have an entry are not those that its deletion vector leaves"
     if pointed.total != state.compacted.rows:
         yield f"index: {pointed.total} rows have an entry, the compacted files hold {state.compacted.rows}"
     if tombstones != manifest.tombstones:
@@ -124,8 +130,12 @@ def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexMan
     encoding = Encoding(manifest.encoding.key_columns)
     parts = [none(encoding.entry_bytes)]
     for file in state.compacted.files:
+        bits = live_bits(store, file)
+        lives = np.ones(file.rows, bool) if bits is None else live_mask(bits, file.rows)
         for first, table in files.read(store, file, encoding.columns):
-            rows = np.arange(first, first + table.num_rows, dtype=np.uint64)
+            here = lives[first : first + table.num_rows]
+            rows = np.arange(first, first + table.num_rows, dtype=np.uint64)[here]
+            table = table.filter(pa.array(here))
             no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
             parts.append(_kernels.pack_entries(encoding.digests(table), no_sort_keys, file.number, rows))
     grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.errors import CorruptionError
 from deltacompact.index_files import session_object
+from deltacompact.model import DataFile
 from deltacompact.storage import ObjectStore
 
 Masks = dict[int, npt.NDArray[np.uint8]]
@@ -45,6 +46,16 @@ def read_masks(store: ObjectStore, path: str) -> Masks:
                 raise CorruptionError(f"{store.uri}{path}: CRC-32 of a mask differs")
             masks[ordinal.as_py()] = mask
     return masks
+
+
+def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | None:
+    """Which rows of a file its deletion vector leaves; None: all."""
+    if file.deletions is None:
+        return None
+    masks = read_masks(store, file.deletions.masks_path)
+    if file.deletions.ordinal not in masks:
+        raise CorruptionError(f"{store.uri}{file.deletions.masks_path} has no mask for {file.path}")
+    return masks[file.deletions.ordinal]
 
 
 def live_mask(bits: npt.NDArray[np.uint8], rows: int) -> npt.NDArray[np.bool_]:

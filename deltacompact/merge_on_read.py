@@ -18,7 +18,7 @@ from deltacompact import _kernels, files, schemas
 from deltacompact.dedupe import BaseIndex, Folded
 from deltacompact.entries import GONE, fields
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
-from deltacompact.masks import live_mask
+from deltacompact.masks import live_bits, live_mask
 from deltacompact.model import ContentType, DataFile, OperationType, Partition, Table
 from deltacompact.plan import Arguments, Capacity, CompactionPlan, NothingToDo, Source, plan, session_input
 from deltacompact.primary_key_index import empty_manifest, read_manifest
@@ -68,6 +68,9 @@ def live_batches(
     if table.keys is None or not state.deltas:
         upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
         for file in [*(state.compacted.files if state.compacted else ()), *upserts]:
+            if (bits := live_bits(store, file)) is not None:
+                yield from live_rows_of(store, file, bits, partition, schema)
+                continue
             for _, rows in files.read(store, file):
                 schemas.check_partition_values(rows, partition, file.path)
                 yield schemas.align(rows, schema, partition, file.path)
@@ -98,7 +101,7 @@ def live_sources(
     ranks = _kernels.SurvivorRanks(ordinals, np.array([s.file.rows for s in decided.sources], np.int64))
     for source in decided.sources:
         if source.in_base:
-            ranks.fill(source.ordinal)
+            ranks.fill(source.ordinal, live_bits(store, source.file))
     count = decided.hash_bucket_count
     deltas = [SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in decided.sources if not s.in_base]
     hashed = [
@@ -109,8 +112,8 @@ def live_sources(
         new = [entries[offsets[bucket] : offsets[bucket + 1]] for entries, offsets in hashed]
         found = base.newest(store, bucket, new, decided.encoding, relocator)
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
-        run, *died = _kernels.changes(found, np.concatenate(list(folded)))
-        ranks.unmark(*died)
+        run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))
+        ranks.unmark(dead_ordinals, dead_rows)
         view = fields(run)
         here = view["file"] < GONE
         ranks.mark(np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here]))

@@ -162,8 +162,20 @@ def partition_text(value: Any) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Rows of a compacted file that are dead and still in it: those that a mask, named by object and ordinal, lacks."""
+
+    dead_rows: int
+    masks_path: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
-    """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere."""
+    """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere.
+
+    Rows and bytes are those of the file; only a compacted file has a deletion vector.
+    """
 
     number: int
     path: str
@@ -171,6 +183,12 @@ class DataFile:
     rows: int
     bytes: int
     schema: pa.Schema = field(hash=False)
+    deletions: DeletionVector | None = None
+
+    @property
+    def live_rows(self) -> int:
+        """Rows without those of the deletion vector."""
+        return self.rows - (self.deletions.dead_rows if self.deletions else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +249,8 @@ class CompactedDelta:
 
     @property
     def rows(self) -> int:
-        return sum(file.rows for file in self.files)
+        """Live rows."""
+        return sum(file.live_rows for file in self.files)
 
     @property
     def bytes(self) -> int:

@@ -37,11 +37,13 @@ class Output:
 class OutputPlan:
     """What becomes of every source file, once it is known which rows live.
 
-    kept        base files and large delta files of which every row lives: by reference
+    kept        base files that lost no row, and large delta files of which every row lives: by reference
+    marked      base files that lost few rows: they stay, with a deletion vector
     rewritten   the others, with the rank of their first live row
     """
 
     kept: tuple[Source, ...]
+    marked: tuple[Source, ...]
     rewritten: tuple[tuple[Source, int], ...]
     outputs: tuple[Output, ...]
     groups: tuple[SourceGroup, ...]
@@ -55,13 +57,14 @@ class OutputPlan:
 
 def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
     """`live`: by ordinal, the rows that live after the last round."""
-    kept = _kept(decided, live)
-    kept_ordinals = {source.ordinal for source in kept}
+    marked = _marked(decided, live)
+    kept = _kept(decided, live, marked)
+    stay = {source.ordinal for source in (*kept, *marked)}
     rewritten, rank = [], 0
     data_bytes = 0.0
     for source in decided.sources:
         rows = int(live[source.ordinal])
-        if rows and source.ordinal not in kept_ordinals:
+        if rows and source.ordinal not in stay:
             rewritten.append((source, rank))
             rank += rows
             data_bytes += source.file.bytes * rows / source.file.rows
@@ -74,23 +77,41 @@ def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> Output
         Output(number + place, first, min(rank, first + per_output))
         for place, first in enumerate(range(0, rank, per_output))
     )
-    groups, group_of = _source_groups(decided, rewritten, live)
+    groups, group_of = _source_groups(decided, rewritten, marked)
+    marked_from = len(groups) - len(marked)
     number_of = np.zeros(len(decided.sources), np.uint32)
     for source in kept:
         number_of[source.ordinal] = decided.number_of(source)
         group_of[source.ordinal] = KEPT
+    for source in marked:
+        number_of[source.ordinal] = source.file.number
     first_ranks = tuple(group.first_rank for group in groups)
-    pointers = PointerMap(group_of, number_of, first_ranks, number, per_output)
-    return OutputPlan(kept, tuple(rewritten), outputs, groups, pointers, live)
+    pointers = PointerMap(group_of, number_of, first_ranks, number, per_output, marked_from)
+    return OutputPlan(kept, marked, tuple(rewritten), outputs, groups, pointers, live)
 
 
-def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
-    """Files of which every row lives, as they are; small base files are merged where there are two pieces to merge."""
+def _marked(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
+    """Base files that lost rows now, with fewer dead ones in all than the share at which a file is rewritten."""
+    arguments = decided.arguments
+    if not decided.input.owned or arguments.purge:
+        return ()
+    return tuple(
+        source
+        for source in decided.sources
+        if source.in_base
+        and 0 < live[source.ordinal] < source.file.live_rows
+        and source.file.rows - live[source.ordinal] < arguments.rewrite_dead_fraction * source.file.rows
+    )
+
+
+def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64], marked: tuple[Source, ...]) -> tuple[Source, ...]:
+    """Files that lost no row, as they are; small base files are merged where there are two pieces to merge."""
     if not decided.input.owned:
         return ()
-    whole = [s for s in decided.sources if s.file.rows and live[s.ordinal] == s.file.rows and _may_stay(decided, s)]
+    unhurt = [s for s in decided.sources if s.file.rows and live[s.ordinal] == s.file.live_rows]
+    whole = [source for source in unhurt if _may_stay(decided, source)]
     small = [s for s in whole if _is_small(decided, s.file.rows, s.file.bytes)]
-    whole_ordinals = {source.ordinal for source in whole}
+    whole_ordinals = {source.ordinal for source in (*whole, *marked)}
     rest = [s for s in decided.sources if s.ordinal not in whole_ordinals and live[s.ordinal]]
     rest_rows = sum(int(live[s.ordinal]) for s in rest)
     rest_bytes = sum(s.file.bytes * int(live[s.ordinal]) / s.file.rows for s in rest)
@@ -103,9 +124,9 @@ def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source,
 
 def _may_stay(decided: CompactionPlan, source: Source) -> bool:
     """Base files, and delta files of ours that are as an output would be: neither small nor larger than one."""
-    if source.in_base:
-        return True
     file, arguments = source.file, decided.arguments
+    if source.in_base:
+        return not (arguments.purge and file.deletions)
     return (
         source.operation is OperationType.UPSERT
         and "://" not in file.path
@@ -126,9 +147,9 @@ def _is_small(decided: CompactionPlan, rows: int, size: float) -> bool:
 
 
 def _source_groups(
-    decided: CompactionPlan, rewritten: Sequence[tuple[Source, int]], live: npt.NDArray[np.int64]
+    decided: CompactionPlan, rewritten: Sequence[tuple[Source, int]], marked: tuple[Source, ...]
 ) -> tuple[tuple[SourceGroup, ...], npt.NDArray[np.uint16]]:
-    """Divide the rewritten files, in order, into groups of about equal rows."""
+    """Divide the rewritten files, in order, into groups of about equal rows; each marked file is a group of its own."""
     group_of = np.full(len(decided.sources), KEPT - 1, np.uint16)
     rows = sum(source.file.rows for source, _ in rewritten)
     share = math.ceil(rows / sizing.source_groups(rows, decided.capacity.slots)) if rows else 1
@@ -141,12 +162,15 @@ def _source_groups(
         groups[-1].append((source, rank))
         filled += source.file.rows
         group_of[source.ordinal] = len(groups) - 1
+    for source in marked:
+        groups.append([(source, 0)])
+        group_of[source.ordinal] = len(groups) - 1
     return tuple(_group(group, decided.changes_only) for group in groups), group_of
 
 
 def _group(members: Sequence[tuple[Source, int]], changes_only: bool) -> SourceGroup:
     """Where only changes are told, a base file's rows live unless they are told to have died."""
-    whole = tuple(source.ordinal for source, _ in members if source.in_base and changes_only)
+    whole = tuple((source.ordinal, source.file) for source, _ in members if source.in_base and changes_only)
     ordinals = np.array([source.ordinal for source, _ in members], np.uint32)
     rows = np.array([source.file.rows for source, _ in members], np.int64)
     return SourceGroup(ordinals, rows, members[0][1], whole)

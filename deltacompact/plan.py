@@ -60,6 +60,8 @@ class Arguments:
     compression: str | None = None
     row_group_rows: int = 128 << 10
     rows_per_round: int | None = None
+    rewrite_dead_fraction: float = 0.0
+    purge: bool = False
 
     def __post_init__(self) -> None:
         at_least("rows_per_primary_key_index_file", self.rows_per_primary_key_index_file, 1)
@@ -73,7 +75,13 @@ class Arguments:
 
     @classmethod
     def of(
-        cls, settings: Settings, index_rows: int, file_rows: int, hash_buckets: int | None, content_type: ContentType
+        cls,
+        settings: Settings,
+        index_rows: int,
+        file_rows: int,
+        hash_buckets: int | None,
+        content_type: ContentType,
+        purge: bool = False,
     ) -> Arguments:
         return cls(
             index_rows,
@@ -84,6 +92,8 @@ class Arguments:
             settings.compression,
             settings.row_group_rows,
             settings.rows_per_round,
+            settings.rewrite_dead_fraction,
+            purge,
         )
 
     @property
@@ -137,8 +147,9 @@ def session_input(
     partition: Partition,
     source: StreamState,
     destination: StreamState,
+    purge: bool = False,
 ) -> SessionInput | NothingToDo:
-    """Choose the base and the deltas.
+    """Choose the base and the deltas. `purge`: files with dead rows in them are reason enough.
 
     A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
     compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
@@ -149,8 +160,14 @@ def session_input(
             source_table_id, destination_table_id, partition, source, destination, base, owned, deltas, why
         )
 
+    def purged(base: CompactedDelta | None) -> SessionInput | None:
+        marked = sum(file.deletions is not None for file in base.files) if base and purge else 0
+        return chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows") if marked else None
+
     if source_table_id == destination_table_id:
         if not source.deltas:
+            if session := purged(source.compacted):
+                return session
             return NothingToDo(f"no delta since position {source.last_position}")
         return chosen(
             source.compacted, True, source.deltas, f"{counted(len(source.deltas), 'delta')} since the last compaction"
@@ -169,6 +186,8 @@ def session_input(
         return chosen(source.compacted, False, source.deltas, why)
     newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
     if not newer:
+        if session := purged(done):
+            return session
         return NothingToDo(f"no delta since position {done.watermark}")
     return chosen(done, True, newer, f"{counted(len(newer), 'delta')} since the last compaction")
 

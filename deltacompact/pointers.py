@@ -24,7 +24,8 @@ from deltacompact.errors import CorruptionError
 from deltacompact.hash_bucket import BucketGroup
 from deltacompact.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket
 from deltacompact.keys import Encoding
-from deltacompact.masks import write_masks
+from deltacompact.masks import live_bits, write_masks
+from deltacompact.model import DataFile
 from deltacompact.storage import ObjectStore
 
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
@@ -41,20 +42,22 @@ KEPT = 0xFFFF
 class SourceGroup:
     """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before.
 
-    Of the files in `whole` every row lives but those that are told to have died; of the others those that are told.
+    Of the files in `whole`, by ordinal, every row of before lives but those that are told to have died; of the others
+    those that are told to live.
     """
 
     ordinals: npt.NDArray[np.uint32]
     file_rows: npt.NDArray[np.int64]
     first_rank: int
-    whole: tuple[int, ...] = ()
+    whole: tuple[tuple[int, DataFile], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PointerMap:
     """How session pointers become published ones. Tombstones and what is gone stay as they are.
 
-    `group_of`: by ordinal, the source group that ranks the file, or KEPT. `number_of`: the file number of a kept file.
+    `group_of`: by ordinal, the source group that ranks the file, or KEPT. `number_of`: the file number of a file that
+    stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
     """
 
     group_of: npt.NDArray[np.uint16]
@@ -62,6 +65,7 @@ class PointerMap:
     first_ranks: tuple[int, ...]
     first_output_number: int
     rows_per_output: int
+    marked_from: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +131,8 @@ def _nothing() -> Pointers:
 def assign(store: ObjectStore, group: SourceGroup, masks_path: str, *sent: Sent) -> Iterator[npt.NDArray[np.uint32]]:
     """Rank a group's survivors: for each bucket group its ranks as it sent them. The masks of the files are stored."""
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
-    for ordinal in group.whole:
-        ranks.fill(ordinal)
+    for ordinal, file in group.whole:
+        ranks.fill(ordinal, live_bits(store, file))
     for living, died in sent:
         ranks.unmark(*died)
         ranks.mark(*living)
@@ -186,6 +190,10 @@ def _published(chunk: Entries, task: IndexTask, ranks: Sequence[npt.NDArray[np.u
     rows = np.ascontiguousarray(view["row"])
     for place, given in enumerate(ranks):
         here = np.flatnonzero(group == place)
+        if place >= pointers.marked_from:
+            cursors[place] += len(here)
+            numbers[here] = pointers.number_of[file[here]]
+            continue
         mine = given[cursors[place] : cursors[place] + len(here)].astype(np.uint64) + np.uint64(
             pointers.first_ranks[place]
         )

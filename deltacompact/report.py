@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.catalog.vacuum import VacuumResult
 from deltacompact.compact import CompactionResult, SessionResult, plan_session, prepare
 from deltacompact.errors import DeltaCompactError
 from deltacompact.executors.choose import is_small
@@ -125,13 +126,18 @@ def print_result(out: Console, result: CompactionResult) -> None:
             stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
             out.print(
                 f"  files {session.files_before} -> {session.files_after} ({session.files_kept} kept by reference, "
-                f"{session.files_rewritten} rewritten, {session.files_new} new), {_bytes(session.bytes_in)} -> "
-                f"{_bytes(session.bytes_out)}, {counted(session.rounds, 'round')} on {session.executor}"
+                f"{session.files_rewritten} rewritten, {_marked(session)}{session.files_new} new), "
+                f"{_bytes(session.bytes_in)} -> {_bytes(session.bytes_out)}, "
+                f"{counted(session.rounds, 'round')} on {session.executor}"
             )
             out.print(
                 f"  seconds: {stages}; memory of a process: planned {_bytes(session.planned_peak_bytes)}, "
                 f"measured {_bytes(session.measured_peak_bytes)}"
             )
+
+
+def _marked(session: SessionResult) -> str:
+    return f"{session.files_marked} with deletion vectors, " if session.files_marked else ""
 
 
 def _outcome(session: SessionResult) -> str:
@@ -143,6 +149,27 @@ def _outcome(session: SessionResult) -> str:
         f"{counted(session.rows_in, 'row')} in, {session.live:,} live, {session.superseded:,} superseded, "
         f"{session.deleted:,} deleted by {counted(session.delete_rows, 'delete row')}"
     )
+
+
+def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
+    """A receipt: which data went, and where dead rows still are."""
+    verb = "would delete" if dry_run else "deleted"
+    fenced = f", fenced {counted(len(result.fenced), 'dead session')}" if result.fenced else ""
+    deleted = counted(len(result.deleted), "object")
+    out.print(f"{result.partition}: {verb} {deleted} ({_bytes(result.bytes)}), kept {result.kept:,}{fenced}")
+    for stat in result.deleted:
+        if "/data/" in stat.path:
+            out.print(f"  {verb} data {stat.path}  {_bytes(stat.bytes)}", markup=False)
+    if result.waiting:
+        waiting = counted(len(result.waiting), "data file")
+        out.print(
+            f"  {waiting} of older versions still there ({_bytes(sum(s.bytes for s in result.waiting))}): too young"
+        )
+    if result.dead_rows:
+        dead = counted(result.dead_rows, "dead row")
+        out.print(
+            f"  {dead} still in files of the active version, under deletion vectors: compact --purge takes them out"
+        )
 
 
 def catalog_document(catalog: DeltaStreamCatalog) -> list[dict[str, Any]]:

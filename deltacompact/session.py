@@ -52,9 +52,9 @@ from deltacompact.events import (
 from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
-from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, ObjectRef
+from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, DeletionVector, ObjectRef
 from deltacompact.outputs import Output, OutputPlan, plan_outputs
-from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
+from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, Source, fingerprint
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash, spread
@@ -278,7 +278,7 @@ class Session:
         rows = base.rows if base else 0
         if base and self.plan.changes_only:  # the results are differences to the base
             of_round += FoldCounts(live=base.rows, tombstones=base.tombstones)
-            live += np.array([s.file.rows if s.in_base else 0 for s in self.plan.sources], np.int64)
+            live += np.array([s.file.live_rows if s.in_base else 0 for s in self.plan.sources], np.int64)
         counts = replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones)
         if int(live.sum()) != counts.live or rows + counts.upserts != counts.live + counts.superseded + counts.deleted:
             raise CorruptionError(f"round {each.number}: {rows} rows before, {counts}, {int(live.sum())} live by file")
@@ -376,7 +376,8 @@ class Session:
         results: list[IndexResult] = [self._executor.get(task.values[0]) for task in tasks]
         run = tuple(bucket for result in results for bucket in result.files)
         if base is not None and plan.changes_only:
-            runs, relocations = (*base.runs, run), (*base.relocations, *_relocation(outputs, masks_of))
+            runs = (*base.runs, run) if any(run) else base.runs
+            relocations = (*base.relocations, *_relocation(outputs, masks_of))
             manifest = IndexManifest(plan.encoding, runs, counts.live, counts.tombstones, relocations=relocations)
         else:
             rows, tombstones = sum(result.rows for result in results), sum(result.tombstones for result in results)
@@ -403,15 +404,17 @@ class Session:
 
         self._wait("materialize", tasks, sum(each.stop - each.first for each in missing), record)
         files = [replace(source.file, number=plan.number_of(source)) for source in outputs.kept]
+        files += [replace(source.file, deletions=_deletions(source, last)) for source in outputs.marked]
         for each in outputs.outputs:
             document = self._recorded(_output_name(each))
             if document is None:
                 raise self._record_gone()
             files.append(file_from_json(document["file"], SchemaTable(document["schemas"])))
             self.measured.rows_copied += document["rows_copied"]
-        if sum(file.rows for file in files) != last.counts.live:
-            raise CorruptionError(f"{sum(f.rows for f in files)} rows were written or kept, {last.counts.live} live")
-        return tuple(files)
+        rows = sum(file.live_rows for file in files)
+        if rows != last.counts.live:
+            raise CorruptionError(f"{rows} rows were written or kept, {last.counts.live} live")
+        return tuple(sorted(files, key=lambda file: file.number))
 
     def _submit_output(self, output: Output, outputs: OutputPlan, masks_of: Mapping[int, str]) -> Submitted:
         plan = self.plan
@@ -565,6 +568,12 @@ def _round_name(each: Round) -> str:
 
 def _output_name(output: Output) -> str:
     return f"output-{output.number:010d}.json"
+
+
+def _deletions(source: Source, last: LastRound) -> DeletionVector:
+    """The mask that the session made of a file that stays."""
+    dead_rows = source.file.rows - int(last.outputs.live[source.ordinal])
+    return DeletionVector(dead_rows, last.masks[source.ordinal], source.ordinal)
 
 
 def _relocation(outputs: OutputPlan, masks_of: Mapping[int, str]) -> tuple[Relocation, ...]:

@@ -8,7 +8,7 @@ from deltacompact.errors import InputError
 from deltacompact.files import ROW_GROUP_ROWS
 
 EXECUTORS = ("auto", "ray", "local")
-_TEXTS = ("executor", "compression", "ray_address")
+_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction")
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
@@ -22,6 +22,7 @@ class Settings:
     object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
     target_file_bytes       about the largest size of a compacted file
     compression             codec of written files (default: that of the files whose rows they get, else zstd)
+    rewrite_dead_fraction   a compacted file whose share of dead rows is below this stays, with a deletion vector
     row_group_rows          rows of a Parquet row group
     local_rows_max          "auto" stays in this process up to so many delta rows, and
     local_bytes_max         so many bytes of delta and compacted files
@@ -37,6 +38,7 @@ class Settings:
     target_file_bytes: int = 512 << 20
     compression: str | None = None
     row_group_rows: int = ROW_GROUP_ROWS
+    rewrite_dead_fraction: float = 0.0
     local_rows_max: int = 10_000_000
     local_bytes_max: int = 2 << 30
     local_threads: int | None = None
@@ -46,9 +48,11 @@ class Settings:
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:
             raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
+        if not 0.0 <= self.rewrite_dead_fraction <= 1.0:
+            raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name not in _TEXTS and value is not None:
+            if each.name not in _NO_COUNTS and value is not None:
                 at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1)
 
 

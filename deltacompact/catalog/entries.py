@@ -30,6 +30,7 @@ from deltacompact.model import (
     CompactedDelta,
     ContentType,
     DataFile,
+    DeletionVector,
     Delta,
     ObjectRef,
     OperationType,
@@ -213,7 +214,7 @@ def delta_from_json(value: dict[str, Any], schemas: SchemaTable) -> Delta:
 
 
 def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
-    return {
+    document = {
         "number": file.number,
         "path": file.path,
         "content_type": file.content_type.value,
@@ -221,6 +222,9 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         "bytes": file.bytes,
         "schema": schemas.add(file.schema),
     }
+    if file.deletions:
+        document["deletions"] = dataclasses.asdict(file.deletions)
+    return document
 
 
 def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
@@ -231,6 +235,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         value["rows"],
         value["bytes"],
         schemas[value["schema"]],
+        DeletionVector(**value["deletions"]) if "deletions" in value else None,
     )
 
 

@@ -33,12 +33,18 @@ _OURS = re.compile(r"[0-9a-f]{32}\.[a-z.]+")
 
 @dataclass(frozen=True, slots=True)
 class VacuumResult:
-    """What one partition stream lost. Paths are relative to the catalog's root."""
+    """What one partition stream lost. Paths are relative to the catalog's root.
+
+    `waiting` are data files that no reader of today needs and that are too young to go; `dead_rows` are still in files
+    of the active version, under deletion vectors.
+    """
 
     partition: Partition
     deleted: tuple[ObjectStat, ...]
     fenced: tuple[str, ...]
     kept: int
+    waiting: tuple[ObjectStat, ...] = ()
+    dead_rows: int = 0
 
     @property
     def bytes(self) -> int:
@@ -99,7 +105,12 @@ class _Vacuum:
         garbage += self._unreached_logs({state.version for state in chain}, {s.version for s in chain if s.sealed})
         if not dry_run:
             self._store.delete([stat.path for stat in garbage])
-        return VacuumResult(self.partition, tuple(garbage), tuple(fenced), len(listed) - len(garbage))
+        gone = {stat.path for stat in garbage}
+        needed = {file.path for file in stream_files(chain[-1])}
+        waiting = [s for s in listed if self._is_data(s.path) and s.path not in gone and s.path not in needed]
+        dead_rows = sum(file.rows - file.live_rows for file in stream_files(chain[-1]))
+        kept = len(listed) - len(gone)
+        return VacuumResult(self.partition, tuple(garbage), tuple(fenced), kept, tuple(waiting), dead_rows)
 
     def _retained(self, chain: list[StreamState]) -> Iterator[StreamState]:
         """The active version, and those that readers may still be at: sealed within the minimum age."""
@@ -116,6 +127,8 @@ class _Vacuum:
         """Every object that a reader of this version needs."""
         for file in stream_files(state):
             yield file.path
+            if file.deletions:
+                yield file.deletions.masks_path
         for ref in state.indices:
             yield ref.path
             try:
@@ -159,6 +172,9 @@ class _Vacuum:
 
         self._log.extend(decide)
         return decided[0]
+
+    def _is_data(self, path: str) -> bool:
+        return path.startswith(f"{self._paths.root}/data/")
 
     def _is_ours(self, path: str) -> bool:
         parts = path.removeprefix(self._paths.root + "/").split("/")

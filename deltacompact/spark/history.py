@@ -90,7 +90,8 @@ def _is_whole(store: ObjectStore, base: CompactedDelta, index: ObjectRef) -> boo
         manifest = read_manifest(store, index)
     except NotFoundError:
         return False
-    return not _missing_paths(store, [*(file.path for file in base.files), *manifest.paths])
+    vectors = {file.deletions.masks_path for file in base.files if file.deletions}
+    return not _missing_paths(store, [*(file.path for file in base.files), *vectors, *manifest.paths])
 
 
 def _missing(store: ObjectStore, files: Iterable[DataFile]) -> set[str]:

@@ -20,11 +20,12 @@ from pyspark.sql.types import StructType
 
 from deltacompact import files, schemas
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.masks import live_mask
+from deltacompact.masks import live_bits, live_mask
 from deltacompact.merge_on_read import live_sources, schema_of
 from deltacompact.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import catalog_of, parse_partition
+from deltacompact.storage import ObjectStore
 
 PIECE_ROWS = 1 << 20
 
@@ -86,9 +87,16 @@ def live_files(
     table, state = catalog.table(table_id), catalog.state(table_id, partition)
     if table.keys is None or not state.deltas:
         upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
-        return [(file, None) for file in [*(state.compacted.files if state.compacted else ()), *upserts]]
+        whole = [*(state.compacted.files if state.compacted else ()), *upserts]
+        return [(file, _left(catalog.store, file)) for file in whole]
     sources = live_sources(catalog.store, state, table, partition)
     return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
+
+
+def _left(store: ObjectStore, file: DataFile) -> npt.NDArray[np.bool_] | None:
+    """The rows that a file's deletion vector leaves; None: all."""
+    bits = live_bits(store, file)
+    return None if bits is None else live_mask(bits, file.rows)
 
 
 def _pieces(partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None) -> Iterator[Piece]:

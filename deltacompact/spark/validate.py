@@ -27,7 +27,7 @@ from deltacompact import schemas
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import InputError, NotFoundError
-from deltacompact.masks import live_mask
+from deltacompact.masks import live_bits, live_mask
 from deltacompact.merge_on_read import live_sources, schema_of
 from deltacompact.model import CompactedDelta, ContentType, DataFile, Delta, OperationType, Partition, Table, TableKeys
 from deltacompact.primary_key_index import read_manifest
@@ -151,7 +151,7 @@ class _Judge:
         index_ref = self._state.index or compacted.index
         manifest = read_manifest(self._store, index_ref)
         expected = self._expected(self._past.folded, compacted.watermark)
-        files = [FrameFile(file.number, file, tuple(file.schema.names)) for file in compacted.files]
+        files = [self._frame_file(file.number, file) for file in compacted.files]
         index = index_frame(self._spark, self._store, manifest)
         compared = self._compare(expected, self._rows(files), index, compacted.schema.names)
         problems = list(compared.problems)
@@ -163,6 +163,12 @@ class _Judge:
         if (manifest.rows, manifest.tombstones) != (compacted.rows, compared.tombstones):
             problems.append(f"the index manifest says {manifest.rows} rows and {manifest.tombstones} tombstones")
         return replace(compared, problems=tuple(problems))
+
+    def _frame_file(self, ordinal: int, file: DataFile) -> FrameFile:
+        """A compacted file, without the rows that its deletion vector takes away."""
+        bits = live_bits(self._store, file)
+        lives = None if bits is None else np.packbits(live_mask(bits, file.rows)).tobytes()
+        return FrameFile(ordinal, file, tuple(file.schema.names), lives)
 
     def _judge_merge_on_read(self) -> _Compared:
         deltas = (*self._past.folded, *self._past.later)
@@ -183,7 +189,7 @@ class _Judge:
         base = self._past.base
         for file in base.files if base else ():
             meaning.append({"ordinal": len(files), "op": fold.UPSERT, "position": base.watermark if base else 0})
-            files.append(FrameFile(len(files), file, tuple(file.schema.names)))
+            files.append(self._frame_file(len(files), file))
         for delta in deltas:
             for file in delta.files:
                 is_delete = delta.operation is OperationType.DELETE
