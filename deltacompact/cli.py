@@ -320,33 +320,110 @@ def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any
     return options["as_json"], settings, arguments, (list(options["primary_key"]) or None, sort_keys or None)
 
 
+version_option = click.option("--version", metavar="VERSION", help="A retained version: its name or number. See show.")
+
+
 @cli.command()
 @catalog_argument
 @table_argument
 @click.argument("target", metavar="OUT.parquet")
 @partition_option
-def export(catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str]) -> None:
+@version_option
+def export(catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None) -> None:
     """Write the live rows as they are now to one file (.parquet, .feather, .orc or .csv)."""
     from deltacompact.merge_on_read import export_table
 
-    rows = export_table(catalog, table, target, _pairs(partition) or None)
+    rows = export_table(catalog, table, target, _pairs(partition) or None, version)
     out.print(f"exported {counted(rows, 'row')} to {target}")
 
 
 @cli.command()
 @catalog_argument
+@table_argument
+@partition_option
+@version_option
+@click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns, in this order.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many rows.")
+def read(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    partition: Sequence[str],
+    version: str | None,
+    columns: Sequence[str],
+    limit: int | None,
+) -> None:
+    """Print the live rows, one JSON object a line."""
+    reader = catalog.scan(table, _pairs(partition) or None, columns=list(columns) or None, version=version)
+    for batch in reader:
+        for row in batch.slice(0, limit).to_pylist():
+            click.echo(json.dumps(row, default=str, ensure_ascii=False))
+        limit = None if limit is None else limit - min(limit, batch.num_rows)
+        if limit == 0:
+            break
+
+
+@cli.command()
+@catalog_argument
 @click.argument("table", required=False)
+@click.option("--versions", is_flag=True, help="The versions of each partition: which may be read and rolled back to.")
 @json_option
-def show(catalog: DeltaStreamCatalog, table: str | None, as_json: bool) -> None:
+def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
     """Show the tables of a catalog, or the streams, deltas, versions and index of one table."""
-    from deltacompact.report import catalog_document, print_catalog, print_table, table_document
+    from deltacompact import report
 
     if table is None:
-        document: Any = catalog_document(catalog)
-        _say_json(document) if as_json else print_catalog(out, document)
+        document: Any = report.catalog_document(catalog)
+        _say_json(document) if as_json else report.print_catalog(out, document)
+    elif versions:
+        document = report.versions_document(catalog, table)
+        _say_json(document) if as_json else report.print_versions(out, document)
     else:
-        document = table_document(catalog, table)
-        _say_json(document) if as_json else print_table(out, document)
+        document = report.table_document(catalog, table)
+        _say_json(document) if as_json else report.print_table(out, document)
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@click.argument("version")
+@partition_option
+def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str]) -> None:
+    """Go back to a retained VERSION (see show --versions); what was committed since is dropped."""
+    from deltacompact.catalog.versions import rollback as roll_back
+
+    state = roll_back(catalog, table, version, _pairs(partition) or None)
+    out.print(f"{table} says what version {version} said; it is version {state.version} now")
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@click.option("--position", type=int, required=True, metavar="N", help="Stream position of the delta; see show.")
+@partition_option
+def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str]) -> None:
+    """Take out one delta that is not compacted yet: a corrupt one blocks its partition otherwise."""
+    from deltacompact.catalog.versions import retract as take_out
+
+    take_out(catalog, table, position, _pairs(partition) or None)
+    out.print(f"the delta at position {position} is taken out")
+
+
+@cli.command()
+@catalog_argument
+@table_argument
+@partition_option
+@json_option
+def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
+    """List the live files for other engines: a Hive symlink manifest, and plain lists. Again after each compaction."""
+    from deltacompact.catalog.publish import publish as publish_table
+
+    done = publish_table(catalog, table, _one_partition(catalog, table, partition))
+    if as_json:
+        _say_json([{**dataclasses.asdict(each), "partition": dict(each.partition.values)} for each in done])
+    for each in done if not as_json else ():
+        left_out = f"; {counted(each.deltas_left_out, 'delta')} since are not in it" if each.deltas_left_out else ""
+        out.print(f"{each.partition}: version {each.version}, {counted(each.rows, 'row')}{left_out}")
+        out.print(f"  {each.manifest}\n  {each.files}", markup=False)
 
 
 @cli.command()

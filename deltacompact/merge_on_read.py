@@ -7,16 +7,20 @@ The same steps as a compaction, in this process, publishing nothing. A table wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deltacompact import _kernels, files, schemas
 from deltacompact.dedupe import BaseIndex, Folded
 from deltacompact.entries import GONE, fields
+from deltacompact.errors import InputError
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.masks import live_bits, live_mask
 from deltacompact.model import ContentType, DataFile, OperationType, Partition, Table
@@ -33,25 +37,107 @@ if TYPE_CHECKING:
 _HERE = Capacity(1, 1 << 40, 1 << 40)
 
 
-def read_table(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
-) -> pa.Table:
-    """The live rows of one partition, or of all: a snapshot of each, none across them."""
-    table = catalog.table(table_id)
-    everything = partition is None
-    chosen = catalog.partitions(table_id) if everything else [catalog.partition(table_id, partition)]
-    pieces = [(place, *_read_stream(catalog, table, place)) for place in chosen]
-    described = [DataFile(0, f"{table_id}/{place}", ContentType.PARQUET, 0, 0, s) for place, s, _ in pieces]
-    schema = schemas.union(described)
-    aligned = [schemas.align(rows, schema, place, table_id) for place, _, rows in pieces]
-    return pa.concat_tables(aligned) if aligned else schema.empty_table()
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is read of a table: a partition (None: all), columns (None: all), rows that a filter lets through.
+
+    `filter` is an expression of pyarrow.compute, or a list of (column, operator, value) as pyarrow.parquet.read_table
+    takes it, of which only the columns are read. `version` names a version of one partition (None: the active one).
+    """
+
+    table_id: str
+    partition: Mapping[str, Any] | Partition | None = None
+    columns: Sequence[str] | None = None
+    filter: Any = None
+    version: str | None = None
 
 
-def _read_stream(catalog: DeltaStreamCatalog, table: Table, partition: Partition) -> tuple[pa.Schema, pa.Table]:
-    state = catalog.state(table.table_id, partition)
-    schema = schema_of(state)
-    tables = list(live_batches(catalog.store, state, table, partition, schema))
-    return schema, pa.concat_tables(tables) if tables else schema.empty_table()
+def read_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.Table:
+    """The live rows: a snapshot of each partition, none across them."""
+    schema, tables = scanned(catalog, scan)
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def scan_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.RecordBatchReader:
+    """The same, batch by batch."""
+    schema, tables = scanned(catalog, scan)
+    return pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
+
+
+def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The schema, and the live rows in fold order, partition by partition.
+
+    Raises NotFoundError for an unknown table, partition or version, InputError for an unknown column.
+    """
+    table = catalog.table(scan.table_id)
+    states = [(place, _state(catalog, scan, place)) for place in _chosen(catalog, scan, table)]
+    described = [
+        DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
+    ]
+    whole = schemas.union(described)
+    wanted = _selected(scan.table_id, whole, scan.columns)
+    expression, filtered = _filter(scan.filter)
+    needed = whole
+    if filtered is not None:
+        extra = _selected(scan.table_id, whole, filtered).names if filtered else []
+        names = dict.fromkeys([*wanted.names, *extra])
+        needed = pa.schema([field for field in whole if field.name in names])
+
+    def tables() -> Iterator[pa.Table]:
+        for place, state in states:
+            for rows in live_batches(catalog.store, state, table, place, needed):
+                kept = rows if expression is None else _filtered(rows, expression)
+                yield kept.select(wanted.names)
+
+    return wanted, tables()
+
+
+def _chosen(catalog: DeltaStreamCatalog, scan: Scan, table: Table) -> list[Partition]:
+    if scan.partition is not None:
+        return [catalog.partition(scan.table_id, scan.partition)]
+    if scan.version is not None and table.partition_keys:
+        raise InputError(f"version {scan.version!r}: versions are those of one partition, name it")
+    return catalog.partitions(scan.table_id)
+
+
+def _state(catalog: DeltaStreamCatalog, scan: Scan, partition: Partition) -> StreamState:
+    from deltacompact.catalog.versions import state_of_version
+
+    if scan.version is None:
+        return catalog.state(scan.table_id, partition)
+    return state_of_version(catalog, scan.table_id, partition, scan.version)
+
+
+def _selected(table_id: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    if columns is None:
+        return schema
+    if not columns:
+        raise InputError("columns: name at least one column (leave them out for all)")
+    for name in columns:
+        if name not in schema.names:
+            known = ", ".join(schema.names)
+            raise InputError(f"table {table_id!r} has no column {name!r} (columns: {known})")
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _filter(given: Any) -> tuple[pc.Expression | None, list[str] | None]:
+    """The expression, and the columns that it needs (None: it does not say)."""
+    if given is None:
+        return None, []
+    if isinstance(given, pc.Expression):
+        return given, None
+    try:
+        flat = [term for terms in given for term in (terms if isinstance(terms, list) else [terms])]
+        return pq.filters_to_expression(given), [name for name, _, _ in flat]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"filter {given!r} is no list of (column, operator, value): {error}") from None
+
+
+def _filtered(rows: pa.Table, expression: pc.Expression) -> pa.Table:
+    try:
+        return rows.filter(expression)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InputError(f"filter {expression}: {' '.join(str(error).split())}") from None
 
 
 def schema_of(state: StreamState) -> pa.Schema:
@@ -64,14 +150,14 @@ def schema_of(state: StreamState) -> pa.Schema:
 def live_batches(
     store: ObjectStore, state: StreamState, table: Table, partition: Partition, schema: pa.Schema
 ) -> Iterator[pa.Table]:
-    """The live rows of a stream's state in fold order, file by file."""
+    """The live rows of a stream's state in fold order, file by file, with the columns of `schema`."""
     if table.keys is None or not state.deltas:
         upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
         for file in [*(state.compacted.files if state.compacted else ()), *upserts]:
             if (bits := live_bits(store, file)) is not None:
                 yield from live_rows_of(store, file, bits, partition, schema)
                 continue
-            for _, rows in files.read(store, file):
+            for _, rows in files.read(store, file, schema.names):
                 schemas.check_partition_values(rows, partition, file.path)
                 yield schemas.align(rows, schema, partition, file.path)
         return
@@ -84,7 +170,7 @@ def live_rows_of(
 ) -> Iterator[pa.Table]:
     """The rows of one file whose bit is set."""
     lives = live_mask(bits, file.rows)
-    for first, rows in files.read(store, file):
+    for first, rows in files.read(store, file, schema.names):
         wanted = lives[first : first + rows.num_rows]
         if wanted.any():
             yield schemas.align(rows.filter(pa.array(wanted)), schema, partition, file.path)
@@ -130,21 +216,16 @@ def fold_plan(store: ObjectStore, state: StreamState, table: Table, partition: P
 
 
 def export_table(
-    catalog: DeltaStreamCatalog, table_id: str, target: str, partition: Mapping[str, Any] | Partition | None = None
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    target: str,
+    partition: Mapping[str, Any] | Partition | None = None,
+    version: str | None = None,
 ) -> int:
     """Write the live rows to one file (local path or URI), batch by batch; the number of rows."""
-    table = catalog.table(table_id)
-    everything = partition is None
-    chosen = catalog.partitions(table_id) if everything else [catalog.partition(table_id, partition)]
-    states = [(place, catalog.state(table_id, place)) for place in chosen]
-    described = [
-        DataFile(0, f"{table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
-    ]
-    schema = schemas.union(described)
+    schema, tables = scanned(catalog, Scan(table_id, partition, version=version))
     store, path = open_object(catalog.store, target if "://" in target else Path(target).absolute().as_uri())
-    options = files.WriteOptions(files.content_type_of(target))
-    with files.writer(store, path, schema, options) as out:
-        for place, state in states:
-            for rows in live_batches(catalog.store, state, table, place, schema):
-                out.write(rows)
+    with files.writer(store, path, schema, files.WriteOptions(files.content_type_of(target))) as out:
+        for rows in tables:
+            out.write(rows)
         return out.rows

@@ -433,4 +433,5 @@ def fingerprint(given: SessionInput, keys: TableKeys, arguments: Arguments) -> d
         "primary_keys": keys.primary,
         "sort_keys": [(key.name, key.direction.value) for key in keys.sort],
         "fences": len(given.destination.fences),
+        "retracted": sorted(given.source.retracted),
     }

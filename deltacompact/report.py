@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table as Grid
 
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.vacuum import VacuumResult
+from deltacompact.catalog.versions import versions
 from deltacompact.compact import CompactionResult, SessionResult, plan_session, prepare
 from deltacompact.errors import DeltaCompactError
 from deltacompact.executors.choose import is_small
@@ -284,6 +286,37 @@ def print_table(out: Console, document: dict[str, Any]) -> None:
                 f"  delta {delta['position']}: {delta['operation']} of {counted(rows, 'row')} in "
                 f"{counted(len(delta['files']), 'file')}"
             )
+
+
+def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> list[dict[str, Any]]:
+    """The versions of each partition, the oldest first."""
+    return [
+        {
+            "partition": dict(partition.values),
+            "version": each.state.version,
+            "state": each.state.lifecycle.value,
+            "sealed_s": each.sealed_s,
+            "retained": each.retained,
+            "rows": each.rows,
+            "files": len(each.state.compacted.files) if each.state.compacted else 0,
+            "deltas": len(each.state.deltas),
+        }
+        for partition in catalog.partitions(table_id)
+        for each in versions(catalog, table_id, partition)
+    ]
+
+
+def print_versions(out: Console, document: list[dict[str, Any]]) -> None:
+    for each in document:
+        when = "active"
+        if each["sealed_s"] is not None:
+            when = f"sealed {datetime.fromtimestamp(each['sealed_s'], UTC):%Y-%m-%d %H:%M} UTC"
+        kept = "" if each["retained"] else ", vacuumed"
+        out.print(
+            f"{_named(each['partition'])}: {each['version']}  {when}{kept}  {counted(each['rows'], 'row')} in "
+            f"{counted(each['files'], 'file')}, {counted(each['deltas'], 'delta')} since",
+            markup=False,
+        )
 
 
 def _named(partition: Mapping[str, str | None]) -> str:

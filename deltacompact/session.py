@@ -477,6 +477,9 @@ class Session:
         where = f"table {given.destination_table_id!r}, partition {given.partition}"
         if state.sealed:
             raise ConflictError(f"{where}: another compaction or restatement came first ({state.sealed.successor})")
+        folded = {delta.position for delta in given.deltas}
+        if given.source_table_id == given.destination_table_id and (taken := folded & state.retracted):
+            raise ConflictError(f"{where}: the delta at position {min(taken)} was retracted; start again")
         if self.id in state.fences:
             raise ConflictError(f"{where}: a vacuum fenced off session {self.id}; start it again")
         if given.source_table_id != given.destination_table_id and len(state.commits) > len(given.destination.commits):

@@ -334,11 +334,37 @@ class DeltaStreamCatalog:
 
     # Reading
 
-    def read(self, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> pa.Table:
-        """The live rows of the active version of one partition, or of all. One snapshot for each partition."""
-        from deltacompact.merge_on_read import read_table
+    def read(
+        self,
+        table_id: str,
+        partition: Mapping[str, Any] | Partition | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+        version: str | None = None,
+    ) -> pa.Table:
+        """The live rows of one partition, or of all: one snapshot for each partition.
 
-        return read_table(self, table_id, partition)
+        Of the active version, or of one that is still retained (name or number). `filter` is an expression of
+        pyarrow.compute, or a list of (column, operator, value) of which only the columns are read.
+        """
+        from deltacompact.merge_on_read import Scan, read_table
+
+        return read_table(self, Scan(table_id, partition, columns, filter, version))
+
+    def scan(
+        self,
+        table_id: str,
+        partition: Mapping[str, Any] | Partition | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+        version: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """The same batch by batch, for tables that do not fit the memory."""
+        from deltacompact.merge_on_read import Scan, scan_table
+
+        return scan_table(self, Scan(table_id, partition, columns, filter, version))
 
     # Inside
 

@@ -6,7 +6,8 @@
     3  committed  a writer's deltas
     4  fence      session s may not publish any more
     5  index      the index was rehashed
-    6  sealed     the stream goes on in version 4-a1…
+    6  retracted  the delta at position 90 counts no more
+    7  sealed     the stream goes on in version 4-a1…
 
 Schemas are written once an entry. An entry that would be long is a stub that names its body (path and SHA-256), except
 for a seal, which must be readable for ever.
@@ -75,12 +76,17 @@ class IndexReplaced:
 
 
 @dataclass(frozen=True, slots=True)
+class Retracted:
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sealed:
     successor: str
     time_ms: int = 0
 
 
-Entry = Opened | Compacted | Committed | Carried | Fence | IndexReplaced | Sealed
+Entry = Opened | Compacted | Committed | Carried | Fence | IndexReplaced | Retracted | Sealed
 
 _KINDS: dict[str, type] = {
     "opened": Opened,
@@ -89,6 +95,7 @@ _KINDS: dict[str, type] = {
     "carried": Carried,
     "fence": Fence,
     "index": IndexReplaced,
+    "retracted": Retracted,
     "sealed": Sealed,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -132,6 +139,8 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
             return Fence(document["session_id"])
         case "index":
             return IndexReplaced(ObjectRef(**document["index"]))
+        case "retracted":
+            return Retracted(document["position"])
         case _:
             return Sealed(document["successor"], document["time_ms"])
 
@@ -179,6 +188,8 @@ def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
             return {"session_id": session_id}
         case IndexReplaced(index):
             return {"index": dataclasses.asdict(index)}
+        case Retracted(position):
+            return {"position": position}
         case Sealed(successor, time_ms):
             return {"successor": successor, "time_ms": time_ms}
 

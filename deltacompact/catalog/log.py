@@ -28,6 +28,7 @@ from deltacompact.catalog.entries import (
     Fence,
     IndexReplaced,
     Opened,
+    Retracted,
     Sealed,
     check_format,
     dump,
@@ -162,6 +163,7 @@ class StreamLog:
         `check` sees the base with every entry below the seal, and raises where the successor may not replace it.
         """
         carried = len(base.commits)
+        told: set[int] = set()
         while True:
             state = self.state(base.version)
             check(state)
@@ -169,6 +171,10 @@ class StreamLog:
                 tail = self.state(successor).tail
                 self._put_certainly(successor, tail, Carried(late), owner)  # however many came, it is one put
                 carried = len(state.commits)
+            since = {delta.position for commit in state.commits[len(base.commits) :] for delta in commit.deltas}
+            for position in sorted(state.retracted & since - told):
+                self._put_certainly(successor, self.state(successor).tail, Retracted(position), owner)
+                told.add(position)
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
         self._active = successor
@@ -296,6 +302,7 @@ def _summary(state: StreamState) -> list[Entry]:
     entries += [Fence(session_id) for session_id in sorted(state.fences)]
     if state.commits:
         entries.append(Carried(state.commits))
+    entries += [Retracted(position) for position in sorted(state.retracted)]
     if state.sealed:
         entries.append(state.sealed)
     return entries

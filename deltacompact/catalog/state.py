@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from deltacompact.catalog.entries import Carried, Committed, Compacted, Entry, Fence, IndexReplaced, Opened, Sealed
+from deltacompact.catalog.entries import (
+    Carried,
+    Committed,
+    Compacted,
+    Entry,
+    Fence,
+    IndexReplaced,
+    Opened,
+    Retracted,
+    Sealed,
+)
 from deltacompact.catalog.tokens import Tokens
 from deltacompact.errors import CorruptionError
 from deltacompact.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef
@@ -19,8 +29,9 @@ from deltacompact.model import Commit, CompactedDelta, Delta, LifecycleState, Ob
 class StreamState:
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
 
-    `manifests` are the bodies that entries of this log name; `index` is that of the compacted delta, or of a rehash
-    since, the last of `indices`.
+    `commits` are as they were made; deltas at positions in `retracted` do not count any more. `manifests` are the
+    bodies that entries of this log name; `index` is that of the compacted delta, or of a rehash since, the last of
+    `indices`.
     """
 
     version: str
@@ -33,11 +44,13 @@ class StreamState:
     sealed: Sealed | None = None
     manifests: tuple[str, ...] = ()
     indices: tuple[ObjectRef, ...] = ()
+    retracted: frozenset[int] = frozenset()
 
     @property
     def deltas(self) -> tuple[Delta, ...]:
         """Deltas that are not compacted yet, in stream order."""
-        return tuple(delta for commit in self.commits for delta in commit.deltas)
+        committed = (delta for commit in self.commits for delta in commit.deltas)
+        return tuple(delta for delta in committed if delta.position not in self.retracted)
 
     @property
     def tokens(self) -> Tokens:
@@ -46,7 +59,8 @@ class StreamState:
     @property
     def last_position(self) -> int | None:
         """The greatest stream position ever committed, across versions."""
-        return self.commits[-1].last_position if self.commits else self.opened.last_position
+        known = [self.opened.last_position, *(commit.last_position for commit in self.commits[-1:])]
+        return max((position for position in known if position is not None), default=None)
 
     @property
     def lineage(self) -> str:
@@ -84,6 +98,8 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
                 state = _known(state, fences=_known(state).fences | {session_id})
             case IndexReplaced(index):
                 state = _known(state, index=index, indices=(*_known(state).indices, index))
+            case Retracted(position):
+                state = _known(state, retracted=_known(state).retracted | {position})
             case Sealed():
                 state = _known(state, sealed=entry)
         if manifest:

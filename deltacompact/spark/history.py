@@ -52,7 +52,13 @@ def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, st
         lineage, later = compacted.source_lineage, ()
         candidates += [version for version in versions if version.lineage == lineage]
     commits = _commits(version for version in versions if version.lineage == lineage)
-    deltas = [delta for commit in commits for delta in commit.deltas if delta.position <= compacted.watermark]
+    retracted = {position for version in versions for position in version.retracted}
+    deltas = [
+        delta
+        for commit in commits
+        for delta in commit.deltas
+        if delta.position <= compacted.watermark and delta.position not in retracted
+    ]
     gone = _missing(catalog.store, [file for delta in deltas for file in delta.files])
     missing_up_to = max((delta.position for delta in deltas if any(f.path in gone for f in delta.files)), default=None)
     if missing_up_to is None:

@@ -1,0 +1,64 @@
+"""Publishing a compacted version to engines that know nothing of deltacompact.
+
+    <table>/published/symlink/day=2024-01-01/manifest         Hive, Athena, Presto, Redshift Spectrum: a symlink table
+    <table>/published/files/day=2024-01-01/2-77b1….txt        DuckDB, Polars: one URI a line, once for each version
+    <table>/published/files/day=2024-01-01/latest.txt
+
+Each is one object that lists every live file, so a reader sees one version or the next, never a mix. What is published
+is what was compacted: deltas since then are for the next time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.catalog.paths import TablePaths, partition_folder
+from deltacompact.errors import InputError
+from deltacompact.model import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published of a partition: URIs of manifest and list; deltas that are not in it."""
+
+    partition: Partition
+    version: str
+    manifest: str
+    files: str
+    rows: int
+    deltas_left_out: int
+
+
+def publish(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None) -> list[Published]:
+    """Publish the active version of every partition that was compacted, or of one.
+
+    Raises InputError, before anything is written, where nothing was compacted, or where a file has dead rows in it.
+    """
+    chosen = catalog.partitions(table_id) if partition is None else [partition]
+    states = [(place, catalog.state(table_id, place)) for place in chosen]
+    for place, state in states:
+        if state.compacted is None:
+            raise InputError(f"table {table_id!r}, partition {place}: nothing was compacted yet")
+        if any(file.deletions for file in state.compacted.files):
+            raise InputError(
+                f"table {table_id!r}, partition {place}: files have dead rows under deletion vectors, which other "
+                "engines would see: compact with --purge first"
+            )
+    done = []
+    root = f"{TablePaths.of(table_id).root}/published"
+    for place, state in states:
+        assert state.compacted is not None
+        folder = partition_folder(place)
+        below = f"{folder}/" if folder else ""
+        listed = "".join(f"{_uri(catalog, file.path)}\n" for file in state.compacted.files).encode()
+        names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
+        for name in names:
+            catalog.store.put(f"{root}/{name}", listed)
+        _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
+        done.append(Published(place, state.version, manifest, files, state.compacted.rows, len(state.deltas)))
+    return done
+
+
+def _uri(catalog: DeltaStreamCatalog, path: str) -> str:
+    return path if "://" in path else catalog.uri + path

@@ -1,0 +1,258 @@
+"""Reading by column, filter and version; going back to a version; taking out a delta; publishing to other engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from simulation import Simulation
+from stores import unmeasured  # noqa: F401
+
+from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
+from deltacompact.catalog.publish import publish
+from deltacompact.catalog.vacuum import vacuum
+from deltacompact.catalog.versions import retract, rollback, versions
+from deltacompact.cli import run as command_line
+from deltacompact.maintenance import check
+from deltacompact.model import Partition
+from deltacompact.storage import LocalStore
+
+LOCAL = Settings(executor="local", local_threads=1)
+
+
+def rows(*keys: int, v: str = "v") -> pa.Table:
+    return pa.table({"k": list(keys), "v": [f"{v}{key}" for key in keys]})
+
+
+def run(catalog: DeltaStreamCatalog) -> None:
+    (session,) = compact("t", delta_catalog_client=catalog, settings=LOCAL).sessions
+    assert session.error is None
+
+
+def keys(catalog: DeltaStreamCatalog, **how: object) -> list[int]:
+    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    return sorted(catalog.read("t", **how)["k"].to_pylist())
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> DeltaStreamCatalog:
+    """Version 0: 1 2. Version 1: the same compacted, and 3. Version 2: the same compacted, and a delete of 1."""
+    made = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    made.create_table("t", (), ["k"])
+    made.append("t", rows(1, 2))
+    run(made)
+    made.append("t", rows(3))
+    run(made)
+    made.append("t", pa.table({"k": [1]}), operation="delete")
+    return made
+
+
+def test_a_scan_takes_columns_and_a_filter(catalog: DeltaStreamCatalog) -> None:
+    assert catalog.read("t", columns=["v"]).to_pydict() == {"v": ["v2", "v3"]}
+    assert catalog.read("t", columns=["v", "k"]).column_names == ["v", "k"]
+    with pytest.raises(InputError, match="name at least one column"):
+        catalog.read("t", columns=[])
+    assert catalog.read("t", columns=["v"], filter=[("k", ">", 2)]).to_pydict() == {"v": ["v3"]}
+    assert catalog.read("t", filter=(pc.field("k") == 2) | (pc.field("v") == "v3"))["k"].to_pylist() == [2, 3]
+    assert catalog.read("t", filter=[[("k", "=", 2)], [("v", "=", "v3")]])["k"].to_pylist() == [2, 3]
+    reader = catalog.scan("t", columns=["k"])
+    assert reader.schema == pa.schema([("k", pa.int64())])
+    assert sum(batch.num_rows for batch in reader) == 2
+    for wrong in ({"columns": ["x"]}, {"filter": [("x", "=", 1)]}):
+        with pytest.raises(InputError, match=r"table 't' has no column 'x' \(columns: k, v\)"):
+            catalog.read("t", **wrong)
+    for wrong in ({"filter": [("k", "?", 1)]}, {"filter": [("k", "=", "text")]}, {"filter": 7}):
+        with pytest.raises(InputError, match="filter"):
+            catalog.read("t", **wrong)
+
+
+def test_a_version_is_read_by_its_name_its_number_or_the_beginning_of_its_name(catalog: DeltaStreamCatalog) -> None:
+    infos = versions(catalog, "t", Partition())
+    assert [(info.state.opened.number, info.rows, info.retained) for info in infos] == [
+        (0, 0, True),
+        (1, 2, True),
+        (2, 3, True),
+    ]
+    name = infos[1].state.version
+    for given in ("1", name, name[:9]):
+        assert keys(catalog, version=given) == [1, 2, 3]
+    assert keys(catalog, version="0") == [1, 2] and keys(catalog, version="2") == keys(catalog) == [2, 3]
+    with pytest.raises(NotFoundError, match="no version begins with '7'"):
+        catalog.read("t", version="7")
+
+
+def test_a_rollback_says_what_the_version_said_and_the_stream_goes_on(catalog: DeltaStreamCatalog) -> None:
+    last = catalog.state("t", Partition()).last_position
+    state = rollback(catalog, "t", "1")
+    assert state.opened.number == 3 and keys(catalog) == [1, 2, 3]
+    delta = catalog.append("t", rows(4))
+    assert last is not None and delta.position > last
+    run(catalog)
+    assert keys(catalog) == [1, 2, 3, 4]
+    rollback(catalog, "t", "0")
+    assert keys(catalog) == [1, 2]
+    run(catalog)
+    assert keys(catalog) == [1, 2]
+    numbers = [file.number for file in catalog.state("t", Partition()).compacted.files]  # type: ignore[union-attr]
+    assert numbers == sorted(set(numbers))
+
+
+def test_tokens_of_what_a_rollback_drops_stay_known(catalog: DeltaStreamCatalog) -> None:
+    catalog.append("t", rows(9), token="etl:1")
+    run(catalog)
+    rollback(catalog, "t", "1")
+    catalog.append("t", rows(9), token="etl:1")
+    assert keys(catalog) == [1, 2, 3]
+    catalog.append("t", rows(9), token="etl:2")
+    assert keys(catalog) == [1, 2, 3, 9]
+
+
+def test_rollbacks_that_are_refused(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is the active one"):
+        rollback(catalog, "t", "2")
+    later = DeltaStreamCatalog(LocalStore(tmp_path / "lake"), clock=lambda: catalog.clock() + 37 * 3600)
+    with pytest.raises(InputError, match="sealed more than 36 hours ago"):
+        rollback(later, "t", "1")
+    vacuum(catalog, "t", age_min_s=0, force=True)
+    assert keys(catalog) == [2, 3]
+    with pytest.raises(NotFoundError):
+        catalog.read("t", version="1")
+
+
+def test_what_is_committed_during_a_rollback_stays_and_a_compaction_conflicts() -> None:
+    simulation = Simulation()
+    made = simulation.catalog()
+    made.create_table("t", (), ["k"])
+    made.append("t", rows(1))
+    run(made)
+    made.append("t", rows(2))
+    compacting = simulation.start(lambda c: run_quietly(c))
+    compacting.run_to("put_if_absent", "stream/1-")
+    back = simulation.start(lambda c: rollback(c, "t", "0"))
+    back.run_to("put_if_absent", "stream/1-")
+    made.append("t", rows(3))
+    back.finish()
+    assert sorted(made.read("t")["k"].to_pylist()) == [1, 3]
+    with pytest.raises(ConflictError):
+        compacting.finish()
+    assert sorted(made.read("t")["k"].to_pylist()) == [1, 3]
+
+
+def run_quietly(catalog: DeltaStreamCatalog) -> None:
+    (session,) = compact("t", delta_catalog_client=catalog, settings=LOCAL).sessions
+    if session.error:
+        raise session.error
+
+
+def corrupt(catalog: DeltaStreamCatalog, position: int) -> None:
+    (delta,) = [d for d in catalog.state("t", Partition()).deltas if d.position == position]
+    store = catalog.store
+    store.put(delta.files[0].path, b"PAR1 this is no parquet PAR1")
+
+
+def test_a_corrupt_delta_blocks_its_partition_until_it_is_retracted(catalog: DeltaStreamCatalog) -> None:
+    bad = catalog.append("t", rows(5), token="etl:1")
+    catalog.append("t", rows(6))
+    corrupt(catalog, bad.position)
+    with pytest.raises(InputError, match=r"\.parquet"):
+        run(catalog)
+    retract(catalog, "t", bad.position)
+    retract(catalog, "t", bad.position)  # again: nothing happens
+    assert keys(catalog) == [2, 3, 6]
+    run(catalog)
+    assert keys(catalog) == [2, 3, 6]
+    assert catalog.append("t", rows(5), token="etl:1").position == bad.position  # its token stays known
+    assert keys(catalog) == [2, 3, 6]
+    with pytest.raises(InputError, match="no delta at position"):
+        retract(catalog, "t", bad.position)
+
+
+def test_a_delta_that_is_retracted_while_it_is_folded_or_carried_over_does_not_come_back() -> None:
+    for stop in ("stream/1-", "stream/0/"):
+        simulation = Simulation()
+        made = simulation.catalog()
+        made.create_table("t", (), ["k"])
+        made.append("t", rows(1))
+        folded = made.append("t", rows(2))
+        compacting = simulation.start(lambda c: run_quietly(c))
+        compacting.run_to("put_if_absent", stop)
+        retract(made, "t", folded.position)
+        with pytest.raises(ConflictError, match="was retracted"):
+            compacting.finish()
+        run(made)
+        assert keys(made) == [1]
+
+
+def test_a_late_delta_that_was_carried_over_and_then_retracted_does_not_come_back() -> None:
+    simulation = Simulation()
+    made = simulation.catalog()
+    made.create_table("t", (), ["k"])
+    made.append("t", rows(1))
+    compacting = simulation.start(lambda c: run_quietly(c))
+    compacting.run_to("put_if_absent", "stream/0/")  # the seal is pending
+    late = made.append("t", rows(2))
+    compacting.step()  # the seal is lost to the delta
+    compacting.run_to("put_if_absent", "stream/0/")  # carried over, the seal is pending again
+    retract(made, "t", late.position)
+    compacting.finish()
+    assert compacting.error is None
+    assert keys(made) == [1]
+    assert made.state("t", Partition()).opened.number == 1
+
+
+def test_what_is_published_is_read_by_other_engines(tmp_path: Path) -> None:
+    made = DeltaStreamCatalog(LocalStore(tmp_path))
+    made.create_table("t", ["day"], ["k"])
+    for day, key in (("mon", 1), ("tue", 2)):
+        made.append("t", rows(key, key + 10), {"day": day})
+    with pytest.raises(InputError, match="day=mon: nothing was compacted yet"):
+        publish(made, "t")
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    made.append("t", rows(99), {"day": "mon"})
+    monday, tuesday = publish(made, "t")
+    assert (monday.rows, monday.deltas_left_out, tuesday.deltas_left_out) == (2, 1, 0)
+    manifest = tmp_path / "t/published/symlink/day=mon/manifest"
+    assert monday.manifest == f"file://{manifest}" and [each.name for each in manifest.parent.iterdir()] == ["manifest"]
+    uris = manifest.read_text().splitlines()
+    assert uris == (tmp_path / "t/published/files/day=mon/latest.txt").read_text().splitlines()
+    paths = [uri.removeprefix("file://") for uri in uris]
+    assert duckdb.sql(f"select k from read_parquet({paths}) order by k").fetchall() == [(1,), (11,)]
+    assert polars.read_parquet(paths)["k"].to_list() == [1, 11]
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    publish(made, "t")
+    after = [uri.removeprefix("file://") for uri in manifest.read_text().splitlines()]
+    assert sorted(polars.read_parquet(after)["k"].to_list()) == [1, 11, 99]
+
+
+def test_dead_rows_are_never_published(catalog: DeltaStreamCatalog) -> None:
+    limits = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.9)
+    compact("t", delta_catalog_client=catalog, settings=limits)
+    with pytest.raises(InputError, match="compact with --purge first"):
+        publish(catalog, "t")
+
+
+def test_the_command_line(catalog: DeltaStreamCatalog, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = str(tmp_path / "lake")
+
+    def said(*arguments: str) -> str:
+        assert command_line([*arguments[:1], lake, *arguments[1:]]) == 0
+        return capsys.readouterr().out
+
+    lines = said("show", "t", "--versions").splitlines()
+    assert "0  sealed " in lines[0] and "  active  3 rows in " in lines[2] and lines[2].endswith("1 delta since")
+    assert [json.loads(line) for line in said("read", "t", "--column", "k", "--limit", "1").splitlines()] == [{"k": 2}]
+    assert len(said("read", "t", "--version", "0").splitlines()) == 2
+    assert "exported 3 rows" in said("export", "t", str(tmp_path / "out.parquet"), "--version", "1")
+    position = catalog.state("t", Partition()).deltas[0].position
+    assert f"position {position} is taken out" in said("retract", "t", "--position", str(position))
+    assert keys(catalog) == [1, 2, 3]
+    assert "published/symlink/manifest" in said("publish", "t")
+    assert "is version 3-" in said("rollback", "t", "0")
+    assert keys(catalog) == [1, 2]
+    assert command_line(["rollback", lake, "t", "nine"]) == 2
+    assert command_line(["retract", lake, "t", "--position", "5"]) == 2
