@@ -241,7 +241,7 @@ class ParquetAssembler:
     def __new__(cls, template: bytes, write: Callable[[bytes], object], created_by: str) -> ParquetAssembler:
         """``template``: a Parquet file without rows, which gives columns and key-value metadata."""
 
-    def append(self, size: int, read: Callable[[int, int], Buffer], row_groups: list[int]) -> None:
+    def append(self, size: int, read: Callable[[int, int], Any], row_groups: list[int]) -> None:
         """Copies row groups of a file of ``size`` bytes; ``read(offset, length)`` returns bytes of it.
 
         ValueError: no such row group, columns other than the template's, pages in no known order. What ``read``

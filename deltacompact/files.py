@@ -31,6 +31,8 @@ from deltacompact.model import ContentType, DataFile
 from deltacompact.storage import ObjectStore, open_object
 
 ROW_GROUP_ROWS = 128 << 10
+ROW_GROUP_BYTES = 32 << 20
+"""A row group of wide rows is smaller: a single dead row has all of it decoded and encoded again."""
 DEFAULT_CODEC = "zstd"
 READ_AHEAD_BYTES = 64 << 20
 """Row groups of a remote file are fetched together up to this size (bytes before compression), to spare round trips."""
@@ -312,15 +314,18 @@ class TableWriter:
         self._sink = sink
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
+        self._group_rows = 0
         self._file: Any = None
 
     def write(self, table: pa.Table) -> None:
+        if self._group_rows == 0:
+            self._group_rows = _group_rows(table, self._options.row_group_rows)
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
         self.rows += table.num_rows
-        if self._waiting_rows >= self._options.row_group_rows:
+        if self._waiting_rows >= self._group_rows:
             whole = pa.concat_tables(self._waiting)
-            full = whole.num_rows - whole.num_rows % self._options.row_group_rows
+            full = whole.num_rows - whole.num_rows % self._group_rows
             self._write(whole.slice(0, full))
             self._waiting = [whole.slice(full)]
             self._waiting_rows = whole.num_rows - full
@@ -342,11 +347,17 @@ class TableWriter:
         if self._file is None:
             self._file = _open_writer(self._sink, self._schema, self._options, table)
         if self._options.content_type is ContentType.PARQUET:
-            self._file.write_table(table, row_group_size=self._options.row_group_rows)
+            self._file.write_table(table, row_group_size=self._group_rows or None)
         elif self._options.content_type is ContentType.FEATHER:
-            self._file.write_table(table, max_chunksize=self._options.row_group_rows)
+            self._file.write_table(table, max_chunksize=self._group_rows or None)
         else:
             self._file.write(table) if self._options.content_type is ContentType.ORC else self._file.write_table(table)
+
+
+def _group_rows(first: pa.Table, rows_max: int) -> int:
+    """Rows of a row group, as the first rows of a file suggest it."""
+    row_bytes = first.nbytes / first.num_rows if first.num_rows else 0.0
+    return max(1, min(rows_max, int(ROW_GROUP_BYTES / row_bytes) if row_bytes else rows_max))
 
 
 def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, first: pa.Table) -> Any:

@@ -11,7 +11,7 @@ keeping. Statistics, page indexes and histograms go with it.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -21,15 +21,17 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels
 from deltacompact.errors import CorruptionError
-from deltacompact.files import TableWriter, WriteOptions, parquet_writer
+from deltacompact.files import ROW_GROUP_BYTES, TableWriter, WriteOptions, parquet_writer
 
 CREATED_BY = "deltacompact version 0.1.0"
 """In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
 
+READ_AHEAD_BYTES = 8 << 20
+
 GROUP_SHARE_MIN = 0.25
 GROUP_SHARE_MAX = 8
-"""Row groups are copied that are between so many times a full one: smaller ones are merged with their neighbours, and
-of larger ones a single dead row would have too much decoded some day."""
+"""Row groups are copied that are between so many times a full one, by rows or by bytes: smaller ones are merged with
+their neighbours, and of larger ones a single dead row would have too much decoded some day."""
 
 
 def copyable_groups(
@@ -50,7 +52,7 @@ def copyable_groups(
         described = metadata.row_group(group)
         end = begin + described.num_rows
         inside = rows[0] <= begin and end <= rows[1] and lives[begin:end].all()
-        share = described.num_rows / options.row_group_rows
+        share = max(described.num_rows / options.row_group_rows, described.total_byte_size / ROW_GROUP_BYTES)
         if inside and GROUP_SHARE_MIN <= share <= GROUP_SHARE_MAX and _codec_fits(described, options.codec):
             chosen.append(group)
         begin = end
@@ -107,16 +109,27 @@ class CopyingWriter(TableWriter):
         """Encode in memory, then append."""
         encoded = pa.BufferOutputStream()
         with parquet_writer(encoded, self._schema, self._options, table) as out:
-            out.write_table(table, row_group_size=self._options.row_group_rows)
+            out.write_table(table, row_group_size=self._group_rows)
         with pa.BufferReader(encoded.getvalue()) as source:
-            self._append(source, range(-(-table.num_rows // self._options.row_group_rows)))
+            self._append(source, range(-(-table.num_rows // self._group_rows)))
 
     def _append(self, source: pa.NativeFile, groups: Sequence[int]) -> None:
-        def read(offset: int, length: int) -> pa.Buffer:
-            source.seek(offset)
-            return source.read_buffer(length)
-
         try:
-            self._assembler.append(source.size(), read, list(groups))
+            self._assembler.append(source.size(), _reader(source), list(groups))
         except ValueError as error:
             raise CorruptionError(f"a row group cannot be copied: {error}") from error
+
+
+def _reader(source: pa.NativeFile) -> Callable[[int, int], pa.Buffer]:
+    """Reads pieces of a file; of a remote one it fetches much at a time."""
+    if isinstance(source, (pa.MemoryMappedFile, pa.BufferReader)):
+        return lambda offset, length: source.read_at(length, offset)
+    ahead: list[Any] = [0, pa.py_buffer(b"")]
+
+    def read(offset: int, length: int) -> pa.Buffer:
+        begin, buffer = ahead
+        if not begin <= offset <= offset + length <= begin + buffer.size:
+            ahead[:] = begin, buffer = offset, pa.py_buffer(source.read_at(max(length, READ_AHEAD_BYTES), offset))
+        return buffer.slice(offset - begin, length)
+
+    return read

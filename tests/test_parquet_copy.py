@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +19,7 @@ from spark_fixtures import spark  # noqa: F401  (fixture)
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
+from deltacompact import _kernels as kernels
 from deltacompact.maintenance import check
 from deltacompact.model import DataFile, Partition
 from deltacompact.storage import LocalStore
@@ -180,3 +183,54 @@ def test_a_large_delta_file_of_which_every_row_lives_is_kept(catalog: DeltaStrea
     session = run(catalog, rows_per_compacted_file=4)
     assert (session.files_kept, session.live) == (0, 2)
     assert sorted(catalog.read("t")["k"].to_pylist()) == [1, 3]
+
+
+def assembled(data: bytes, groups: list[int], template: bytes, size: int | None = None) -> bytes:
+    sink = io.BytesIO()
+    assembler = kernels.ParquetAssembler(template, sink.write, "test version 1")
+    assembler.append(len(data) if size is None else size, lambda at, length: data[at : at + length], groups)
+    assembler.close()
+    return sink.getvalue()
+
+
+def test_what_an_assembler_refuses(tmp_path: Path) -> None:
+    path, empty = tmp_path / "a.parquet", io.BytesIO()
+    table = of_every_kind(KEYS)
+    pq.write_table(table, path, row_group_size=GROUP)
+    pq.write_table(table.slice(0, 0), empty)
+    data, template = path.read_bytes(), empty.getvalue()
+    assert pq.read_table(io.BytesIO(assembled(data, [7, 0], template))).num_rows == 2 * GROUP
+    for wrong in (
+        lambda: assembled(data, [8], template),
+        lambda: assembled(data[:-20], [0], template),
+        lambda: assembled(data[: len(data) // 2], [0], template),
+        lambda: assembled(data, [0], template, len(data) + 9),
+        lambda: assembled(b"", [0], template),
+        lambda: assembled(data, [0], b"no parquet"),
+        lambda: assembled(data, [0], _empty(table.select(["k"]))),
+        lambda: assembled(data, [0], _empty(table.rename_columns([f"{name}x" for name in table.column_names]))),
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            wrong()
+    with pytest.raises(ZeroDivisionError):
+        kernels.ParquetAssembler(template, lambda data: None, "x").append(9, lambda at, length: 1 // 0, [0])
+
+
+def _empty(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table.slice(0, 0), sink)
+    return sink.getvalue()
+
+
+def test_a_damaged_source_never_crashes_the_assembler(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = of_every_kind(KEYS)
+    pq.write_table(table, path, row_group_size=GROUP, write_page_index=True)
+    whole, template = path.read_bytes(), _empty(table)
+    dice = np.random.default_rng(3)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for place in dice.integers(len(whole) - 6_000, len(whole), 3):  # mostly in the footer
+            damaged[place] = dice.integers(256)
+        with contextlib.suppress(ValueError, MemoryError):
+            assembled(bytes(damaged), [0, 3], template)

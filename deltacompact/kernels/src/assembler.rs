@@ -10,18 +10,21 @@
 //! those of the template is refused.
 
 use crate::Refused;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::SerializedFileWriter;
-use std::io::Write;
+use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
 
-/// Reads a range of a source: (offset, length).
-pub type ReadRange<'a> = dyn Fn(u64, usize) -> Result<Bytes> + Send + Sync + 'a;
+/// Fills a buffer with the bytes of a source from an offset on.
+pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'a;
+
+/// How much of a chunk is in memory at a time: small, and the same memory again and again.
+const PIECE_BYTES: usize = 256 << 10;
 
 pub struct Assembler<W: Write + Send> {
     writer: SerializedFileWriter<W>,
@@ -54,20 +57,16 @@ impl<W: Write + Send> Assembler<W> {
         let mut out = self.writer.next_row_group()?;
         let pages = source.metadata.page_index();
         for (column, chunk) in group.columns().iter().enumerate() {
-            let (start, length) = byte_range(chunk)?;
-            let bytes = (source.read)(start, length)?;
-            if bytes.len() != length {
-                return Err(ParquetError::EOF(format!("{} bytes at {start}, want {length}", bytes.len())));
-            }
+            let length = check_range(chunk, source.file.size)?;
             let close = ColumnCloseResult {
-                bytes_written: length as u64,
+                bytes_written: length,
                 rows_written: group.num_rows() as u64,
                 metadata: chunk.clone(),
                 bloom_filter: None,
                 column_index: pages.and_then(|pages| pages.column_index(place, column)).cloned(),
                 offset_index: pages.and_then(|pages| pages.offset_index(place, column)).cloned(),
             };
-            out.append_column(&Chunk { start, bytes }, close)?;
+            out.append_column(&source.file, close)?;
         }
         out.close()?;
         Ok(())
@@ -83,72 +82,70 @@ impl<W: Write + Send> Assembler<W> {
 /// A Parquet file that row groups are copied from.
 pub struct Source<'a> {
     metadata: Arc<ParquetMetaData>,
-    read: &'a ReadRange<'a>,
+    file: File<'a>,
 }
 
 impl<'a> Source<'a> {
     /// Reads the footer, and the page indexes where there are any.
-    pub fn open(size: u64, read: &'a ReadRange<'a>) -> std::result::Result<Self, Refused> {
+    pub fn open(size: u64, read: &'a ReadAt<'a>) -> std::result::Result<Self, Refused> {
+        let file = File { size, read };
         let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
-        reader.try_parse(&WholeFile { size, read }).map_err(refused)?;
-        Ok(Self { metadata: Arc::new(reader.finish().map_err(refused)?), read })
+        reader.try_parse(&file).map_err(refused)?;
+        Ok(Self { metadata: Arc::new(reader.finish().map_err(refused)?), file })
     }
 }
 
-/// Where a chunk's pages lie. A dictionary page that is not before the data pages would be lost.
-fn byte_range(chunk: &ColumnChunkMetaData) -> Result<(u64, usize)> {
+/// The bytes that a chunk has, all inside the file. A dictionary page that is not before the data pages would be lost.
+fn check_range(chunk: &ColumnChunkMetaData, size: u64) -> Result<u64> {
     let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-    if start < 4 || start > chunk.data_page_offset() || chunk.compressed_size() < 0 {
+    let end = start.checked_add(chunk.compressed_size()).unwrap_or(i64::MAX);
+    if start < 4 || start > chunk.data_page_offset() || end < start || end as u64 > size {
         return Err(ParquetError::General(format!("column {}: its pages are in no known order", chunk.column_path())));
     }
-    Ok((start as u64, chunk.compressed_size() as usize))
+    Ok((end - start) as u64)
 }
 
-/// One chunk's bytes, addressed as in the file.
-struct Chunk {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl Length for Chunk {
-    fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-impl ChunkReader for Chunk {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(self.bytes.slice((start - self.start) as usize..).reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        let from = (start - self.start) as usize;
-        Ok(self.bytes.slice(from..from + length))
-    }
-}
-
-struct WholeFile<'a> {
+#[derive(Clone, Copy)]
+struct File<'a> {
     size: u64,
-    read: &'a ReadRange<'a>,
+    read: &'a ReadAt<'a>,
 }
 
-impl Length for WholeFile<'_> {
+impl Length for File<'_> {
     fn len(&self) -> u64 {
         self.size
     }
 }
 
-impl ChunkReader for WholeFile<'_> {
-    type T = bytes::buf::Reader<Bytes>;
+impl<'a> ChunkReader for File<'a> {
+    type T = BufReader<From<'a>>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok((self.read)(start, (self.size - start) as usize)?.reader())
+        Ok(BufReader::with_capacity(PIECE_BYTES, From { file: *self, at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        (self.read)(start, length)
+        if start.checked_add(length as u64).is_none_or(|end| end > self.size) {
+            return Err(ParquetError::EOF(format!("{length} bytes at {start}, the file has {}", self.size)));
+        }
+        let mut bytes = vec![0; length];
+        (self.read)(start, &mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+/// A file from some place on.
+struct From<'a> {
+    file: File<'a>,
+    at: u64,
+}
+
+impl Read for From<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = out.len().min((self.file.size - self.at.min(self.file.size)) as usize);
+        (self.file.read)(self.at, &mut out[..length])?;
+        self.at += length as u64;
+        Ok(length)
     }
 }
 

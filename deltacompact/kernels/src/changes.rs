@@ -177,11 +177,7 @@ pub fn merge(older: Entries, newer: Entries) -> Result<Vec<u8>, Refused> {
     let mut from = 0;
     for entry in newer.iter() {
         let guess = from.min(older.len().saturating_sub(1));
-        let at = if from < older.len() {
-            first_not_before(&older, entry.digest(), entry.prefix(), from, guess)
-        } else {
-            from
-        };
+        let at = if from < older.len() { first_not_before(&older, entry.digest(), entry.prefix(), from, guess) } else { from };
         out.extend_from_slice(&older.bytes()[from * width..at * width]);
         out.extend_from_slice(entry.bytes());
         from = at + usize::from(at < older.len() && older.get(at).digest() == entry.digest());

@@ -3,13 +3,12 @@
 use super::arguments::*;
 use crate::assembler::{Assembler, Source};
 use bytes::Bytes;
-use parquet::errors::{ParquetError, Result as ParquetResult};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::{self, BufWriter, Write};
 
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 256 << 10;
 
 #[pyclass(module = "deltacompact._kernels")]
 pub struct ParquetAssembler(Option<Assembler<BufWriter<Sink>>>);
@@ -28,10 +27,10 @@ impl ParquetAssembler {
         let done = {
             let failed = std::sync::Mutex::new(&mut failed);
             py.detach(|| {
-                let read = |offset: u64, length: usize| -> ParquetResult<Bytes> {
+                let read = |offset: u64, out: &mut [u8]| -> io::Result<()> {
                     Python::attach(|py| {
-                        read_range(read.bind(py), offset, length).map_err(|error| {
-                            let why = ParquetError::General(error.to_string());
+                        read_at(read.bind(py), offset, out).map_err(|error| {
+                            let why = io::Error::other(error.to_string());
                             **failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
                             why
                         })
@@ -49,15 +48,20 @@ impl ParquetAssembler {
 
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         let assembler = self.0.take().ok_or_else(|| PyRuntimeError::new_err("this assembler is closed or has failed"))?;
-        py.detach(|| assembler.close()).map_err(|why| PyErr::new::<pyo3::exceptions::PyOSError, _>(why))
+        py.detach(|| assembler.close()).map_err(PyErr::new::<pyo3::exceptions::PyOSError, _>)
     }
 }
 
-fn read_range(read: &Bound<'_, PyAny>, offset: u64, length: usize) -> PyResult<Bytes> {
-    let buffer = read.call1((offset, length))?;
+fn read_at(read: &Bound<'_, PyAny>, offset: u64, out: &mut [u8]) -> PyResult<()> {
+    let buffer = read.call1((offset, out.len()))?;
     let array = read.py().import("numpy")?.call_method1("frombuffer", (buffer, "uint8"))?;
     let array = vector::<u8>("read", &array)?;
-    Ok(Bytes::copy_from_slice(array.as_slice()?))
+    let bytes = array.as_slice()?;
+    if bytes.len() != out.len() {
+        return Err(refuse(format!("read: {} bytes at {offset}, want {}", bytes.len(), out.len())));
+    }
+    out.copy_from_slice(bytes);
+    Ok(())
 }
 
 struct Sink(Py<PyAny>);
