@@ -304,7 +304,9 @@ class CompactionPlan:
         data = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
         folded = [self.base_rows + sum(map(self._rows, self.rounds[: place + 1])) for place in range(len(self.rounds))]
         entries = sum(folded) + (self.base_rows if self.rehash else 0)
-        masks = sum(source.file.rows for source in self.sources) // 8
+        rows = sum(source.file.rows for source in self.sources)
+        exchange = 0 if sizing.fits_exchange(rows, self.capacity.object_store_bytes) else rows * sizing.EXCHANGE_BYTES
+        masks = rows // 8 + exchange
         return data + entries * self.encoding.entry_bytes + masks
 
 

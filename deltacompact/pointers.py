@@ -21,6 +21,7 @@ import numpy.typing as npt
 from deltacompact import _kernels
 from deltacompact.entries import GONE, TOMBSTONE, Entries, fields
 from deltacompact.errors import CorruptionError
+from deltacompact.exchange import Parcel, opened, parcels
 from deltacompact.hash_bucket import BucketGroup
 from deltacompact.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket
 from deltacompact.keys import Encoding
@@ -31,7 +32,7 @@ from deltacompact.storage import ObjectStore
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
 """Session ordinals and row indices, in the order in which a bucket group holds them."""
 
-Sent = tuple[Pointers, Pointers]
+Sent = tuple[Parcel, Pointers]
 """What a bucket group tells a source group: rows of its files that live, and rows of its whole files that died."""
 
 KEPT = 0xFFFF
@@ -96,8 +97,12 @@ def survivors(
     died: Pointers | None,
     group_of: npt.NDArray[np.uint16],
     groups: int,
+    exchange_path_of: Callable[[], str] | None = None,
 ) -> Iterator[Sent]:
-    """For each source group, the live rows of its files that these buckets point to, and those that died."""
+    """For each source group, the live rows of its files that these buckets point to, and those that died.
+
+    With an `exchange_path_of` they are handed over in a file.
+    """
     sent: list[list[Pointers]] = [[] for _ in range(groups)]
     for place in range(len(folded.buckets)):
         for chunk in folded.chunks(store, place, held):
@@ -106,8 +111,8 @@ def survivors(
             for pieces, piece in zip(sent, _by_group((file, row), group_of, groups), strict=True):
                 pieces.append(piece)
     dead = _by_group(died or _nothing(), group_of, groups)
-    for pieces, casualties in zip(sent, dead, strict=True):
-        yield joined(pieces), casualties
+    living = parcels(store, exchange_path_of, map(joined, sent))
+    yield from zip(living, dead, strict=True)
 
 
 def _by_group(pointers: Pointers, group_of: npt.NDArray[np.uint16], groups: int) -> list[Pointers]:
@@ -128,17 +133,24 @@ def _nothing() -> Pointers:
     return np.empty(0, np.uint32), np.empty(0, np.uint64)
 
 
-def assign(store: ObjectStore, group: SourceGroup, masks_path: str, *sent: Sent) -> Iterator[npt.NDArray[np.uint32]]:
+def assign(
+    store: ObjectStore,
+    group: SourceGroup,
+    masks_path: str,
+    exchange_path_of: Callable[[], str] | None,
+    *sent: Sent,
+) -> Iterator[Parcel]:
     """Rank a group's survivors: for each bucket group its ranks as it sent them. The masks of the files are stored."""
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
     for ordinal, file in group.whole:
         ranks.fill(ordinal, live_bits(store, file))
     for living, died in sent:
         ranks.unmark(*died)
-        ranks.mark(*living)
+        ranks.mark(*opened(store, living))
     write_masks(store, masks_path, {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
-    for living, _ in sent:
-        yield ranks.ranks(*living).astype(np.uint32)  # within the group, which has fewer than 2^32 rows
+    # Within the group, which has fewer than 2^32 rows.
+    ranked = ((ranks.ranks(*opened(store, living)).astype(np.uint32),) for living, _ in sent)
+    yield from parcels(store, exchange_path_of, ranked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +175,10 @@ def write_index(
     task: IndexTask,
     path_of: Callable[[], str],
     held: BucketGroup | None,
-    *ranks: npt.NDArray[np.uint32],
+    *given: Parcel,
 ) -> IndexResult:
-    """The session's entries with published pointers (`ranks`: one array for each source group)."""
+    """The session's entries with published pointers (`given`: the ranks of each source group)."""
+    ranks = [opened(store, parcel)[0] for parcel in given]
     cursors = [0] * len(ranks)
     written, rows, tombstones = [], 0, 0
     for place in range(len(task.folded.buckets)):

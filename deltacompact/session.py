@@ -59,7 +59,7 @@ from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign,
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash, spread
 from deltacompact.relocation import RelocatedFile, Relocation
-from deltacompact.sizing import bucket_groups, fits_held
+from deltacompact.sizing import bucket_groups, fits_exchange, fits_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,16 +329,34 @@ class Session:
         groups = len(outputs.groups)
         if not groups:
             return [], [[] for _ in folded]
+        in_store = fits_exchange(outputs.rows_rewritten, self._executor.capacity.object_store_bytes)
+        exchange_path_of = (
+            None if in_store else functools.partial(self._paths.fresh, "index", ".exchange.arrow", self.id)
+        )
         sent = [
             self._executor.submit(
-                survivors, self._store, each, held, dead, outputs.pointers.group_of, groups, returns=groups
+                survivors,
+                self._store,
+                each,
+                held,
+                dead,
+                outputs.pointers.group_of,
+                groups,
+                exchange_path_of,
+                returns=groups,
             )
             for each, held, dead in zip(folded, entries, died, strict=True)
         ]
         paths = [self._paths.fresh("index", ".masks.arrow", self.id) for _ in outputs.groups]
         assigned = [
             self._executor.submit(
-                assign, self._store, group, path, *(task.values[place] for task in sent), returns=len(folded)
+                assign,
+                self._store,
+                group,
+                path,
+                exchange_path_of,
+                *(task.values[place] for task in sent),
+                returns=len(folded),
             )
             for place, (group, path) in enumerate(zip(outputs.groups, paths, strict=True))
         ]

@@ -42,6 +42,10 @@ OBJECT_STORE_SHARE = 0.5
 HELD_SHARE = 0.6
 """Share of the object store up to which the last round's entries stay there until their pointers are known."""
 
+EXCHANGE_BYTES = 16
+EXCHANGE_SHARE = 0.6
+"""File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
+
 NODE_HEAP_SHARE = 0.6
 NODE_OBJECT_STORE_SHARE = 0.3
 
@@ -86,6 +90,11 @@ def round_rows_max(object_store_bytes: int, entry_bytes: int) -> int:
 def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_bytes: int) -> bool:
     """Whether the last round's new entries and the whole folded index fit the object store side by side."""
     return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * HELD_SHARE
+
+
+def fits_exchange(rows: int, object_store_bytes: int) -> bool:
+    """Whether the pointers of so many survivors, and their ranks, fit the object store."""
+    return rows * EXCHANGE_BYTES <= object_store_bytes * EXCHANGE_SHARE
 
 
 def adds_run(
