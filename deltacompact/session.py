@@ -55,6 +55,7 @@ from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
 from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, DeletionVector, ObjectRef
 from deltacompact.outputs import Output, OutputPlan, plan_outputs
+from deltacompact.pacing import paced
 from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, Source, fingerprint
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
@@ -141,6 +142,7 @@ class Session:
         self.rounds_resumed = 0
         self._catalog = catalog
         self._store = catalog.store
+        self._paced = paced(catalog.store, executor.pace)
         self._executor = executor
         self._emit = emit
         self._wave = _Wave()
@@ -174,7 +176,7 @@ class Session:
         task = dedupe_run if self._adds_run(each, before) else dedupe
         deduped = [
             self._executor.submit(
-                task, self._store, self._dedupe_task(group, before), path_of, *(done.values[place] for done in hashed)
+                task, self._paced, self._dedupe_task(group, before), path_of, *(done.values[place] for done in hashed)
             )
             for place, group in enumerate(_ranges(starts))
         ]
@@ -206,13 +208,13 @@ class Session:
         for place, group in enumerate(_ranges(starts)):
             task, parts = self._dedupe_task(group, before), [done.values[place] for done in hashed]
             if plan.changes_only:
-                deduped.append(self._executor.submit(dedupe_changes, self._store, task, *parts, returns=3))
+                deduped.append(self._executor.submit(dedupe_changes, self._paced, task, *parts, returns=3))
             elif held:
-                deduped.append(self._executor.submit(dedupe_held, self._store, task, *parts, returns=2))
+                deduped.append(self._executor.submit(dedupe_held, self._paced, task, *parts, returns=2))
             elif self._adds_run(each, before):
-                deduped.append(self._executor.submit(dedupe_run, self._store, task, path_of, *parts))
+                deduped.append(self._executor.submit(dedupe_run, self._paced, task, path_of, *parts))
             else:
-                deduped.append(self._executor.submit(dedupe, self._store, task, path_of, *parts))
+                deduped.append(self._executor.submit(dedupe, self._paced, task, path_of, *parts))
             del parts
         del hashed
         self._wait("dedupe", deduped, rows)
@@ -253,7 +255,7 @@ class Session:
         hashed = [
             self._executor.submit(
                 step1.hash_bucket,
-                self._store,
+                self._paced,
                 plan.encoding,
                 plan.input.partition,
                 piece,
@@ -360,7 +362,7 @@ class Session:
         sent = [
             self._executor.submit(
                 survivors,
-                self._store,
+                self._paced,
                 each,
                 held,
                 dead,
@@ -375,7 +377,7 @@ class Session:
         assigned = [
             self._executor.submit(
                 assign,
-                self._store,
+                self._paced,
                 group,
                 path,
                 exchange_path_of,
@@ -400,7 +402,7 @@ class Session:
         return [
             self._executor.submit(
                 write_index,
-                self._store,
+                self._paced,
                 IndexTask(each, outputs.pointers, rows_per_file, expired),
                 path_of,
                 held,
@@ -477,7 +479,7 @@ class Session:
             options,
         )
         path = self._paths.fresh("data", suffix_of(options.content_type), self.id)
-        return self._executor.submit(materialize, self._store, task, path, spread=True)
+        return self._executor.submit(materialize, self._paced, task, path, spread=True)
 
     # The switch
 
@@ -543,7 +545,7 @@ class Session:
             began = time.perf_counter()
             path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
             rows_per_file = plan.arguments.rows_per_primary_key_index_file
-            manifest = rehash(self._executor, self._store, manifest, plan.hash_bucket_count, rows_per_file, path_of)
+            manifest = rehash(self._executor, self._paced, manifest, plan.hash_bucket_count, rows_per_file, path_of)
             self.measured.seconds["rehash"] = time.perf_counter() - began
         return BaseIndex(manifest, plan.base_ordinals)
 
