@@ -195,6 +195,9 @@ def append(
         )
 
 
+RATE = click.FloatRange(min=0, min_open=True)
+
+
 def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What plan and compact have in common."""
     options = (
@@ -231,6 +234,10 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True, help="auto: Ray if large."
         ),
+        click.option("--concurrent-tasks", type=click.IntRange(min=1), metavar="N", help="Default: one for each CPU."),
+        click.option("--read-mb-per-s", type=RATE, metavar="MB", help="All tasks together. Default: no limit."),
+        click.option("--write-mb-per-s", type=RATE, metavar="MB", help="All tasks together. Default: no limit."),
+        click.option("--requests-per-s", type=RATE, metavar="N", help="Of the store. Default: no limit."),
         json_option,
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
@@ -312,6 +319,10 @@ def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any
         executor=options["executor"],
         rows_per_round=options["rows_per_round"],
         rewrite_dead_fraction=options["rewrite_dead_fraction"],
+        concurrent_tasks=options["concurrent_tasks"],
+        read_mb_per_s=options["read_mb_per_s"],
+        write_mb_per_s=options["write_mb_per_s"],
+        requests_per_s=options["requests_per_s"],
     )
     arguments = Arguments.of(
         settings, 38_000_000, options["rows_per_file"], options["hash_buckets"], ContentType.PARQUET

@@ -11,7 +11,8 @@ session ordinals; every round but for publication works like this (paper, dedupe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +135,12 @@ def dedupe_changes(
     The result's counts and live rows are differences to the base. Then come the entries of a new run, and the rows of
     base files that died.
     """
+    yield from _changes(store, task, parts)
+
+
+def _changes(
+    store: ObjectStore, task: DedupeTask, parts: Sequence[BucketGroup]
+) -> tuple[DedupeResult, BucketGroup, Pointers]:
     runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     dead: list[Pointers] = []
     relocator = Relocator(store, task.base.manifest.relocations)
@@ -149,9 +156,19 @@ def dedupe_changes(
         counts += folded.counts - FoldCounts(live=before, tombstones=len(found) - before)
     entries, died = np.concatenate(runs), joined(dead)
     live = live_rows(entries, len(task.positions)) - np.bincount(died[0], minlength=len(task.positions))
-    yield DedupeResult(((),) * len(task.buckets), counts, live)
-    yield entries, np.array(offsets, np.int64)
-    yield died
+    result = DedupeResult(((),) * len(task.buckets), counts, live)
+    return result, (entries, np.array(offsets, np.int64)), died
+
+
+def dedupe_run(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: BucketGroup) -> DedupeResult:
+    """The same in a round of several: the run is written, one more beside those of the rounds before."""
+    result, (entries, offsets), _ = _changes(store, task, parts)
+    written = []
+    for start, stop in pairwise(offsets.tolist()):
+        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+            writer.write(entries[start:stop])
+            written.append(writer.close())
+    return replace(result, files=tuple(written))
 
 
 def _of_bucket(parts: Sequence[BucketGroup], place: int) -> list[Entries]:

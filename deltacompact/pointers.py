@@ -23,10 +23,11 @@ from deltacompact.entries import GONE, TOMBSTONE, Entries, fields
 from deltacompact.errors import CorruptionError
 from deltacompact.exchange import Parcel, opened, parcels
 from deltacompact.hash_bucket import BucketGroup
-from deltacompact.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer, read_bucket
+from deltacompact.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer
 from deltacompact.keys import Encoding
 from deltacompact.masks import live_bits, write_masks
 from deltacompact.model import DataFile
+from deltacompact.primary_key_index import IndexManifest, read_index
 from deltacompact.storage import ObjectStore
 
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
@@ -71,19 +72,17 @@ class PointerMap:
 
 @dataclass(frozen=True, slots=True)
 class FoldedBuckets:
-    """Where the entries of a group of buckets are after the last round: persisted, unless a task is handed them."""
+    """Where the entries of a group of buckets are after the last round: in an index, unless a task is handed them."""
 
     encoding: Encoding
-    hash_bucket_count: int
     buckets: range
-    files: tuple[tuple[IndexFile, ...], ...]
+    index: IndexManifest | None
 
     def chunks(self, store: ObjectStore, place: int, held: BucketGroup | None) -> Iterator[Entries]:
         """Entries of the group's bucket number `place`, in digest order."""
         if held is None:
-            bucket = self.buckets[place]
-            files, entry_bytes = self.files[place], self.encoding.entry_bytes
-            yield from read_bucket(store, files, entry_bytes, self.hash_bucket_count, bucket)
+            assert self.index is not None
+            yield from read_index(store, self.index, self.buckets[place])
             return
         entries, offsets = held
         for start in range(int(offsets[place]), int(offsets[place + 1]), CHUNK_ENTRIES):

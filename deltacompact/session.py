@@ -38,6 +38,7 @@ from deltacompact.dedupe import (
     dedupe,
     dedupe_changes,
     dedupe_held,
+    dedupe_run,
 )
 from deltacompact.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.events import (
@@ -54,12 +55,13 @@ from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
 from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, DeletionVector, ObjectRef
 from deltacompact.outputs import Output, OutputPlan, plan_outputs
+from deltacompact.pacing import paced
 from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, Source, fingerprint
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash, spread
 from deltacompact.relocation import RelocatedFile, Relocation
-from deltacompact.sizing import bucket_groups, fits_exchange, fits_held
+from deltacompact.sizing import adds_round_run, bucket_groups, fits_exchange, fits_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ class Session:
         self.rounds_resumed = 0
         self._catalog = catalog
         self._store = catalog.store
+        self._paced = paced(catalog.store, executor.pace)
         self._executor = executor
         self._emit = emit
         self._wave = _Wave()
@@ -170,20 +173,21 @@ class Session:
         """Fold one share of the deltas; persist the index in the session's own terms."""
         hashed, starts = self._hash_bucket(each)
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        task = dedupe_run if self._adds_run(each, before) else dedupe
         deduped = [
             self._executor.submit(
-                dedupe, self._store, self._dedupe_task(group, before), path_of, *(task.values[place] for task in hashed)
+                task, self._paced, self._dedupe_task(group, before), path_of, *(done.values[place] for done in hashed)
             )
             for place, group in enumerate(_ranges(starts))
         ]
         del hashed
         self._wait("dedupe", deduped, self._rows_of(each))
-        results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
-        counts, _ = self._conserved(each, before, results)
-        buckets = tuple(files for result in results for files in result.files)
-        manifest = IndexManifest(self.plan.encoding, (buckets,), counts.live, counts.tombstones, publishable=False)
+        results: list[DedupeResult] = [self._executor.get(done.values[0]) for done in deduped]
+        counts, live = self._conserved(each, before, results)
+        manifest = self._session_index(each, before, results, counts)
         ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
-        self._record(_round_name(each), {**self._completion(each, ref), "counts": asdict(counts)})
+        completion = {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist()}
+        self._record(_round_name(each), completion)
         adopted = self._adopted_round(each)
         if adopted is None:
             raise self._record_gone()
@@ -196,26 +200,28 @@ class Session:
         hashed, starts = self._hash_bucket(each)
         rows = self._rows_of(each)
         object_store_bytes = self._executor.capacity.object_store_bytes
-        held = fits_held(before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes)
+        held = not plan.changes_only and fits_held(
+            before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes
+        )
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         deduped = []
         for place, group in enumerate(_ranges(starts)):
             task, parts = self._dedupe_task(group, before), [done.values[place] for done in hashed]
             if plan.changes_only:
-                deduped.append(self._executor.submit(dedupe_changes, self._store, task, *parts, returns=3))
+                deduped.append(self._executor.submit(dedupe_changes, self._paced, task, *parts, returns=3))
             elif held:
-                deduped.append(self._executor.submit(dedupe_held, self._store, task, *parts, returns=2))
+                deduped.append(self._executor.submit(dedupe_held, self._paced, task, *parts, returns=2))
+            elif self._adds_run(each, before):
+                deduped.append(self._executor.submit(dedupe_run, self._paced, task, path_of, *parts))
             else:
-                deduped.append(self._executor.submit(dedupe, self._store, task, path_of, *parts))
+                deduped.append(self._executor.submit(dedupe, self._paced, task, path_of, *parts))
             del parts
         del hashed
         self._wait("dedupe", deduped, rows)
         results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
-        counts, live = self._conserved(each, before, results)
-        folded = [
-            FoldedBuckets(plan.encoding, plan.hash_bucket_count, group, result.files)
-            for group, result in zip(_ranges(starts), results, strict=True)
-        ]
+        counts, live = self._conserved(each, before, results, not held)
+        index = None if held or plan.changes_only else self._session_index(each, before, results, counts)
+        folded = [FoldedBuckets(plan.encoding, group, index) for group in _ranges(starts)]
         entries = [task.values[1] if held or plan.changes_only else None for task in deduped]
         died = [task.values[2] if plan.changes_only else None for task in deduped]
         del deduped, results
@@ -249,7 +255,7 @@ class Session:
         hashed = [
             self._executor.submit(
                 step1.hash_bucket,
-                self._store,
+                self._paced,
                 plan.encoding,
                 plan.input.partition,
                 piece,
@@ -268,8 +274,24 @@ class Session:
         rows_per_file = plan.arguments.rows_per_primary_key_index_file
         return DedupeTask(plan.encoding, group, before.index, plan.positions, plan.tombstone_retention, rows_per_file)
 
+    def _adds_run(self, each: Round, before: Folding) -> bool:
+        """Whether the round's index gets a run of what the round changes. The first one translates the base."""
+        if before.live is None:
+            return False
+        manifest = before.index.manifest
+        first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
+        return adds_round_run(first, above, self._rows_of(each))
+
+    def _session_index(
+        self, each: Round, before: Folding, results: Sequence[DedupeResult], counts: FoldCounts
+    ) -> IndexManifest:
+        """The index after a round, in the session's own terms."""
+        run = tuple(files for result in results for files in result.files)
+        runs = (*before.index.manifest.runs, run) if self._adds_run(each, before) else (run,)
+        return IndexManifest(self.plan.encoding, runs, counts.live, counts.tombstones, publishable=False)
+
     def _conserved(
-        self, each: Round, before: Folding, results: Sequence[DedupeResult]
+        self, each: Round, before: Folding, results: Sequence[DedupeResult], may_be_run: bool = True
     ) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
         """The counts of the session so far, and the live rows by ordinal; asserts that they agree."""
         of_round = sum((result.counts for result in results), FoldCounts())
@@ -279,6 +301,9 @@ class Session:
         if base and self.plan.changes_only:  # the results are differences to the base
             of_round += FoldCounts(live=base.rows, tombstones=base.tombstones)
             live += np.array([s.file.live_rows if s.in_base else 0 for s in self.plan.sources], np.int64)
+        elif before.live is not None and may_be_run and self._adds_run(each, before):  # to the round before
+            of_round += FoldCounts(live=before.counts.live, tombstones=before.counts.tombstones)
+            live += before.live
         counts = replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones)
         if int(live.sum()) != counts.live or rows + counts.upserts != counts.live + counts.superseded + counts.deleted:
             raise CorruptionError(f"round {each.number}: {rows} rows before, {counts}, {int(live.sum())} live by file")
@@ -308,7 +333,8 @@ class Session:
             return None
         self.rounds_resumed += 1
         manifest = read_manifest(self._store, ObjectRef(**completion["index_version"]))
-        return Folding(BaseIndex(manifest), FoldCounts(**completion["counts"]))
+        live = np.array(completion["live"], np.int64)
+        return Folding(BaseIndex(manifest), FoldCounts(**completion["counts"]), live)
 
     def _adopted_last(self) -> LastRound | None:
         completion = self._recorded(_round_name(self.plan.rounds[-1]))
@@ -336,7 +362,7 @@ class Session:
         sent = [
             self._executor.submit(
                 survivors,
-                self._store,
+                self._paced,
                 each,
                 held,
                 dead,
@@ -351,7 +377,7 @@ class Session:
         assigned = [
             self._executor.submit(
                 assign,
-                self._store,
+                self._paced,
                 group,
                 path,
                 exchange_path_of,
@@ -376,7 +402,7 @@ class Session:
         return [
             self._executor.submit(
                 write_index,
-                self._store,
+                self._paced,
                 IndexTask(each, outputs.pointers, rows_per_file, expired),
                 path_of,
                 held,
@@ -453,7 +479,7 @@ class Session:
             options,
         )
         path = self._paths.fresh("data", suffix_of(options.content_type), self.id)
-        return self._executor.submit(materialize, self._store, task, path, spread=True)
+        return self._executor.submit(materialize, self._paced, task, path, spread=True)
 
     # The switch
 
@@ -519,7 +545,7 @@ class Session:
             began = time.perf_counter()
             path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
             rows_per_file = plan.arguments.rows_per_primary_key_index_file
-            manifest = rehash(self._executor, self._store, manifest, plan.hash_bucket_count, rows_per_file, path_of)
+            manifest = rehash(self._executor, self._paced, manifest, plan.hash_bucket_count, rows_per_file, path_of)
             self.measured.seconds["rehash"] = time.perf_counter() - began
         return BaseIndex(manifest, plan.base_ordinals)
 
@@ -614,10 +640,14 @@ def _ranges(starts: Sequence[int]) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """Where a session stands after a round: its index, and what became of the rows so far."""
+    """Where a session stands after a round: its index, what became of the rows so far, live rows by ordinal.
+
+    Before the first round the index is the base's, and `live` is None.
+    """
 
     index: BaseIndex
     counts: FoldCounts
+    live: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

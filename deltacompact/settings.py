@@ -8,7 +8,8 @@ from deltacompact.errors import InputError
 from deltacompact.files import ROW_GROUP_ROWS
 
 EXECUTORS = ("auto", "ray", "local")
-_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction")
+_RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
+_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", *_RATES)
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
@@ -28,6 +29,10 @@ class Settings:
     local_bytes_max         so many bytes of delta and compacted files
     local_threads           tasks at a time in this process (default: one for each CPU; 1 is a plain for-loop)
     ray_address             a running cluster to join (default: $RAY_ADDRESS, else one is started here)
+    concurrent_tasks        most tasks at a time (default: one for each CPU of machine or cluster)
+    read_mb_per_s           most that all tasks together read, in 10^6 bytes a second (default: no limit),
+    write_mb_per_s          write,
+    requests_per_s          and ask of the store; every process gets the same share
     task_retries            how often a task that died is started again
     """
 
@@ -43,6 +48,10 @@ class Settings:
     local_bytes_max: int = 2 << 30
     local_threads: int | None = None
     ray_address: str | None = None
+    concurrent_tasks: int | None = None
+    read_mb_per_s: float | None = None
+    write_mb_per_s: float | None = None
+    requests_per_s: float | None = None
     task_retries: int = 3
 
     def __post_init__(self) -> None:
@@ -50,6 +59,9 @@ class Settings:
             raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
         if not 0.0 <= self.rewrite_dead_fraction <= 1.0:
             raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
+        for name in _RATES:
+            if (rate := getattr(self, name)) is not None and not rate > 0:
+                raise InputError(f"{name} is {rate!r}, it must be greater than 0")
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in _NO_COUNTS and value is not None:

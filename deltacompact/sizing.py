@@ -111,6 +111,11 @@ def adds_run(
     return few and small and cheap
 
 
+def adds_round_run(first: int, above: Sequence[int], new_rows: int) -> bool:
+    """Whether a round adds a run to the session's index, or merges it: after 1, 3, 7, … times the rows of a round."""
+    return len(above) + 1 < RUNS_MAX and sum(above) + new_rows <= first
+
+
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
     """Split files in fold order into rounds: for each round the number of files up to its end. At least one a round."""
     ends, rows = [], 0

@@ -571,8 +571,9 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     if "://" not in path:
         return root, path
     folder, _, name = path.rpartition("/")
-    settings = root.settings if isinstance(root, S3Store) else None
-    return open_store(folder, settings), (unquote(name) if path.startswith("file:") else name)
+    other = open_store(folder, getattr(root, "settings", None))
+    alike = getattr(root, "alike", None)  # a store that is paced paces others as well
+    return (alike(other) if alike else other), (unquote(name) if path.startswith("file:") else name)
 
 
 def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from deltacompact.pacing import Pace
 from deltacompact.plan import Capacity
 
 Handle = Any
@@ -40,6 +41,8 @@ class Executor(Protocol):
     name: str
     tasks_per_process: int
     """So many tasks share the memory that is measured."""
+    pace: Pace
+    """Of each process, what tasks may ask of the store."""
 
     @property
     def capacity(self) -> Capacity: ...

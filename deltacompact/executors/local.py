@@ -15,6 +15,7 @@ import psutil
 
 from deltacompact.executors import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
+from deltacompact.pacing import Pace
 from deltacompact.plan import Capacity
 from deltacompact.settings import Settings
 
@@ -58,6 +59,7 @@ class LocalExecutor:
     def __init__(self, settings: Settings) -> None:
         memory = psutil.virtual_memory().total
         threads = settings.local_threads or os.cpu_count() or 1
+        threads = min(threads, settings.concurrent_tasks or threads)
         self._pool = ThreadPoolExecutor(threads, "deltacompact") if threads > 1 else None
         self._capacity = Capacity(
             threads,
@@ -65,6 +67,7 @@ class LocalExecutor:
             settings.object_store_bytes or int(memory * 0.3),
         )
         self.tasks_per_process = threads
+        self.pace = Pace.of(settings, 1)
 
     @property
     def capacity(self) -> Capacity:

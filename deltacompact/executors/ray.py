@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import ray
 from deltacompact.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.executors import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
+from deltacompact.pacing import Pace
 from deltacompact.plan import Capacity
 from deltacompact.settings import Settings
 
@@ -40,15 +42,19 @@ class RayExecutor:
         self._settings = settings
         started_here = _connect(settings)
         resources = ray.cluster_resources()
-        slots = int(resources.get("CPU", 0))
-        if slots < 1:
+        cpus = int(resources.get("CPU", 0))
+        if cpus < 1:
             raise InputError("the Ray cluster has no CPU for tasks")
+        # Fewer tasks at a time are larger ones to Ray, wherever it puts them.
+        self._cpus_per_task = math.ceil(cpus / min(cpus, settings.concurrent_tasks or cpus))
+        slots = cpus // self._cpus_per_task
         memory = resources.get("memory", 0.0) or 4 << 30
         self._capacity = Capacity(
             slots,
             settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
             settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
         )
+        self.pace = Pace.of(settings, slots)
         if started_here:
             # Not waited for: new workers import what tasks need while the driver reads logs and plans.
             self._warmed = [_warm.remote() for _ in range(slots)]
@@ -61,6 +67,7 @@ class RayExecutor:
         options = {
             "name": task.__name__,
             "num_returns": returns + 1,
+            "num_cpus": self._cpus_per_task,
             "scheduling_strategy": "SPREAD" if spread else "DEFAULT",
             "max_retries": self._settings.task_retries,
             "retry_exceptions": [StoreError],

@@ -1,0 +1,143 @@
+"""Caps on reads, writes and requests hold, over all tasks and in any second; and on tasks at a time."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deltacompact import DeltaStreamCatalog, InputError, Settings, compact
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.pacing import BURST_S, Pace, PacedStore, paced
+from deltacompact.storage import LocalStore, MemoryStore, ObjectStat
+
+
+class Counting(MemoryStore):
+    """Remembers when tasks (threads of the executor) asked for something, and for how many bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[float, str, int]] = []
+
+    def note(self, kind: str, size: int = 0) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            self.log.append((time.monotonic(), kind, size))
+
+    def get(self, path: str) -> bytes:
+        data = super().get(path)
+        self.note("read", len(data))
+        return data
+
+    def open(self, path: str) -> pa.NativeFile:
+        source = pa.BufferReader(MemoryStore.get(self, path))
+        note = self.note
+
+        class File:
+            closed = False
+
+            def read(self, size: int = -1) -> bytes:
+                data = source.read(None if size < 0 else size)
+                note("read", len(data))
+                return bytes(data)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(source, name)
+
+        return pa.PythonFile(File(), mode="r")
+
+    def stat(self, path: str) -> ObjectStat:
+        return ObjectStat(path, len(MemoryStore.get(self, path)), 0.0)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.note("write", len(data))
+        super().put(path, data)
+
+
+def most_in_any(log: list[tuple[float, str, int]], seconds: float, of: Callable[[str, int], float]) -> float:
+    return max(sum(of(kind, size) for at, kind, size in log if began <= at < began + seconds) for began, _, _ in log)
+
+
+def table_of(store: MemoryStore, rows: int) -> DeltaStreamCatalog:
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["k"])
+    noise = np.random.default_rng(1).bytes(rows * 100)
+    for share in np.array_split(np.arange(rows), 4):
+        values = [noise[100 * row : 100 * row + 100] for row in share]
+        catalog.append("t", pa.table({"k": share, "v": pa.array(values, pa.binary())}))
+    return catalog
+
+
+def test_what_all_tasks_read_stays_below_the_cap_in_any_second() -> None:
+    store = Counting()
+    catalog = table_of(store, 40_000)  # about 4 MB, which are read once for keys and once for rows
+    limits = Settings(executor="local", local_threads=4, read_mb_per_s=2.0)
+    began = time.monotonic()
+    (session,) = compact("t", delta_catalog_client=catalog, settings=limits).sessions
+    took = time.monotonic() - began
+    assert session.live == 40_000
+    read = sum(size for _, kind, size in store.log if kind == "read")
+    assert read > 4e6 and took >= read / 2e6 - BURST_S - 0.1
+    largest = max(size for _, kind, size in store.log if kind == "read")
+    assert most_in_any(store.log, 1.0, lambda kind, size: size * (kind == "read")) <= 2e6 * (1 + BURST_S) + largest
+
+
+def test_requests_are_counted_over_all_tasks() -> None:
+    store = Counting()
+    catalog = table_of(store, 400)
+    limits = Settings(executor="local", local_threads=4, requests_per_s=20.0)
+    compact("t", delta_catalog_client=catalog, settings=limits)
+    assert len(store.log) > 10
+    assert most_in_any(store.log, 1.0, lambda kind, size: 1) <= 20 * (1 + BURST_S) + 4  # one under way in each task
+
+
+def test_writes_wait_for_their_allowance(tmp_path: Path) -> None:
+    store = paced(LocalStore(tmp_path), Pace(write_bytes_per_s=4e6))
+    began = time.monotonic()
+    with store.writer("a") as sink:
+        for _ in range(8):
+            sink.write(bytes(500_000))
+    assert time.monotonic() - began >= 1.0 - BURST_S - 0.05
+    assert store.get("a") == bytes(4_000_000)
+
+
+def test_processes_share_a_pace_and_a_store_takes_it_with_it(tmp_path: Path) -> None:
+    assert Pace.of(Settings(read_mb_per_s=100, requests_per_s=50), 10) == Pace(10e6, None, 5.0)
+    store = LocalStore(tmp_path)
+    assert paced(store, Pace()) is store
+    copy = pickle.loads(pickle.dumps(paced(store, Pace(1.0))))
+    assert isinstance(copy, PacedStore) and copy.uri == store.uri and copy.root == store.root
+
+
+def test_no_more_tasks_run_at_a_time_than_are_allowed() -> None:
+    assert LocalExecutor(Settings(local_threads=8, concurrent_tasks=3)).capacity.slots == 3
+    assert LocalExecutor(Settings(local_threads=2, concurrent_tasks=3)).capacity.slots == 2
+
+
+def test_ray_runs_as_many_tasks_as_are_allowed(ray_cluster: str) -> None:
+    from deltacompact.executors.ray import RayExecutor
+
+    def interval() -> tuple[float, float]:
+        began = time.time()
+        time.sleep(0.3)
+        return began, time.time()
+
+    executor = RayExecutor(Settings(executor="ray", concurrent_tasks=1))
+    assert executor.capacity.slots == 1
+    tasks = [executor.submit(interval) for _ in range(3)]
+    assert len(list(executor.finish(tasks))) == 3
+    intervals = sorted(executor.get(task.values[0]) for task in tasks)
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(intervals))
+
+
+@pytest.mark.parametrize("name", ["read_mb_per_s", "write_mb_per_s", "requests_per_s", "concurrent_tasks"])
+def test_limits_of_nothing_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=name):
+        Settings(**{name: 0})  # type: ignore[arg-type]
