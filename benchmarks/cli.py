@@ -1,4 +1,4 @@
-"""python -m benchmarks run | kernels | memory"""
+"""python -m benchmarks run | kernels | memory | model"""
 
 from __future__ import annotations
 
@@ -54,6 +54,13 @@ def main() -> None:
 @click.option("--case", "cases", default=",".join(Case), callback=_list_of(tuple(Case)), show_default=True)
 @click.option("--only", default=",".join(GROUPS), callback=_list_of(GROUPS), show_default=True, help="Competitors.")
 @click.option("--executor", "executors", default="ray,local", callback=_list_of(EXECUTORS), show_default=True)
+@click.option(
+    "--share",
+    type=click.FloatRange(min=0, max=0.5, min_open=True),
+    default=0.01,
+    show_default=True,
+    help="Delta rows of the incremental cases, of the table's.",
+)
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True)
 @_common
 def run(
@@ -61,6 +68,7 @@ def run(
     cases: tuple[str, ...],
     only: tuple[str, ...],
     executors: tuple[str, ...],
+    share: float,
     repeats: int,
     scale: float,
     seed: int,
@@ -74,7 +82,7 @@ def run(
     chosen = tuple(CONFIGURATIONS) if configuration == "all" else (configuration,)
     console, out = Console(width=None if sys.stdout.isatty() else 160), _made(out, "report")
     plan = runner.Plan(
-        tuple(CONFIGURATIONS[name].scaled(scale) for name in chosen),
+        tuple(CONFIGURATIONS[name].scaled(scale).sharing(share) for name in chosen),
         tuple(Case(case) for case in cases),
         tuple(entrants(only, executors)),
         repeats,
@@ -96,10 +104,12 @@ def run(
 @main.command()
 @click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
 @click.option("--object-store-mb", type=click.IntRange(min=1), default=256, show_default=True, help="10^6 bytes.")
+@click.option("--task-mb", type=click.IntRange(min=1), help="What a task is planned for. Default: as the machine has.")
 @_common
 def memory(
     executor: str,
     object_store_mb: int,
+    task_mb: int | None,
     scale: float,
     seed: int,
     data: Path | None,
@@ -110,9 +120,21 @@ def memory(
     from benchmarks.memory import MemoryPlan, run_memory
 
     store_bytes = object_store_mb * 1_000_000
-    plan = MemoryPlan(scale, executor, store_bytes, seed, _made(data, "data"), _made(out, "report"), timeout_s)
+    task_bytes = None if task_mb is None else task_mb * 1_000_000
+    plan = MemoryPlan(
+        scale, executor, store_bytes, task_bytes, seed, _made(data, "data"), _made(out, "report"), timeout_s
+    )
     if not run_memory(plan, Console(), _teller()):
         raise SystemExit(1)
+
+
+@main.command()
+@click.argument("report", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def model(report: Path) -> None:
+    """Predict compactions of 1 TiB to 1 PiB from a REPORT (report.json of `run`), and say how wrong the model is."""
+    from benchmarks.prediction import print_model
+
+    print_model(Console(), report)
 
 
 @main.command(context_settings={"ignore_unknown_options": True})

@@ -7,6 +7,8 @@ full      80 % prior rows in random order, 20 % delta rows of which half update;
 recent    prior rows compacted before, in insertion order; 1 % delta rows over the newest 2 % of them
 uniform   the same, the delta rows over all
 append    the same, only new keys
+
+Another share than 1 % has a name of its own: narrow-0.1 has delta rows of 10 % of the table, over the newest 20 %.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Configuration:
     payload_bytes: int
     prior_files: int = 8
     delta_files: int = 2
+    delta_share: float = 0.01
 
     @property
     def prior_rows(self) -> int:
@@ -53,13 +56,17 @@ class Configuration:
 
     @property
     def incremental_delta_rows(self) -> int:
-        """1 % of the table that was compacted before."""
-        return max(1, self.prior_rows // 100)
+        """A share of the table that was compacted before."""
+        return max(1, int(self.prior_rows * self.delta_share))
 
     @property
     def newest_rows(self) -> int:
-        """The 2 % that `recent` updates."""
-        return max(1, self.prior_rows // 50)
+        """Twice as many as `recent` updates."""
+        return max(1, 2 * self.incremental_delta_rows)
+
+    def sharing(self, share: float) -> Configuration:
+        """The same table with other deltas."""
+        return self if share == self.delta_share else replace(self, name=f"{self.name}-{share:g}", delta_share=share)
 
     def scaled(self, scale: float) -> Configuration:
         """The same table with fewer, or more, rows."""

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import child, formats
-from benchmarks.competitors import deltacompact
+from benchmarks.competitors import CORES, deltacompact
 from benchmarks.configurations import MEMORY, Case
 from benchmarks.data import inputs_of
 from benchmarks.environment import environment
@@ -28,11 +28,15 @@ ENTRY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Rows are MEMORY's times `scale`. `object_store_bytes` is all that Ray's object store gets."""
+    """Rows are MEMORY's times `scale`. `object_store_bytes` is all that Ray's object store gets.
+
+    `task_bytes` is what a task is planned for (None: what the machine has for each CPU).
+    """
 
     scale: float
     executor: str
     object_store_bytes: int
+    task_bytes: int | None
     seed: int
     data: Path
     out: Path
@@ -46,6 +50,8 @@ def run_memory(plan: MemoryPlan, console: Console, tell: Callable[[str], None]) 
     inputs = inputs_of(configuration, Case.FULL, plan.data, plan.seed)
     warm = inputs_of(configuration.tiny(), Case.FULL, plan.data, plan.seed)
     limits = {"object_store_bytes": plan.object_store_bytes}
+    if plan.task_bytes is not None:
+        limits["memory_per_task_bytes"] = plan.task_bytes
     if configuration.rows * ENTRY_BYTES <= plan.object_store_bytes:
         limits["rows_per_round"] = max(1, configuration.rows // ROUNDS_WHEN_SCALED)
         tell("memory: so few rows fit one round; rounds are made small by rows_per_round")
@@ -84,6 +90,7 @@ def _facts(done: Measurement, plan: MemoryPlan, rows: int) -> dict[str, str]:
         "all processes before, MB": mb(done.idle_tree_bytes),
         "seconds": formats.seconds(done.seconds),
         "rows/s": f"{done.rows_in / done.seconds:,.0f}",
+        "rows/s for each core": f"{done.rows_in / done.seconds / CORES:,.0f}",
         "seconds by stage": ", ".join(f"{stage} {taken:.2f}" for stage, taken in details["seconds"].items()),
         "scheduling": formats.percent(details["scheduling_share"]),
     }
