@@ -54,8 +54,9 @@ class Scan:
 
 def read_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.Table:
     """The live rows: a snapshot of each partition, none across them."""
-    schema, tables = scanned(catalog, scan)
-    return pa.concat_tables([schema.empty_table(), *tables])
+    schema, found = scanned(catalog, scan)
+    tables = list(found)
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def scan_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.RecordBatchReader:

@@ -333,7 +333,8 @@ def plan(
     schema = schemas.union(upserts, given.base.schema if given.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
-        mergeable = manifest if given.owned else None
+        # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
+        mergeable = manifest if given.owned and tombstone_retention is None else None
         adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
         if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
             changes = _changes_only(mergeable, encoding, sum(s.file.rows for s in deltas), rewritable, capacity)

@@ -114,6 +114,23 @@ def test_an_index_that_grew_too_many_runs_is_merged(
     sound(catalog)
 
 
+def test_tombstones_go_when_their_time_is_over_whatever_run_they_were_in() -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", (), ["k"], [("s", "ascending")], tombstone_retention=3)
+    catalog.append("t", pa.table({"k": list(range(9)), "s": [1] * 9}), stream_position=0)
+    run(catalog)
+    left = []
+    for position in (2, 4, 6, 8):
+        if position == 2:
+            catalog.append("t", pa.table({"k": [0], "s": [5]}), {}, "delete", position)
+        else:
+            catalog.append("t", pa.table({"k": [50 + position], "s": [5]}), {}, "upsert", position)
+        run(catalog)
+        sound(catalog)
+        left.append(manifest_of(catalog).tombstones)
+    assert left == [1, 1, 0, 0]  # watermark - 2 >= 3 from position 6 on
+
+
 def test_a_vacuum_leaves_masks_and_runs_that_the_index_needs(three_times_relocated: DeltaStreamCatalog) -> None:
     catalog = three_times_relocated
     deleted = vacuum(catalog, "t", age_min_s=0, force=True)[0].deleted
