@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import hashlib
+import math
 import random
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ import pytest
 from pyspark.sql import functions as F
 from spark_fixtures import LOCAL, compact
 
-from deltacompact import _kernels
+from deltacompact import _kernels, sizing
 from deltacompact.catalog.entries import IndexReplaced
 from deltacompact.entries import TOMBSTONE, fields
 from deltacompact.executors.local import LocalExecutor
@@ -372,3 +373,24 @@ def test_a_table_without_keys_has_no_meaning(catalog):
     catalog.create_table("t")
     with pytest.raises(Exception, match="has no primary keys yet"):
         validate(catalog, "t")
+
+
+def test_an_index_of_runs_and_relocations_is_judged_like_any_other(spark, compacted, monkeypatch):
+    for limit in ("RUNS_MAX", "RUNS_SHARE_MAX", "MASKS_SHARE_OF_INDEX"):
+        monkeypatch.setattr(sizing, limit, math.inf)
+    for place, (operation, ids) in enumerate(
+        [("upsert", [3, 30]), ("delete", [4]), ("upsert", [1, 5]), ("delete", [3])]
+    ):
+        rows = pa.table({"id": ids, "at": [100 + place] * len(ids), "v": [[{"x": -1}]] * len(ids)})
+        compacted.append("t", rows, operation=operation)
+        compact(compacted, "t", hash_bucket_count=3)
+        (report,) = validate(compacted, "t", spark)
+        assert report.ok, report
+    manifest = read_manifest(compacted.store, compacted.state("t", Partition()).index)
+    assert len(manifest.runs) == 5 and len(manifest.relocations) == 4
+    runs = (*manifest.runs[:-1], tuple(() for _ in manifest.runs[-1]))  # as if the last run had been lost
+    log, changed = compacted.log("t", Partition()), replace(manifest, runs=runs)
+    state = log.active()
+    ref = write_manifest(compacted.store, log.paths.fresh("index", ".json"), changed)
+    assert log.put(state.version, state.tail, IndexReplaced(ref))
+    assert "index entries are of no live row: 1" in problems(spark, compacted, "t")
