@@ -282,7 +282,22 @@ class CompactionPlan:
         """Memory of the largest task's process."""
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
         entry_bytes = self.encoding.entry_bytes
-        return sizing.peak_task_bytes(self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes)
+        pointer_rows = math.ceil(self.pointed_rows / self.pointer_groups)
+        return sizing.peak_task_bytes(
+            self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes, pointer_rows
+        )
+
+    @property
+    def pointed_rows(self) -> int:
+        """Entries of which pointers may be assigned after the last round."""
+        delta_rows = sum(source.file.rows for source in self.sources if not source.in_base)
+        return delta_rows + (0 if self.changes_only else self.base_rows)
+
+    @property
+    def pointer_groups(self) -> int:
+        """At least so many groups of buckets are formed in the last round."""
+        memory = self.capacity.memory_per_task_bytes
+        return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
 
     def planned_process_bytes(self, tasks: int) -> int:
         """Memory of a process in which so many tasks run at a time."""

@@ -251,6 +251,8 @@ class Session:
         work = step1.slices(whole, plan.task_rows)
         rows = self._rows_of(each)
         count = bucket_groups(plan.hash_bucket_count, rows, plan.encoding.entry_bytes, len(work), slots)
+        if each is plan.rounds[-1]:
+            count = max(count, plan.pointer_groups)
         starts = spread(plan.hash_bucket_count, count)
         hashed = [
             self._executor.submit(

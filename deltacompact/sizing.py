@@ -44,6 +44,7 @@ HELD_SHARE = 0.6
 
 EXCHANGE_BYTES = 16
 EXCHANGE_SHARE = 0.6
+POINTERS_SHARE_OF_MEMORY = 0.25
 """File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
 
 NODE_HEAP_SHARE = 0.6
@@ -141,6 +142,12 @@ def bucket_groups(hash_buckets: int, rows: int, entry_bytes: int, tasks: int, sl
     return max(1, min(hash_buckets, max(min(by_size, by_count), min(hash_buckets, 2 * slots))))
 
 
+def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> int:
+    """Groups of buckets so small that a task may hold the pointers of its survivors, or their ranks."""
+    bytes_max = max(1 << 20, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
+    return max(1, min(hash_buckets, math.ceil(rows * EXCHANGE_BYTES / bytes_max)))
+
+
 def source_groups(rows: int, slots: int) -> int:
     """Groups of source files for pointer assignment: one bit a row, 12 bytes a survivor, so 32 M rows are 0.4 GB."""
     return max(1, min(math.ceil(rows / 1_000_000), max(slots, math.ceil(rows / 32_000_000))))
@@ -166,11 +173,17 @@ def node_memory(memory_bytes: int) -> tuple[int, int]:
     return int(memory_bytes * NODE_HEAP_SHARE), int(memory_bytes * NODE_OBJECT_STORE_SHARE)
 
 
-def peak_task_bytes(task_rows: int, bucket_rows: int, entry_bytes: int, chunk_entries: int, read_bytes: int) -> int:
-    """Planned peak of the largest task: hashing its rows, or folding its bucket, or reading and writing row groups."""
+def peak_task_bytes(
+    task_rows: int, bucket_rows: int, entry_bytes: int, chunk_entries: int, read_bytes: int, pointer_rows: int = 0
+) -> int:
+    """Planned peak of the largest task: hashing its rows, or folding its bucket, or reading and writing row groups.
+
+    `pointer_rows` are the survivors of a group of buckets, of which another task holds pointers or ranks.
+    """
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
     folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_entries * entry_bytes
-    return int(TASK_BASE_BYTES + max(hashing, folding, 4 * read_bytes))
+    pointing = pointer_rows * EXCHANGE_BYTES + 4 * chunk_entries * entry_bytes
+    return int(TASK_BASE_BYTES + max(hashing, folding, pointing, 4 * read_bytes))
 
 
 def _power_of_two(n: int) -> int:
