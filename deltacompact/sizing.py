@@ -43,9 +43,11 @@ HELD_SHARE = 0.6
 """Share of the object store up to which the last round's entries stay there until their pointers are known."""
 
 EXCHANGE_BYTES = 16
+"""File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
+
 EXCHANGE_SHARE = 0.6
 POINTERS_SHARE_OF_MEMORY = 0.25
-"""File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
+"""Of the object store, what survivors and ranks may take together; of a task's memory, what one task holds of them."""
 
 NODE_HEAP_SHARE = 0.6
 NODE_OBJECT_STORE_SHARE = 0.3

@@ -108,6 +108,10 @@ class StreamLog:
         self._seen[version] = state
         return state
 
+    def sealed_s(self, state: StreamState) -> float:
+        """When a sealed version was sealed, by the store's clock, which is also that of the objects' age."""
+        return self.store.stat(self.paths.entry(state.version, state.tail - 1)).modified_s
+
     def state_at(self, version: str, tail: int) -> StreamState:
         """What a version said when its log had `tail` entries."""
         entries = [self._read(self.paths.entry(version, sequence)) for sequence in range(tail)]

@@ -106,22 +106,19 @@ class _Vacuum:
         if not dry_run:
             self._store.delete([stat.path for stat in garbage])
         gone = {stat.path for stat in garbage}
-        needed = {file.path for file in stream_files(chain[-1])}
+        active = stream_files(chain[-1])
+        needed = {file.path for file in active}
         waiting = [s for s in listed if self._is_data(s.path) and s.path not in gone and s.path not in needed]
-        dead_rows = sum(file.rows - file.live_rows for file in stream_files(chain[-1]))
+        dead_rows = sum(file.rows - file.live_rows for file in active)
         kept = len(listed) - len(gone)
         return VacuumResult(self.partition, tuple(garbage), tuple(fenced), kept, tuple(waiting), dead_rows)
 
     def _retained(self, chain: list[StreamState]) -> Iterator[StreamState]:
         """The active version, and those that readers may still be at: sealed within the minimum age."""
         for state in reversed(chain):
-            if state.sealed and self._sealed_at_s(state) < self._old_s:
+            if state.sealed and self._log.sealed_s(state) < self._old_s:
                 return
             yield state
-
-    def _sealed_at_s(self, state: StreamState) -> float:
-        """By the store's clock, which is also that of the objects' age."""
-        return self._store.stat(self._paths.entry(state.version, state.tail - 1)).modified_s
 
     def _paths_of(self, state: StreamState) -> Iterator[str]:
         """Every object that a reader of this version needs."""

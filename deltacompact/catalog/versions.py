@@ -72,8 +72,7 @@ def rollback(
         raise InputError(f"version {wanted.version} is the active one")
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"table {table_id!r} is a destination of {base.compacted.source_table_id!r}: roll that back")
-    sealed_s = _sealed_s(catalog, log, wanted)
-    if sealed_s is not None and catalog.clock() - sealed_s > VACUUM_AGE_MIN_S / 2:
+    if wanted.sealed and catalog.clock() - log.sealed_s(wanted) > VACUUM_AGE_MIN_S / 2:
         hours = VACUUM_AGE_MIN_S // 7200
         raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may be taking it")
     now_ms, lineage = int(catalog.clock() * 1000), uuid.uuid4().hex
@@ -126,15 +125,9 @@ def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
 
 
 def _info(catalog: DeltaStreamCatalog, log: StreamLog, state: StreamState) -> VersionInfo:
-    sealed_s = _sealed_s(catalog, log, state)
+    sealed_s = log.sealed_s(state) if state.sealed else None
     young = sealed_s is None or catalog.clock() - sealed_s < VACUUM_AGE_MIN_S
     return VersionInfo(state, sealed_s, young or _is_whole(catalog, state))
-
-
-def _sealed_s(catalog: DeltaStreamCatalog, log: StreamLog, state: StreamState) -> float | None:
-    if state.sealed is None:
-        return None
-    return catalog.store.stat(log.paths.entry(state.version, state.tail - 1)).modified_s
 
 
 def _is_whole(catalog: DeltaStreamCatalog, state: StreamState) -> bool:
