@@ -41,7 +41,8 @@ class SessionResult:
 
     `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart.
     `files_marked` stay, with a deletion vector; `rows_copied` are rows of new files that were neither decoded nor
-    encoded. Bytes are at rest. `error` is None on success, and `nothing_to_do` says why no session was needed.
+    encoded. Bytes are at rest; `spilled_bytes` are what Ray's object store wrote to disk meanwhile (None: not known,
+    Ray tells it through grpcio). `error` is None on success, and `nothing_to_do` says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -68,6 +69,7 @@ class SessionResult:
     scheduling_share: float = 0.0
     planned_peak_bytes: int = 0
     measured_peak_bytes: int = 0
+    spilled_bytes: int | None = None
     nothing_to_do: str | None = None
     error: Exception | None = None
 
@@ -224,6 +226,7 @@ def run_session(
 ) -> SessionResult:
     """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it."""
     partition = dict(given.partition.values)
+    spilled_before = executor.spilled_bytes()
     try:
         session = Session(catalog, plan_session(catalog, job, given, executor.capacity), executor, emit)
         _open_destination(catalog, job, given.partition)  # nothing was refused
@@ -234,7 +237,10 @@ def run_session(
         published = session.run()
     except DeltaCompactError as error:
         return SessionResult(partition, error=error)
-    return _result(session, published, executor)
+    spilled = executor.spilled_bytes()
+    if spilled is not None:
+        spilled -= spilled_before or 0
+    return _result(session, published, executor, spilled)
 
 
 def plan_session(
@@ -363,7 +369,7 @@ def _resumed_input(catalog: DeltaStreamCatalog, job: Job, given: SessionInput, r
     return seen
 
 
-def _result(session: Session, published: Published, executor: Executor) -> SessionResult:
+def _result(session: Session, published: Published, executor: Executor, spilled_bytes: int | None) -> SessionResult:
     decided, counts, outputs = session.plan, published.counts, published.outputs
     given, measured = decided.input, session.measured
     base_files = len(given.base.files) if given.base and given.owned else 0
@@ -393,6 +399,7 @@ def _result(session: Session, published: Published, executor: Executor) -> Sessi
         scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
         planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process),
         measured_peak_bytes=measured.peak_task_bytes,
+        spilled_bytes=spilled_bytes,
     )
 
 

@@ -134,8 +134,13 @@ def print_result(out: Console, result: CompactionResult) -> None:
             )
             out.print(
                 f"  seconds: {stages}; memory of a process: planned {_bytes(session.planned_peak_bytes)}, "
-                f"measured {_bytes(session.measured_peak_bytes)}"
+                f"measured {_bytes(session.measured_peak_bytes)}{_spilled(session)}"
             )
+
+
+def _spilled(session: SessionResult) -> str:
+    """Nothing, in a well-planned run."""
+    return f"; spilled to disk {_bytes(session.spilled_bytes)}" if session.spilled_bytes else ""
 
 
 def _marked(session: SessionResult) -> str:

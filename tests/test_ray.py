@@ -176,6 +176,21 @@ def test_entries_that_exceed_the_object_store_are_folded_in_rounds(tmp_path, cap
         print(f"\n{session['rounds']} rounds; peak of a task: planned {planned} MiB, measured {measured} MiB")
     assert session["rounds"] > 1
     assert session["measured_peak_bytes"] <= session["planned_peak_bytes"]
+    assert session["spilled_bytes"] == 0
     expected = {key: delta for delta in range(deltas) for key in range(0, rows * (delta + 1), delta + 1)}
     assert session["live"] == len(expected)
     assert_sound(catalog, expected)
+
+
+def test_what_a_badly_planned_run_spills_is_reported(tmp_path):
+    """6 M rows folded in one round, since rows_per_round says so: 192 MB of entries in an object store of 80 MB."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", [pa.table({"id": np.arange(part, 6_000_000, 6)}) for part in range(6)])
+    options = ["--object-store-bytes", str(80 << 20), "--rows-per-round", str(10**9)]
+    with start_driver(tmp_path, *options) as driver:
+        said = driver.stdout.read()
+        assert driver.wait(240) == 0
+    (session,) = json.loads(said[said.index("{") :])["sessions"]
+    assert (session["rounds"], session["live"]) == (1, 6_000_000)
+    assert session["spilled_bytes"] > 50_000_000

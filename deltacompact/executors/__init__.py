@@ -53,3 +53,6 @@ class Executor(Protocol):
         """Wait for all; yields (place in `tasks`, statistics) as each one ends. The first error is raised."""
 
     def get(self, handle: Handle) -> Any: ...
+
+    def spilled_bytes(self) -> int | None:
+        """What the object store has written to disk since it was started; None where that is not known."""

@@ -104,6 +104,16 @@ class RayExecutor:
             reason = " ".join(str(error).split())[:200]
             raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
 
+    def spilled_bytes(self) -> int | None:
+        """Of all nodes. Ray tells it by gRPC alone, and by a call that it does not promise to keep."""
+        try:
+            from ray._private.internal_api import get_memory_info_reply, get_state_from_address
+
+            address = ray.get_runtime_context().gcs_address
+            return int(get_memory_info_reply(get_state_from_address(address)).store_stats.spilled_bytes_total)
+        except Exception:
+            return None
+
 
 @ray.remote(num_cpus=1)
 def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
