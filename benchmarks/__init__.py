@@ -9,5 +9,7 @@ runner.py           children one after another, interleaved: measurements
 summary.py          medians and ratios to the floor
 report.py plots.py  report.md, report.json, PNGs, and the table on the screen
 memory.py           a table that is larger than the object store given to it
-cli.py              python -m benchmarks run | kernels | memory
+matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
+model.py            what the measured rates come to on clusters that nobody has here; prediction.py shows it
+cli.py              python -m benchmarks run | memory | local | ec2 | job | model | kernels
 """

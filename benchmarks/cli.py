@@ -1,7 +1,8 @@
-"""python -m benchmarks run | kernels | memory | model"""
+"""python -m benchmarks run | memory | local | ec2 | job | model | kernels"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, Case
+from benchmarks.matrix import cli as matrix_cli
 
 _FOLDER = Path(tempfile.gettempdir()) / "deltacompact-benchmarks"
 EXECUTORS = ("ray", "local", "auto")
@@ -130,11 +132,24 @@ def memory(
 
 @main.command()
 @click.argument("report", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def model(report: Path) -> None:
-    """Predict compactions of 1 TiB to 1 PiB from a REPORT (report.json of `run`), and say how wrong the model is."""
-    from benchmarks.prediction import print_model
+@click.option("--prices", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file.")
+def model(report: Path, prices: Path | None) -> None:
+    """Predict compactions of 1 TiB to 1 PiB from a REPORT (report.json of `run`, `local` or `ec2`).
 
-    print_model(Console(), report)
+    It says how wrong the model is on the runs in the report.
+    """
+    from benchmarks.matrix.prices import DEFAULT, read_prices
+    from benchmarks.matrix.report import print_grid
+    from benchmarks.prediction import CAVEAT, model_grids, runs_of_report
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    try:
+        grids = model_grids(runs_of_report(json.loads(report.read_text())), read_prices(prices or DEFAULT))
+    except (KeyError, ValueError) as error:
+        raise click.ClickException(f"{report}: {error}") from error
+    for title, grid in grids:
+        print_grid(console, title, grid)
+    console.print(CAVEAT, style="dim")
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
@@ -144,6 +159,10 @@ def kernels(arguments: tuple[str, ...]) -> None:
     home = Path(__file__).parent
     command = [sys.executable, "-m", "pytest", str(home / "test_kernels_bench.py"), "--benchmark-only", *arguments]
     raise SystemExit(subprocess.call(command, cwd=home.parent))
+
+
+for _command in (matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+    main.add_command(_command)
 
 
 def _made(folder: Path | None, name: str) -> Path:

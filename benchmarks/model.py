@@ -11,10 +11,11 @@ rates is printed with it: on runs of another size it can only be larger.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+
+import numpy as np
 
 from deltacompact import sizing
 
@@ -23,21 +24,38 @@ TASK_S = 0.0008
 OBJECT_S = 0.00022
 """Of the driver, for each task and for each object that tasks hand over (1,000 no-op tasks take 0.7 to 0.9 s)."""
 
-ROW_BYTES = {"narrow": 60, "wide": 1_100}
-"""Decompressed."""
-
 TIB = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """A full compaction that was measured: input rows of so many decompressed bytes, wall-clock seconds by stage."""
+
+    name: str
+    rows: int
+    row_bytes: float
+    cores: int
+    seconds: float
+    stages_s: Mapping[str, float]
+    hash_buckets: int = 0
+
+    def core_s_per_row(self, *stages: str) -> float:
+        return sum(self.stages_s.get(stage, 0.0) for stage in stages) * self.cores / self.rows
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
-    """Core seconds: for each row of the steps before materialize, and of the index and data for each row and byte."""
+    """Core seconds: for each row of the steps before materialize, and of the index and data for each row and byte.
+
+    `session_s`: seconds of the driver between stages, for each session.
+    """
 
     hash_row_s: float
     dedupe_row_s: float
     pointer_row_s: float
     write_row_s: float
     write_byte_s: float
+    session_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,47 +88,40 @@ class Prediction:
         return self.usd / (data_bytes / 1e12)
 
 
-def rates_of(measurements: Iterable[Mapping[str, Any]], cores: int, competitor: str = "deltacompact ray") -> Rates:
-    """From report.json's measurements of the full case, which must have both narrow and wide.
+def rates_of(runs: Sequence[MeasuredRun]) -> Rates:
+    """The medians of the runs; of writing a line through them: so much a row, and so much a byte.
 
-    Writing is a line through two points: so much a row, and so much a byte.
+    Raises ValueError where all rows are of one width: no line goes through one point.
     """
-    found = {name: _stages(measurements, name, cores, competitor) for name in ROW_BYTES}
-    narrow, wide = found["narrow"], found["wide"]
-    byte_s = (wide["write"] - narrow["write"]) / (ROW_BYTES["wide"] - ROW_BYTES["narrow"])
-    row_s = max(0.0, narrow["write"] - byte_s * ROW_BYTES["narrow"])
-    before = (max(narrow[stage], 0.0) for stage in ("hash", "dedupe", "pointers"))  # narrow: 5 times the rows
-    return Rates(*before, row_s, byte_s)
-
-
-def _stages(measurements: Iterable[Mapping[str, Any]], name: str, cores: int, competitor: str) -> dict[str, float]:
-    """Core seconds a row by stage, the median of the repeats."""
-    runs = [
-        each
-        for each in measurements
-        if (each["configuration"], each["case"], each["competitor"]) == (name, "full", competitor) and not each["error"]
-    ]
-    if not runs:
-        raise ValueError(f"the report has no full run of {competitor} on {name}")
+    if len({run.row_bytes for run in runs}) < 2:
+        raise ValueError("the model needs full runs of deltacompact on Ray with narrow and with wide rows")
 
     def per_row(*stages: str) -> float:
-        return median(
-            sum(run["details"]["seconds"].get(stage, 0.0) for stage in stages) * cores / run["rows_in"] for run in runs
-        )
+        return median(run.core_s_per_row(*stages) for run in runs)
 
-    return {
-        "hash": per_row("hash_bucket"),
-        "dedupe": per_row("dedupe"),
-        "pointers": per_row("assign_pointers"),
-        "write": per_row("write_index", "materialize"),
-    }
+    writes = [run.core_s_per_row("write_index", "materialize") for run in runs]
+    at = np.array([[1.0, run.row_bytes] for run in runs])
+    row_s, byte_s = np.linalg.lstsq(at, np.array(writes), rcond=None)[0]
+    return Rates(
+        per_row("hash_bucket"),
+        per_row("dedupe"),
+        per_row("assign_pointers"),
+        max(0.0, float(row_s)),
+        float(byte_s),
+        median(max(0.0, run.seconds - sum(run.stages_s.values())) for run in runs),
+    )
 
 
-def predict(rows: float, row_bytes: float, cluster: Cluster, rates: Rates, files: int = 10) -> Prediction:
-    """A full compaction of so many rows of so many decompressed bytes, 90 % of which live."""
+def predict(
+    rows: float, row_bytes: float, cluster: Cluster, rates: Rates, files: int = 10, hash_buckets: int = 0
+) -> Prediction:
+    """A full compaction of so many rows of so many decompressed bytes, 90 % of which live.
+
+    `hash_buckets` 0: as many as sizing.py recommends.
+    """
     heap, store = sizing.node_memory(cluster.memory_bytes)
     task_memory, object_store = heap // cluster.cpus, store * cluster.nodes
-    buckets = sizing.hash_bucket_count(int(rows), ENTRY_BYTES, task_memory)
+    buckets = hash_buckets or sizing.hash_bucket_count(int(rows), ENTRY_BYTES, task_memory)
     per_round = sizing.round_rows_max(object_store, ENTRY_BYTES)
     rounds = max(1, min(files, math.ceil(rows / per_round))) if rows > per_round else 1
     round_rows = int(rows / rounds)
@@ -129,7 +140,7 @@ def predict(rows: float, row_bytes: float, cluster: Cluster, rates: Rates, files
         + rates.write_row_s
         + rates.write_byte_s * row_bytes
     )
-    seconds = core_s / cluster.slots + tasks * TASK_S + objects * OBJECT_S
+    seconds = rates.session_s + core_s / cluster.slots + tasks * TASK_S + objects * OBJECT_S
     bucket_rows = math.ceil(round_rows / buckets)
     peak = sizing.peak_task_bytes(task_rows, bucket_rows, ENTRY_BYTES, 1 << 20, 4 * 32 << 20)
     usd = seconds / 3600 * cluster.nodes * cluster.node_usd_per_h

@@ -1,77 +1,129 @@
-"""The model's predictions beside the paper's figures, and beside the runs that its rates come from."""
+"""The model's predictions beside the paper's figures, and beside the runs that its rates come from: two tables.
+
+report.json of `run`      its full runs of deltacompact on Ray
+report.json of `local`    and of `ec2`: every job run that succeeded
+"""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.configurations import CONFIGURATIONS
-from benchmarks.model import ROW_BYTES, TIB, Cluster, Rates, predict, rates_of
+from benchmarks.matrix.points import JobRun
+from benchmarks.matrix.prices import Prices
+from benchmarks.model import TIB, Cluster, MeasuredRun, Rates, predict, rates_of
 from deltacompact import sizing
 
-PAPER_NODE_USD_PER_H = 2.64
-"""What the paper's own figures come to for an r5n.8xlarge: $0.24 a TB at 91 MiB/s-core, 32 vCPUs."""
+ROW_BYTES = {"narrow": 60, "wide": 1_100}
+"""Decompressed, of the configurations of `run`."""
 
+COMPETITOR = "deltacompact ray"
+NODE = "r5n.8xlarge"
 PAPER_ROW_BYTES = 1_552
 """91 MiB/s-core are 61,477 rows/s-core."""
 
 PAPER = {
-    ("11 x r5n.8xlarge", 20): "61,477 rows/s-core, $0.24/TB (on 20 TiB)",
-    ("110 x r5n.8xlarge", 1_024): "18,115 rows/s-core, 353 TiB/h (on 1.05 PiB)",
-    ("250 x r5n.8xlarge", 117): "1,300 TiB/h (on 117 TiB)",
+    (11, 20): "61,477 rows/s-core, $0.24/TB (on 20 TiB)",
+    (110, 1_024): "18,115 rows/s-core, 353 TiB/h (on 1.05 PiB)",
+    (250, 117): "1,300 TiB/h (on 117 TiB)",
 }
 SIZES_TIB = (1, 20, 117, 1_024)
 
+Grid = tuple[list[str], list[list[str]]]
+"""Names of columns, and rows of cells."""
 
-def print_model(console: Console, report: Path) -> None:
-    """Rates, error and predictions. Raises ValueError where the report lacks a run that is needed."""
-    document = json.loads(report.read_text())
+
+def runs_of_report(document: Mapping[str, Any]) -> list[MeasuredRun]:
+    """The full runs in a report.json, of `run` or of a matrix."""
+    if "job_runs" in document:
+        return runs_of_matrix(JobRun(**each) for each in document["job_runs"])
     cores = int(document["environment"]["cores"])
-    measurements = document["measurements"]
-    rates = rates_of(measurements, cores)
-    console.print(_error(measurements, rates, cores))
-    console.print(_predictions(rates))
-    console.print("Rates are those of a local disk: waiting for S3 and stragglers are not in them.", style="dim")
+    return [
+        MeasuredRun(
+            f"{each['configuration']}, full",
+            each["rows_in"],
+            ROW_BYTES[each["configuration"]],
+            cores,
+            each["seconds"],
+            each["details"]["seconds"],
+            each["details"]["hash_bucket_count"],
+        )
+        for each in document["measurements"]
+        if each["configuration"] in ROW_BYTES
+        and (each["case"], each["competitor"]) == ("full", COMPETITOR)
+        and not each["error"]
+    ]
 
 
-def _error(measurements: list[dict[str, object]], rates: Rates, cores: int) -> Table:
-    grid = Table("run", "measured s", "predicted s", "error", title="The model on the runs that its rates come from")
-    here = Cluster("here", 1, cores, cores * 8 * sizing.GIB, 0.0)
-    for name, row_bytes in ROW_BYTES.items():
-        seconds = [
-            float(str(each["seconds"]))
-            for each in measurements
-            if (each["configuration"], each["case"], each["competitor"]) == (name, "full", "deltacompact ray")
-        ]
-        measured, predicted = median(seconds), predict(CONFIGURATIONS[name].rows, row_bytes, here, rates).seconds
-        grid.add_row(f"{name}, full", f"{measured:.2f}", f"{predicted:.2f}", f"{predicted / measured - 1:+.0%}")
-    return grid
+def runs_of_matrix(runs: Iterable[JobRun]) -> list[MeasuredRun]:
+    """Those that succeeded."""
+    return [
+        MeasuredRun(
+            f"{run.rows:,} rows of {run.decompressed_bytes / run.rows:,.0f} B, "
+            f"{run.hash_buckets_used} buckets, {run.vcpus} vCPUs",
+            run.rows,
+            run.decompressed_bytes / run.rows,
+            run.vcpus,
+            run.seconds,
+            run.stages_s,
+            run.hash_buckets_used,
+        )
+        for run in runs
+        if run.error is None
+    ]
 
 
-def _predictions(rates: Rates) -> Table:
-    columns = ("cluster", "TiB", "hours", "TiB/h", "rows/s-core", "$/TB", "buckets", "rounds", "objects", "task GiB")
-    grid = Table(*columns, "paper", title=f"Predicted full compactions, rows of {PAPER_ROW_BYTES} decompressed bytes")
+def error_grid(runs: Sequence[MeasuredRun], rates: Rates) -> Grid:
+    """Each run beside what the model makes of it, medians of the repeats."""
+    rows = []
+    for name in dict.fromkeys(run.name for run in runs):
+        same = [run for run in runs if run.name == name]
+        one, measured = same[0], median(run.seconds for run in same)
+        here = Cluster("here", 1, one.cores, one.cores * sizing.FIGURE_MEMORY_BYTES, 0.0)
+        predicted = predict(one.rows, one.row_bytes, here, rates, hash_buckets=one.hash_buckets).seconds
+        rows.append([name, f"{measured:.2f}", f"{predicted:.2f}", f"{predicted / measured - 1:+.0%}"])
+    return ["run", "measured s", "predicted s", "error"], rows
+
+
+def prediction_grid(rates: Rates, prices: Prices) -> Grid:
+    """Clusters and sizes of the paper. Dollars on demand."""
+    names = ["cluster", "TiB", "hours", "TiB/h", "rows/s-core", "$/TB", "buckets", "rounds", "objects", "task GiB"]
+    node, rows = prices.instance(NODE), []
     for nodes in (11, 110, 250):
-        cluster = Cluster(f"{nodes} x r5n.8xlarge", nodes, 32, 256 * sizing.GIB, PAPER_NODE_USD_PER_H)
+        cluster = Cluster(f"{nodes} x {NODE}", nodes, node.vcpus, node.memory_bytes, node.on_demand_usd_per_h)
         for size in SIZES_TIB:
             data = size * TIB
-            rows = data / PAPER_ROW_BYTES
-            found = predict(rows, PAPER_ROW_BYTES, cluster, rates, files=10_000)
-            grid.add_row(
-                cluster.name,
-                f"{size:,}",
-                f"{found.seconds / 3600:.2f}",
-                f"{size / (found.seconds / 3600):,.0f}",
-                f"{rows / found.seconds / cluster.slots:,.0f}",
-                f"{found.usd_per_tb(data):.2f}",
-                f"{found.hash_buckets:,}",
-                str(found.rounds),
-                f"{found.objects:,}",
-                f"{found.task_bytes / sizing.GIB:.1f}",
-                PAPER.get((cluster.name, size), ""),
+            count = data / PAPER_ROW_BYTES
+            found = predict(count, PAPER_ROW_BYTES, cluster, rates, files=10_000)
+            hours = found.seconds / 3600
+            rows.append(
+                [
+                    cluster.name,
+                    f"{size:,}",
+                    f"{hours:.2f}",
+                    f"{size / hours:,.0f}",
+                    f"{count / found.seconds / cluster.slots:,.0f}",
+                    f"{found.usd_per_tb(data):.2f}",
+                    f"{found.hash_buckets:,}",
+                    str(found.rounds),
+                    f"{found.objects:,}",
+                    f"{found.task_bytes / sizing.GIB:.1f}",
+                    PAPER.get((nodes, size), ""),
+                ]
             )
-    return grid
+    return [*names, "the paper"], rows
+
+
+def model_grids(runs: Sequence[MeasuredRun], prices: Prices) -> list[tuple[str, Grid]]:
+    """Both tables with their titles. Raises ValueError where the runs do not suffice."""
+    rates = rates_of(runs)
+    return [
+        ("The model on the runs that its rates come from", error_grid(runs, rates)),
+        (f"Predicted full compactions, rows of {PAPER_ROW_BYTES} decompressed bytes", prediction_grid(rates, prices)),
+    ]
+
+
+CAVEAT = (
+    "Rates are those of the machine that was measured: waiting for S3 and stragglers are in them only if it had them."
+)
