@@ -12,7 +12,6 @@ attempt-unique names, so `writer` need not be conditional, but a write that fail
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import shutil
 import tempfile
@@ -22,11 +21,12 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import IO, Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from deltacompact.direct_file import DirectFile
 from deltacompact.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 
 
@@ -143,7 +143,7 @@ class LocalStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with self._unfinished() as (sink, name):
             sink.write(data)
-            _sync(sink)
+            sink.finish()
             target = self._parent_made(path)
             try:
                 os.link(name, target)
@@ -159,8 +159,8 @@ class LocalStore:
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
         with self._unfinished() as (sink, name):
-            yield sink
-            _sync(sink)
+            yield cast(IO[bytes], sink)
+            sink.finish()
             target = self._parent_made(path)
             os.replace(name, target)
             _sync_directory(target.parent)
@@ -205,11 +205,11 @@ class LocalStore:
             raise InputError(f"{self.root / path} may not be read") from None
 
     @contextlib.contextmanager
-    def _unfinished(self) -> Iterator[tuple[IO[bytes], Path]]:
+    def _unfinished(self) -> Iterator[tuple[DirectFile, Path]]:
         name = self.root / self.UNFINISHED / uuid.uuid4().hex
         try:
             name.parent.mkdir(parents=True, exist_ok=True)
-            with io.BufferedWriter(_Streamed(name, "wb"), _BUFFER_BYTES) as sink:
+            with DirectFile(name) as sink:
                 yield sink, name
         except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
             raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
@@ -223,39 +223,6 @@ class LocalStore:
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
-
-
-_BUFFER_BYTES = 1 << 20
-_WINDOW_BYTES = 64 << 20
-"""Of a file that is being written, about so much is in the page cache."""
-
-
-class _Streamed(io.FileIO):
-    """A file that goes to disk while it is written, and leaves the page cache behind a window.
-
-    Else a compaction pushes out of memory what others read, waits for all of it at the end (fsync), and has the kernel
-    find fresh pages all the time: writing took six times the CPU seconds.
-    """
-
-    _begun = 0
-    _left = 0
-
-    def write(self, data: Any, /) -> int:
-        written = super().write(data)
-        at = self.tell()
-        if at - self._begun >= _WINDOW_BYTES // 4 and hasattr(os, "posix_fadvise"):
-            # Dirty pages are not dropped by this, but the kernel begins to write them; clean ones are dropped.
-            os.posix_fadvise(self.fileno(), self._begun, at - self._begun, os.POSIX_FADV_DONTNEED)
-            self._begun = at
-            if (behind := at - _WINDOW_BYTES) > self._left:
-                os.posix_fadvise(self.fileno(), self._left, behind - self._left, os.POSIX_FADV_DONTNEED)
-                self._left = behind
-        return written
-
-
-def _sync(sink: IO[bytes]) -> None:
-    sink.flush()
-    os.fsync(sink.fileno())
 
 
 def _sync_directory(directory: Path) -> None:
