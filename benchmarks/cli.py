@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from benchmarks.competitors import GROUPS, entrants
-from benchmarks.configurations import CONFIGURATIONS, Case
+from benchmarks.configurations import CONFIGURATIONS, OURS, Case
 from benchmarks.matrix import cli as matrix_cli
 
 _FOLDER = Path(tempfile.gettempdir()) / "deltacompact-benchmarks"
@@ -53,7 +53,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--config", "configuration", type=click.Choice([*CONFIGURATIONS, "all"]), default="all")
-@click.option("--case", "cases", default=",".join(Case), callback=_list_of(tuple(Case)), show_default=True)
+@click.option("--case", "cases", default=",".join(OURS), callback=_list_of(OURS), show_default=True)
 @click.option("--only", default=",".join(GROUPS), callback=_list_of(GROUPS), show_default=True, help="Competitors.")
 @click.option("--executor", "executors", default="ray,local", callback=_list_of(EXECUTORS), show_default=True)
 @click.option(
@@ -79,12 +79,14 @@ def run(
     timeout_s: float,
 ) -> None:
     """Compactions, full and incremental, one competitor after another. Exit status 1 where one failed or was wrong."""
+    from benchmarks import data as synthetic
     from benchmarks import environment, plots, report, runner, summary
 
     chosen = tuple(CONFIGURATIONS) if configuration == "all" else (configuration,)
     console, out = Console(width=None if sys.stdout.isatty() else 160), _made(out, "report")
     plan = runner.Plan(
         tuple(CONFIGURATIONS[name].scaled(scale).sharing(share) for name in chosen),
+        synthetic.inputs_of,
         tuple(Case(case) for case in cases),
         tuple(entrants(only, executors)),
         repeats,

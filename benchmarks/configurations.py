@@ -35,9 +35,15 @@ class Case(StrEnum):
         return self is not Case.FULL
 
 
+OURS = (Case.FULL, Case.RECENT, Case.UNIFORM, Case.APPEND)
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A table: rows in all of the full case, bytes of random payload for each row, files of prior and of new rows."""
+    """A table: rows in all of the full case, bytes of random payload for each row, files of prior and of new rows.
+
+    `cases` are those that files are made for.
+    """
 
     name: str
     rows: int
@@ -45,6 +51,7 @@ class Configuration:
     prior_files: int = 8
     delta_files: int = 2
     delta_share: float = 0.01
+    cases: tuple[Case, ...] = OURS
 
     @property
     def prior_rows(self) -> int:
@@ -80,4 +87,4 @@ class Configuration:
 NARROW = Configuration("narrow", 10_000_000, 0)
 WIDE = Configuration("wide", 2_000_000, 1_000)
 CONFIGURATIONS = {each.name: each for each in (NARROW, WIDE)}
-MEMORY = Configuration("memory", 30_000_000, 0, prior_files=24, delta_files=6)
+MEMORY = Configuration("memory", 30_000_000, 0, prior_files=24, delta_files=6, cases=(Case.FULL,))

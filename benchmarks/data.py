@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,25 +28,41 @@ from benchmarks.configurations import COMPRESSION, ROW_GROUP_ROWS, Case, Configu
 GENERATION = 1
 """Raised whenever other files come out, so that those made before are not taken for them."""
 
+KEYS = ("key",)
 Keys = npt.NDArray[np.int64]
 _EPOCH_US = 1_767_225_600_000_000
 _CUSTOMERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Delta:
+    """Files that are committed at once: rows to upsert, or the keys of rows to delete and no other column."""
+
+    files: tuple[Path, ...]
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
-    """What one compaction gets, and what it must come to. Files in fold order; bytes at rest."""
+    """What one compaction gets, and what it must come to. Deltas in order; `rows` of all files; bytes at rest."""
 
     case: Case
+    keys: tuple[str, ...]
     prior: tuple[Path, ...]
-    delta: tuple[Path, ...]
+    deltas: tuple[Delta, ...]
     rows: int
     columns: tuple[str, ...]
     expected: Fingerprint
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return self.prior + self.delta
+        """In fold order."""
+        return sum((delta.files for delta in self.deltas), self.prior)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether any delta does."""
+        return any(delta.deletes for delta in self.deltas)
 
     @property
     def bytes(self) -> int:
@@ -55,17 +72,23 @@ class Inputs:
 def inputs_of(configuration: Configuration, case: Case, folder: Path, seed: int) -> Inputs:
     """The files of one case, made now unless they are there."""
     home = folder / f"{configuration.name}-{configuration.rows}-seed{seed}"
-    known = home / "data.json"
-    document = json.loads(known.read_text()) if known.exists() else {}
-    if document.get("generation") != GENERATION:
-        shutil.rmtree(home, ignore_errors=True)
-        document = _Maker(configuration, home, seed).make()
-        known.write_text(json.dumps(document, indent=1))
+    document = made_once(home, GENERATION, _Maker(configuration, home, seed).make)
     described = document["cases"][case]
     prior = tuple(sorted((home / ("ascending" if case.incremental else "shuffled")).glob("prior-*.parquet")))
-    delta = tuple(sorted((home / case).glob("delta-*.parquet")))
+    deltas = (Delta(tuple(sorted((home / case).glob("delta-*.parquet")))),)
     expected = Fingerprint(described["live"], described["checksum"])
-    return Inputs(case, prior, delta, described["rows"], tuple(document["columns"]), expected)
+    return Inputs(case, KEYS, prior, deltas, described["rows"], tuple(document["columns"]), expected)
+
+
+def made_once(home: Path, generation: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What is written of the files in a folder: `make` fills it unless that was done."""
+    known = home / "data.json"
+    document: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
+    if document.get("generation") != generation:
+        shutil.rmtree(home, ignore_errors=True)
+        document = {"generation": generation, **make()}
+        known.write_text(json.dumps(document, indent=1))
+    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +99,32 @@ class _Maker:
     home: Path
     seed: int
 
-    def make(self) -> dict[str, object]:
-        sizes, prior_rows = self.configuration, self.configuration.prior_rows
+    def make(self) -> dict[str, Any]:
+        wanted, prior_rows = self.configuration.cases, self.configuration.prior_rows
         dice = np.random.default_rng([self.seed, 0])
-        shuffled = dice.permutation(prior_rows)
-        full = np.concatenate(
-            [
-                dice.choice(prior_rows, sizes.full_delta_rows // 2, replace=False),
-                np.arange(prior_rows, prior_rows + sizes.full_delta_rows - sizes.full_delta_rows // 2),
-            ]
-        )
-        dice.shuffle(full)
-        count = sizes.incremental_delta_rows
-        incremental = {
-            Case.RECENT: prior_rows - 1 - dice.choice(sizes.newest_rows, count, replace=False),
-            Case.UNIFORM: dice.choice(prior_rows, count, replace=False),
-            Case.APPEND: np.arange(prior_rows, prior_rows + count),
-        }
-        cases = self._cases("shuffled", shuffled, {Case.FULL: full})
-        if sizes.name != "memory":
+        cases = {}
+        if Case.FULL in wanted:
+            shuffled = dice.permutation(prior_rows)
+            cases |= self._cases("shuffled", shuffled, {Case.FULL: self._changed(Case.FULL, dice)})
+        if incremental := {case: self._changed(case, dice) for case in wanted if case.incremental}:
             cases |= self._cases("ascending", np.arange(prior_rows), incremental)
-        return {"generation": GENERATION, "columns": self._table(full[:1], 0).schema.names, "cases": cases}
+        return {"columns": self._table(np.arange(1), 0).schema.names, "cases": cases}
+
+    def _changed(self, case: Case, dice: np.random.Generator) -> Keys:
+        """The keys of the delta rows."""
+        sizes, prior_rows = self.configuration, self.configuration.prior_rows
+        count = sizes.incremental_delta_rows if case.incremental else sizes.full_delta_rows
+        match case:
+            case Case.RECENT:
+                return prior_rows - 1 - dice.choice(sizes.newest_rows, count, replace=False)
+            case Case.UNIFORM:
+                return dice.choice(prior_rows, count, replace=False)
+            case Case.APPEND:
+                return np.arange(prior_rows, prior_rows + count)
+        known = dice.choice(prior_rows, count // 2, replace=False)
+        keys = np.concatenate([known, np.arange(prior_rows, prior_rows + count - count // 2)])
+        dice.shuffle(keys)
+        return keys
 
     def _cases(self, prior_name: str, prior: Keys, deltas: dict[Case, Keys]) -> dict[str, dict[str, int]]:
         """Write prior rows and the deltas on them; add up what lives, delta by delta."""
@@ -108,14 +136,14 @@ class _Maker:
             files = self.configuration.delta_files if case is Case.FULL else 1
             for _, table in self._write(self.home / case, "delta", keys, files, 1 + list(Case).index(case)):
                 live[case] += table.num_rows
-                total[case] += int(_sum(row_hashes(table, table.column_names)))
+                total[case] += hash_sum(row_hashes(table, table.column_names))
         stream = 10 if prior_name == "shuffled" else 11
         for keys, table in self._write(self.home / prior_name, "prior", prior, self.configuration.prior_files, stream):
             hashes = row_hashes(table, table.column_names)
             for case in deltas:
                 kept = ~updated[case][keys]
                 live[case] += int(kept.sum())
-                total[case] += int(_sum(hashes[kept]))
+                total[case] += hash_sum(hashes[kept])
         return {
             case: {"rows": len(prior) + len(keys), "live": live[case], "checksum": total[case] % 2**64}
             for case, keys in deltas.items()
@@ -150,7 +178,8 @@ def _payloads(data: bytes, rows: int, width: int) -> pa.Array:
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, offsets, pa.py_buffer(data)])
 
 
-def _sum(hashes: npt.NDArray[np.uint64]) -> int:
+def hash_sum(hashes: npt.NDArray[np.uint64]) -> int:
+    """Modulo 2^64."""
     return int(hashes.sum(dtype=np.uint64))
 
 

@@ -12,24 +12,37 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import psutil
 
 from benchmarks import child
 from benchmarks.competitors import Entrant
-from benchmarks.configurations import Case, Configuration
-from benchmarks.data import inputs_of
+from benchmarks.configurations import Case
+from benchmarks.data import Inputs
 from benchmarks.meter import Meter
 
 _LEAVING_S = 30.0
 
 
+class Table(Protocol):
+    """A table that is compacted: `tiny` is one of the same kind for warming up."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def tiny(self) -> Self: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be run, and where. `timeout_s` is for one child."""
+    """What is to be run, and where. `inputs_of` makes the files of a table and a case; `timeout_s` is for one child."""
 
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[Table, ...]
+    inputs_of: Callable[[Any, Case, Path, int], Inputs]
     cases: tuple[Case, ...]
     entrants: tuple[Entrant, ...]
     repeats: int
@@ -83,12 +96,10 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Iterable[Measurement]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _configuration(
-    plan: Plan, configuration: Configuration, work: Path, tell: Callable[[str], None]
-) -> Iterable[Measurement]:
+def _configuration(plan: Plan, configuration: Table, work: Path, tell: Callable[[str], None]) -> Iterable[Measurement]:
     for case in plan.cases:
-        inputs = inputs_of(configuration, case, plan.data, plan.seed)
-        warm = inputs_of(configuration.tiny(), case, plan.data, plan.seed)
+        inputs = plan.inputs_of(configuration, case, plan.data, plan.seed)
+        warm = plan.inputs_of(configuration.tiny(), case, plan.data, plan.seed)
         taking_part = [entrant for entrant in plan.entrants if case in entrant.cases]
         broken: dict[str, str] = {}
         for repeat in range(plan.repeats):

@@ -1,6 +1,6 @@
 """deltacompact, as its users call it, with one of its executors.
 
-The input files are appended by reference: two deltas, prior rows and new rows. With "ray" the cluster is started
+The input files are appended by reference: prior rows, then one delta after another. With "ray" the cluster is started
 before, and a tiny table was compacted on it; with "auto" a cluster that is wanted is started inside the time.
 """
 
@@ -18,7 +18,6 @@ from deltacompact.catalog.delta_stream import stream_files
 from deltacompact.compact import SessionResult
 
 TABLE = "bench"
-KEYS = ("key",)
 
 
 class DeltaCompact:
@@ -38,9 +37,7 @@ class DeltaCompact:
             sys.modules["ray"].shutdown()
 
     def build_base(self, inputs: Inputs, folder: Path) -> None:
-        catalog = deltacompact.open_catalog(folder)
-        catalog.create_table(TABLE, primary_keys=KEYS)
-        catalog.append_files(TABLE, inputs.prior, reference=True)
+        catalog = _created(inputs, folder)
         deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=replace(self._settings, executor="local"))
 
     def prepare(self, inputs: Inputs, folder: Path, base: Path) -> Run:
@@ -48,10 +45,10 @@ class DeltaCompact:
             linked_copy(base, folder)
             catalog = deltacompact.open_catalog(folder)
         else:
-            catalog = deltacompact.open_catalog(folder)
-            catalog.create_table(TABLE, primary_keys=KEYS)
-            catalog.append_files(TABLE, inputs.prior, reference=True)
-        catalog.append_files(TABLE, inputs.delta, reference=True)
+            catalog = _created(inputs, folder)
+        for delta in inputs.deltas:
+            operation = "delete" if delta.deletes else "upsert"
+            catalog.append_files(TABLE, delta.files, operation=operation, reference=True)
         sessions: list[SessionResult] = []
 
         def work() -> None:
@@ -68,3 +65,11 @@ class DeltaCompact:
         details = asdict(replace(session, error=None))
         del details["error"], details["partition"], details["version"]
         return details
+
+
+def _created(inputs: Inputs, folder: Path) -> deltacompact.DeltaStreamCatalog:
+    """A table with the prior rows."""
+    catalog = deltacompact.open_catalog(folder)
+    catalog.create_table(TABLE, primary_keys=inputs.keys)
+    catalog.append_files(TABLE, inputs.prior, reference=True)
+    return catalog

@@ -1,4 +1,7 @@
-"""DuckDB: the last row of each key by window function, or by aggregate, copied to Parquet."""
+"""DuckDB: the last row of each key by window function, or by aggregate, copied to Parquet.
+
+Positions are even for upserts and odd for deletes, whose missing columns are null: what has an odd one last is gone.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,24 @@ class DuckDB(Stateless):
         folder.mkdir(parents=True)
         out = folder / "out.parquet"
         connection = duckdb.connect(config={"threads": CORES, "temp_directory": str(folder.parent / TEMPORARY)})
-        rows = f"{_scan(inputs.prior, 0)} UNION ALL {_scan(inputs.delta, 1)}"
+        rows, keys = f" UNION ALL{' BY NAME' * inputs.deletes} ".join(_scans(inputs)), ", ".join(inputs.keys)
         if self._query == "row_number":
-            ranked = f"SELECT *, row_number() OVER (PARTITION BY key ORDER BY position DESC) AS rank FROM ({rows})"
+            ranked = f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY position DESC) AS rank FROM ({rows})"
             latest = f"SELECT * EXCLUDE (position, rank) FROM ({ranked}) WHERE rank = 1"
+            latest += " AND position % 2 = 0" * inputs.deletes
         else:
-            values = ", ".join(f"max_by({name}, position) AS {name}" for name in inputs.columns if name != "key")
-            latest = f"SELECT key, {values} FROM ({rows}) GROUP BY key"
+            values = ", ".join(
+                f"max_by({name}, position) AS {name}" for name in inputs.columns if name not in inputs.keys
+            )
+            latest = f"SELECT {keys}, {values} FROM ({rows}) GROUP BY {keys}"
+            latest += " HAVING max(position) % 2 = 0" * inputs.deletes
         options = f"FORMAT parquet, COMPRESSION {COMPRESSION}, ROW_GROUP_SIZE {ROW_GROUP_ROWS}"
         return Run(lambda: connection.execute(f"COPY ({latest}) TO '{out}' ({options})"), lambda: [out])
+
+
+def _scans(inputs: Inputs) -> list[str]:
+    scans = [_scan(inputs.prior, 0)]
+    return scans + [_scan(delta.files, 2 * place + delta.deletes) for place, delta in enumerate(inputs.deltas, 1)]
 
 
 def _scan(files: Sequence[Path], position: int) -> str:

@@ -1,4 +1,7 @@
-"""Spark in the way of the compactor before Ray: row_number over each key, newest position first, the first is kept."""
+"""Spark in the way of the compactor before Ray: row_number over each key, newest position first, the first is kept.
+
+Positions are even for upserts and odd for deletes: what has an odd one last is gone.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +47,13 @@ class SparkWindow:
             return self._spark.read.parquet(*map(str, files)).withColumn("position", f.lit(position))
 
         def work() -> None:
-            newest_first = Window.partitionBy("key").orderBy(f.desc("position"))
-            ranked = (
-                rows(inputs.prior, 0)
-                .unionByName(rows(inputs.delta, 1))
-                .withColumn("rank", f.row_number().over(newest_first))
-            )
-            ranked.where("rank = 1").drop("rank", "position").write.parquet(str(folder))
+            newest_first = Window.partitionBy(*inputs.keys).orderBy(f.desc("position"))
+            every = rows(inputs.prior, 0)
+            for place, delta in enumerate(inputs.deltas, 1):
+                every = every.unionByName(rows(delta.files, 2 * place + delta.deletes), allowMissingColumns=True)
+            latest = every.withColumn("rank", f.row_number().over(newest_first)).where("rank = 1")
+            if inputs.deletes:
+                latest = latest.where("position % 2 = 0")
+            latest.drop("rank", "position").write.parquet(str(folder))
 
         return Run(work, lambda: sorted(folder.glob("part-*.parquet")))
