@@ -2,6 +2,7 @@
 
 configurations.py   what is compacted: narrow or wide rows, all of a table or one percent of it
 data.py             the files, made once, and what their compaction must come to (checksum.py)
+tpch.py             the same for TPC-H's lineitem and orders; refresh.py: which orders its streams touch
 competitors/        the floor, deltacompact, Spark, Polars, DuckDB, delta-rs: each prepares, works, shows its files
 child.py            one competitor in a process of its own
 meter.py            CPU and memory of that process and its children, read from outside
@@ -11,5 +12,5 @@ report.py plots.py  report.md, report.json, PNGs, and the table on the screen
 memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
 model.py            what the measured rates come to on clusters that nobody has here; prediction.py shows it
-cli.py              python -m benchmarks run | memory | local | ec2 | job | model | kernels
+cli.py              python -m benchmarks run | tpch | memory | local | ec2 | job | model | kernels
 """

@@ -1,4 +1,4 @@
-"""python -m benchmarks run | memory | local | ec2 | job | model | kernels"""
+"""python -m benchmarks run | tpch | memory | local | ec2 | job | model | kernels"""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from benchmarks import data as synthetic
+from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, OURS, Case
 from benchmarks.matrix import cli as matrix_cli
@@ -21,10 +24,9 @@ EXECUTORS = ("ray", "local", "auto")
 
 
 def _common(command: Any) -> Any:
-    """Options that `run` and `memory` share."""
+    """Options of everything that makes files."""
     folder = click.Path(file_okay=False, path_type=Path)
     for option in (
-        click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows."),
         click.option("--seed", default=1, show_default=True, help="Of the data."),
         click.option("--data", type=folder, help="Where files are made once and kept. [default: a temporary folder]"),
         click.option("--out", type=folder, help="Where the report goes. [default: a temporary folder]"),
@@ -32,6 +34,32 @@ def _common(command: Any) -> Any:
     ):
         command = option(command)
     return command
+
+
+def _competing(*groups: str) -> Any:
+    """Options of everything that measures competitors, and those above."""
+
+    def decorate(command: Any) -> Any:
+        listed, known = ",".join(groups), _list_of(groups)
+        for option in (
+            click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True),
+            click.option(
+                "--executor", "executors", default="ray,local", callback=_list_of(EXECUTORS), show_default=True
+            ),
+            click.option("--only", default=listed, callback=known, show_default=True, help="Competitors."),
+        ):
+            command = option(command)
+        return _common(command)
+
+    return decorate
+
+
+def _of_cases(*cases: str) -> Any:
+    return click.option("--case", "cases", default=",".join(cases), callback=_list_of(cases), show_default=True)
+
+
+_SHARE = click.FloatRange(min=0, max=0.5, min_open=True)
+_SCALE = click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows.")
 
 
 def _list_of(known: tuple[str, ...]) -> Any:
@@ -53,52 +81,89 @@ def main() -> None:
 
 @main.command()
 @click.option("--config", "configuration", type=click.Choice([*CONFIGURATIONS, "all"]), default="all")
-@click.option("--case", "cases", default=",".join(OURS), callback=_list_of(OURS), show_default=True)
-@click.option("--only", default=",".join(GROUPS), callback=_list_of(GROUPS), show_default=True, help="Competitors.")
-@click.option("--executor", "executors", default="ray,local", callback=_list_of(EXECUTORS), show_default=True)
+@_of_cases(*OURS)
 @click.option(
     "--share",
-    type=click.FloatRange(min=0, max=0.5, min_open=True),
+    type=_SHARE,
     default=0.01,
     show_default=True,
     help="Delta rows of the incremental cases, of the table's.",
 )
-@click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True)
-@_common
+@_SCALE
+@_competing(*GROUPS)
 def run(
     configuration: str,
     cases: tuple[str, ...],
+    share: float,
+    scale: float,
+    **measuring: Any,
+) -> None:
+    """Compactions, full and incremental, one competitor after another. Exit status 1 where one failed or was wrong."""
+    from benchmarks import plots
+
+    chosen = tuple(CONFIGURATIONS) if configuration == "all" else (configuration,)
+    tables = tuple(CONFIGURATIONS[name].scaled(scale).sharing(share) for name in chosen)
+    _measure(tables, cases, synthetic.inputs_of, plots.draw_all, {"scale": scale}, **measuring)
+
+
+@main.command()
+@click.option(
+    "--table", "tables", default=",".join(tpc_h.TABLES), callback=_list_of(tuple(tpc_h.TABLES)), show_default=True
+)
+@_of_cases(*tpc_h.CASES)
+@click.option(
+    "--scale-factor", type=click.FloatRange(min=0.001), default=1.0, show_default=True, help="TPC-H's: 1 is 1 GB."
+)
+@click.option(
+    "--refreshes",
+    type=click.IntRange(1, tpc_h.STREAMS_MAX),
+    default=10,
+    show_default=True,
+    help="Streams, each RF1 and RF2.",
+)
+@_competing(*GROUPS)
+def tpch(
+    tables: tuple[str, ...], cases: tuple[str, ...], scale_factor: float, refreshes: int, **measuring: Any
+) -> None:
+    """TPC-H's lineitem and orders with their refresh streams as upserts and deletes. Exit status as that of `run`.
+
+    `full`: nothing compacted before. `refresh`: the table compacted before. `status`, which is not of TPC-H: the same,
+    with orders that change their status instead of streams.
+    """
+    from benchmarks import plots
+
+    chosen = tuple(tpc_h.TpchTable(table, scale_factor, refreshes) for table in tables)
+    _measure(
+        chosen, cases, tpc_h.inputs_of, plots.draw_all, {"scale": scale_factor, "refreshes": refreshes}, **measuring
+    )
+
+
+def _measure(
+    tables: tuple[Any, ...],
+    cases: tuple[str, ...],
+    inputs_of: Callable[..., Any],
+    draw: Callable[..., list[Any]],
+    described: dict[str, Any],
+    *,
     only: tuple[str, ...],
     executors: tuple[str, ...],
-    share: float,
     repeats: int,
-    scale: float,
     seed: int,
     data: Path | None,
     out: Path | None,
     timeout_s: float,
 ) -> None:
-    """Compactions, full and incremental, one competitor after another. Exit status 1 where one failed or was wrong."""
-    from benchmarks import data as synthetic
-    from benchmarks import environment, plots, report, runner, summary
+    """Run, report, and end the process with 1 where something failed or was wrong."""
+    from benchmarks import environment, report, runner, summary
 
-    chosen = tuple(CONFIGURATIONS) if configuration == "all" else (configuration,)
     console, out = Console(width=None if sys.stdout.isatty() else 160), _made(out, "report")
-    plan = runner.Plan(
-        tuple(CONFIGURATIONS[name].scaled(scale).sharing(share) for name in chosen),
-        synthetic.inputs_of,
-        tuple(Case(case) for case in cases),
-        tuple(entrants(only, executors)),
-        repeats,
-        seed,
-        _made(data, "data"),
-        out,
-        timeout_s,
-    )
+    chosen = tuple(Case(case) for case in cases)
+    entering = tuple(entrants(only, executors))
+    plan = runner.Plan(tables, inputs_of, chosen, entering, repeats, seed, _made(data, "data"), out, timeout_s)
     measurements = list(runner.run(plan, _teller()))
     lines = summary.summarise(measurements)
-    described = {"environment": environment.environment(), "scale": scale, "repeats": repeats, "seed": seed}
-    report.write_report(out, described, measurements, lines, plots.draw_all(lines, out))
+    described = {"environment": environment.environment(), **described, "repeats": repeats, "seed": seed}
+    report.write_report(out, described, measurements, lines, draw(lines, out=out))
     report.print_tables(console, lines)
     console.print(f"report.md, report.json and plots are in {out}", soft_wrap=True)
     if any(measurement.error for measurement in measurements):
@@ -109,6 +174,7 @@ def run(
 @click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
 @click.option("--object-store-mb", type=click.IntRange(min=1), default=256, show_default=True, help="10^6 bytes.")
 @click.option("--task-mb", type=click.IntRange(min=1), help="What a task is planned for. Default: as the machine has.")
+@_SCALE
 @_common
 def memory(
     executor: str,

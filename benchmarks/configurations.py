@@ -9,6 +9,9 @@ uniform   the same, the delta rows over all
 append    the same, only new keys
 
 Another share than 1 % has a name of its own: narrow-0.1 has delta rows of 10 % of the table, over the newest 20 %.
+
+refresh   a table of TPC-H compacted before, then its refresh streams: see tpch.py
+status    the same table, then orders that change their status
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class Case(StrEnum):
     RECENT = "recent"
     UNIFORM = "uniform"
     APPEND = "append"
+    REFRESH = "refresh"
+    STATUS = "status"
 
     @property
     def incremental(self) -> bool:

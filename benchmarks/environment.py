@@ -11,7 +11,7 @@ import psutil
 
 from benchmarks.competitors import CORES
 
-PACKAGES = ("deltacompact", "pyarrow", "numpy", "ray", "polars", "duckdb", "deltalake", "pyspark")
+PACKAGES = ("deltacompact", "pyarrow", "numpy", "ray", "polars", "duckdb", "deltalake", "pyspark", "tpchgen-cli")
 
 
 def environment() -> dict[str, str]:

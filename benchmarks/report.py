@@ -85,9 +85,9 @@ def write_report(
 
 def _markdown(described: dict[str, Any], lines: Sequence[Line], plots: Sequence[Plot]) -> str:
     parts = ["# deltacompact beside its peers\n"]
-    if described["scale"] != 1.0:
+    if described["scale"] < 1.0:
         parts.append(f"**Scaled to {described['scale']:g}: fixed costs weigh more than they do at full size.**\n")
-    facts = {**described["environment"], "scale": described["scale"], "repeats": described["repeats"]}
+    facts = described["environment"] | {name: value for name, value in described.items() if name != "environment"}
     parts.append(" · ".join(f"{name} {value}" for name, value in facts.items()) + "\n")
     for (configuration, case), group in _cases(lines):
         parts.append(f"## {configuration}, {case}\n\n{markdown_table([name for name, _ in COLUMNS], _cells(group))}")

@@ -1,9 +1,10 @@
-"""The checksum of the benchmarks: what differs is found out."""
+"""What the benchmarks expect is what comes out of a fold done by hand, and anything else is found out."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,91 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.checksum import fingerprint, row_hashes
+from benchmarks.configurations import Case
+from benchmarks.data import Inputs
+from benchmarks.refresh import GAP, refresh_streams, status_streams
+from benchmarks.tpch import TABLES, TpchTable, generator, inputs_of
 
+needs_the_generator = pytest.mark.skipif(generator() is None, reason="tpchgen-cli is missing")
 PRICE = pa.decimal128(15, 2)
+
+
+def folded(inputs: Inputs) -> pa.Table:
+    """One row after another."""
+    live: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for files, deletes in [(inputs.prior, False), *((delta.files, delta.deletes) for delta in inputs.deltas)]:
+        for row in (row for file in files for row in pq.read_table(file).to_pylist()):
+            key = tuple(row[name] for name in inputs.keys)
+            if deletes:
+                assert set(row) == set(inputs.keys)
+                assert live.pop(key, None) is not None
+            else:
+                live[key] = row
+    return pa.Table.from_pylist(list(live.values()), pq.read_schema(inputs.prior[0]))
 
 
 def checksum(table: pa.Table) -> int:
     return int(row_hashes(table, table.column_names).sum(dtype=np.uint64))
+
+
+@needs_the_generator
+@pytest.mark.parametrize("case", [Case.FULL, Case.REFRESH, Case.STATUS])
+@pytest.mark.parametrize("table", TABLES)
+def test_tpch_expects_what_a_fold_by_hand_leaves(tmp_path: Path, table: str, case: Case) -> None:
+    inputs = inputs_of(TpchTable(table, 0.001, 40), case, tmp_path, 1)
+    by_hand = folded(inputs)
+    pq.write_table(by_hand, tmp_path / "by-hand.parquet")
+    assert fingerprint([tmp_path / "by-hand.parquet"], inputs.columns) == inputs.expected
+    assert inputs.rows == sum(pq.read_metadata(file).num_rows for file in inputs.files)
+    assert inputs.deletes is (case is not Case.STATUS)
+    if case is not Case.STATUS:
+        order = inputs.keys[0]
+        there = set(by_hand[order].to_pylist())
+        assert sum(key % 32 >= GAP for key in there) == 40
+    if case is Case.STATUS and table == "orders":
+        assert {"P", "F"} <= set(pa.concat_tables(map(pq.read_table, inputs.files[8:]))["o_orderstatus"].to_pylist())
+
+
+@needs_the_generator
+def test_a_competitor_that_forgets_the_deletes_or_a_delta_is_found_out(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    from benchmarks.competitors.polars_unique import PolarsUnique
+
+    inputs = inputs_of(TpchTable("lineitem", 0.001, 3), Case.FULL, tmp_path, 1)
+    wrongs = [
+        replace(inputs, deltas=tuple(delta for delta in inputs.deltas if not delta.deletes)),
+        replace(inputs, deltas=inputs.deltas[:-2]),
+        replace(inputs, keys=inputs.keys[:1]),
+    ]
+    for place, given in enumerate([inputs, *wrongs]):
+        run = PolarsUnique().prepare(given, tmp_path / f"out-{place}", tmp_path)
+        run.work()
+        assert (fingerprint(run.files(), inputs.columns) == inputs.expected) is (given is inputs)
+
+
+def test_refresh_streams_take_the_gaps_and_leave_from_the_front() -> None:
+    dice, keys = np.random.default_rng(1), np.array([32 * (i // 8) + i % 8 for i in range(1, 81)])
+    changes = refresh_streams(keys, 3, 10, dice)
+    assert [change.deletes for change in changes] == [False, True] * 3
+    assert np.concatenate([change.keys for change in changes[1::2]]).tolist() == keys[:30].tolist()
+    arriving = np.concatenate([change.keys for change in changes[::2]])
+    assert arriving.tolist() == (keys[:30] + 8).tolist()
+    assert not set(arriving) & set(keys)
+    like = np.concatenate([change.like for change in changes[::2]])
+    assert not set(like) & set(keys[:30])
+
+
+def test_status_streams_ship_recent_orders_in_part_and_then_wholly() -> None:
+    keys, placed = np.arange(100), np.random.default_rng(2).permutation(100)
+    changes = status_streams(keys, placed, 4, 5, np.random.default_rng(1))
+    recent = set(keys[placed >= 60])
+    times = dict.fromkeys(recent, 0)
+    for change in changes:
+        assert len(set(change.keys)) == 5
+        for key, shipped in zip(change.keys, change.shipped, strict=True):
+            times[key] += 1
+            assert times[key] == shipped
+    assert max(times.values()) > 1
 
 
 @pytest.mark.parametrize(
