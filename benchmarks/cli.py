@@ -1,4 +1,4 @@
-"""python -m benchmarks run | tpch | memory | local | ec2 | job | model | kernels"""
+"""python -m benchmarks run | tpch | lhbench | memory | local | ec2 | job | model | kernels"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rich.console import Console
 from benchmarks import data as synthetic
 from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
-from benchmarks.configurations import CONFIGURATIONS, OURS, Case
+from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
 from benchmarks.matrix import cli as matrix_cli
 
 _FOLDER = Path(tempfile.gettempdir()) / "deltacompact-benchmarks"
@@ -56,6 +57,10 @@ def _competing(*groups: str) -> Any:
 
 def _of_cases(*cases: str) -> Any:
     return click.option("--case", "cases", default=",".join(cases), callback=_list_of(cases), show_default=True)
+
+
+def _shares(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[float, ...]:
+    return tuple(_SHARE.convert(share, _parameter, _context) for share in text.split(","))
 
 
 _SHARE = click.FloatRange(min=0, max=0.5, min_open=True)
@@ -136,6 +141,26 @@ def tpch(
     _measure(
         chosen, cases, tpc_h.inputs_of, plots.draw_all, {"scale": scale_factor, "refreshes": refreshes}, **measuring
     )
+
+
+@main.command()
+@click.option(
+    "--shares",
+    default="0.0001,0.001,0.01,0.1",
+    callback=_shares,
+    show_default=True,
+    help="Changed rows, of the table's.",
+)
+@_SCALE
+@_competing("floor", "deltacompact", "delta-rs")
+def lhbench(shares: tuple[float, ...], scale: float, **measuring: Any) -> None:
+    """LHBench's merge: rows of which half update and half are new, by their share. Exit status as that of `run`."""
+    from benchmarks import plots
+
+    tables = tuple(LHBENCH.scaled(scale).sharing(share) for share in shares)
+    by_name = {table.name: table.delta_share for table in tables}
+    draw = partial(plots.draw_sweep, shares=by_name)
+    _measure(tables, (Case.MERGE,), synthetic.inputs_of, draw, {"scale": scale}, **measuring)
 
 
 def _measure(

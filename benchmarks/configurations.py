@@ -7,6 +7,7 @@ full      80 % prior rows in random order, 20 % delta rows of which half update;
 recent    prior rows compacted before, in insertion order; 1 % delta rows over the newest 2 % of them
 uniform   the same, the delta rows over all
 append    the same, only new keys
+merge     the same, half over all, half new: of the table `lhbench` alone, for a sweep of shares
 
 Another share than 1 % has a name of its own: narrow-0.1 has delta rows of 10 % of the table, over the newest 20 %.
 
@@ -31,6 +32,7 @@ class Case(StrEnum):
     RECENT = "recent"
     UNIFORM = "uniform"
     APPEND = "append"
+    MERGE = "merge"
     REFRESH = "refresh"
     STATUS = "status"
 
@@ -93,3 +95,5 @@ NARROW = Configuration("narrow", 10_000_000, 0)
 WIDE = Configuration("wide", 2_000_000, 1_000)
 CONFIGURATIONS = {each.name: each for each in (NARROW, WIDE)}
 MEMORY = Configuration("memory", 30_000_000, 0, prior_files=24, delta_files=6, cases=(Case.FULL,))
+LHBENCH = Configuration("lhbench", 10_000_000, 0, delta_share=0.0, cases=(Case.MERGE,))
+"""Every share that it is swept over is part of its name."""

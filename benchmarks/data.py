@@ -4,6 +4,7 @@
                                full/delta-000.parquet …        1 M of them, and 1 M new ones
                                ascending/prior-000.parquet …   the prior rows in insertion order
                                recent/ uniform/ append/        80,000 rows
+                               merge/                          the same, where the configuration has that case
                                data.json                       written last: expected rows and checksums
 """
 

@@ -1,8 +1,8 @@
-"""Three plots for each configuration: ratio to the floor, seconds by stage, memory."""
+"""Three plots for each configuration: ratio to the floor, seconds by stage, memory. One for a sweep of shares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,33 @@ def draw_all(lines: Sequence[Line], out: Path) -> list[Plot]:
                 plot = Plot(f"{configuration}: {title}", f"{configuration}-{name}.png")
                 figure, axes = plt.subplots(figsize=(9, 1 + 0.36 * len(shown)), layout="constrained")
                 draw(axes, shown)
-                axes.set_title(plot.title, loc="left")
-                axes.spines[["top", "right"]].set_visible(False)
-                figure.savefig(out / plot.file, dpi=120)
-                plt.close(figure)
-                plots.append(plot)
+                plots.append(_saved(plot, figure, axes, out))
     return plots
+
+
+def draw_sweep(lines: Sequence[Line], shares: Mapping[str, float], out: Path) -> list[Plot]:
+    """One line a competitor, over the shares of changed rows, which are known by the name of their configuration."""
+    plot = Plot("time, as a multiple of the floor, by the share of changed rows", "sweep-ratio.png")
+    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
+    for competitor in dict.fromkeys(line.competitor for line in lines):
+        points = [(shares[m.configuration], m.ratio) for m in lines if m.competitor == competitor and m.ratio]
+        if points:
+            x, y = zip(*sorted(points), strict=True)
+            axes.plot(x, y, marker="o", label=competitor, color=_FLOOR if competitor == "floor" else None)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("changed rows, share of the table's")
+    axes.set_ylabel("x floor")
+    axes.legend(frameon=False)
+    return [_saved(plot, figure, axes, out)]
+
+
+def _saved(plot: Plot, figure: Any, axes: Any, out: Path) -> Plot:
+    axes.set_title(plot.title, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out / plot.file, dpi=120)
+    plt.close(figure)
+    return plot
 
 
 def _ratios(axes: Any, lines: Sequence[Line]) -> None:

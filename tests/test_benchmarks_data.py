@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.checksum import fingerprint, row_hashes
-from benchmarks.configurations import Case
+from benchmarks.configurations import LHBENCH, Case
 from benchmarks.data import Inputs
+from benchmarks.data import inputs_of as synthetic_inputs_of
 from benchmarks.refresh import GAP, refresh_streams, status_streams
 from benchmarks.tpch import TABLES, TpchTable, generator, inputs_of
 
@@ -75,6 +76,18 @@ def test_a_competitor_that_forgets_the_deletes_or_a_delta_is_found_out(tmp_path:
         run = PolarsUnique().prepare(given, tmp_path / f"out-{place}", tmp_path)
         run.work()
         assert (fingerprint(run.files(), inputs.columns) == inputs.expected) is (given is inputs)
+
+
+def test_lhbench_updates_with_one_half_and_inserts_the_other(tmp_path: Path) -> None:
+    table = LHBENCH.scaled(0.001).sharing(0.1)
+    inputs = synthetic_inputs_of(table, Case.MERGE, tmp_path, 1)
+    assert table.name == "lhbench-0.1"
+    (file,) = inputs.deltas[0].files
+    keys = pq.read_table(file)["key"].to_numpy()
+    assert (len(keys), int((keys < table.prior_rows).sum())) == (800, 400)
+    assert inputs.expected.rows == 8_400
+    pq.write_table(folded(inputs), tmp_path / "by-hand.parquet")
+    assert fingerprint([tmp_path / "by-hand.parquet"], inputs.columns) == inputs.expected
 
 
 def test_refresh_streams_take_the_gaps_and_leave_from_the_front() -> None:

@@ -63,6 +63,13 @@ def test_tpch_with_its_refresh_streams(tmp_path: Path) -> None:
     assert {place[0] for place in lines} == {"lineitem-sf0.01"}
 
 
+def test_the_sweep_of_lhbench_is_one_plot(tmp_path: Path) -> None:
+    lines = measured(tmp_path / "out", "lhbench", "--scale", "0.001", "--shares", "0.01,0.1")
+    assert set(lines) == {(f"lhbench-{share}", "merge", name) for share in (0.01, 0.1) for name in INCREMENTAL}
+    assert [plot.name for plot in (tmp_path / "out").glob("*.png")] == ["sweep-ratio.png"]
+    assert "(sweep-ratio.png)" in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_unknown_names_are_refused() -> None:
     command = [sys.executable, "-m", "benchmarks", "run", "--only", "floor,quackdb"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
