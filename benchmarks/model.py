@@ -20,10 +20,6 @@ import numpy as np
 from deltacompact import sizing
 
 ENTRY_BYTES = 32
-TASK_S = 0.0008
-OBJECT_S = 0.00022
-"""Of the driver, for each task and for each object that tasks hand over (1,000 no-op tasks take 0.7 to 0.9 s)."""
-
 TIB = 1 << 40
 
 
@@ -125,12 +121,17 @@ def predict(
     per_round = sizing.round_rows_max(object_store, ENTRY_BYTES)
     rounds = max(1, min(files, math.ceil(rows / per_round))) if rows > per_round else 1
     round_rows = int(rows / rounds)
-    task_rows = sizing.task_rows(round_rows, cluster.slots, ENTRY_BYTES, task_memory)
+    nodes, slots = cluster.nodes, cluster.slots
+    task_rows = sizing.task_rows(round_rows, slots, nodes, buckets, ENTRY_BYTES, task_memory)
     hash_tasks = math.ceil(round_rows / task_rows)
-    groups = sizing.bucket_groups(buckets, round_rows, ENTRY_BYTES, hash_tasks, cluster.slots)
-    source_groups = sizing.source_groups(int(rows), cluster.slots)
-    objects = rounds * hash_tasks * groups + 2 * groups * source_groups
-    tasks = rounds * (hash_tasks + groups) + 2 * groups + source_groups
+    groups = sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks)
+    last_groups = min(buckets, max(groups, sizing.pointer_groups(int(rows), buckets, task_memory)))
+    source_groups = sizing.source_groups(int(rows), slots, nodes, last_groups, task_memory)
+    # A parcel for each node; and every task of the next stage is told of one from every task of the stage before.
+    objects = nodes * (rounds * hash_tasks + last_groups + source_groups)
+    told = rounds * hash_tasks * groups + 2 * last_groups * source_groups
+    tasks = rounds * (hash_tasks + groups) + 2 * last_groups + source_groups
+    overhead_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + told * sizing.DRIVER_ARGUMENT_S
     # Runs of rounds are merged after 1, 3, 7, … rounds: so many times is a row folded and written.
     folds = 1 + math.log2(rounds)
     core_s = rows * (
@@ -140,7 +141,7 @@ def predict(
         + rates.write_row_s
         + rates.write_byte_s * row_bytes
     )
-    seconds = rates.session_s + core_s / cluster.slots + tasks * TASK_S + objects * OBJECT_S
+    seconds = rates.session_s + core_s / cluster.slots + overhead_s
     bucket_rows = math.ceil(round_rows / buckets)
     peak = sizing.peak_task_bytes(task_rows, bucket_rows, ENTRY_BYTES, 1 << 20, 4 * 32 << 20)
     usd = seconds / 3600 * cluster.nodes * cluster.node_usd_per_h

@@ -192,6 +192,51 @@ class SurvivorRanks:
         """Marked rows of the group."""
 
 @final
+class PointerSplit:
+    """Pointers by the group of files that they point into; within a group they keep their order."""
+
+    def __new__(cls, group_of: npt.NDArray[np.uint32], groups: int) -> PointerSplit:
+        """``group_of``, by ordinal: below ``groups``, or 0xFFFFFFFF for a file whose pointers nobody asks for."""
+
+    def push_entries(self, entries: npt.NDArray[np.uint8]) -> None:
+        """Takes the pointers of entries (n, W); tombstones and "gone" have none. ValueError: a file in no group."""
+
+    def push_pointers(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> None:
+        """Takes pointers (n,), (n,); those into files in no group are left out."""
+
+    def finish(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Ordinals and rows, group after group, and offsets (groups + 1,). Once only."""
+
+@final
+class Publisher:
+    """Puts published pointers into entries, by the ranks that came back for a ``PointerSplit`` of the same ones."""
+
+    def __new__(
+        cls,
+        group_of: npt.NDArray[np.uint32],
+        number_of: npt.NDArray[np.uint32],
+        first_ranks: npt.NDArray[np.uint64],
+        marked_from: int,
+        first_output_number: int,
+        rows_per_output: int,
+        ranks: npt.NDArray[np.uint32],
+        offsets: npt.NDArray[np.int64],
+        expired: int | None = None,
+    ) -> Publisher:
+        """A rank r of group g, ``first_ranks[g]`` + r = R, is row R % ``rows_per_output`` of the output with the number
+        ``first_output_number`` + R // ``rows_per_output``. Files that are kept, and those of the groups from
+        ``marked_from`` on, stay: their rows too, under ``number_of`` by ordinal. ``ranks`` has those of all groups,
+        divided by ``offsets`` (groups + 1,). Tombstones up to the position ``expired`` are dropped.
+        """
+
+    def publish(self, chunk: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """The entries (m, W) of the next ones (n, W). ValueError: a group has more of them than ranks."""
+
+    @property
+    def left(self) -> int:
+        """Ranks for which no entry has come yet."""
+
+@final
 class Touched:
     """The keys of new entries, and the newest entry that an index made of runs has of each.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from deltacompact import _kernels
 from deltacompact.entries import GONE, TOMBSTONE, Entries, fields, none
 from deltacompact.errors import CorruptionError
-from deltacompact.hash_bucket import BucketGroup
+from deltacompact.exchange import Groups
 from deltacompact.index_files import IndexFile, bucket_writer
 from deltacompact.keys import Encoding
 from deltacompact.pointers import Pointers, joined
@@ -97,12 +96,12 @@ class DedupeResult:
     live: npt.NDArray[np.int64]
 
 
-def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: BucketGroup) -> DedupeResult:
-    """Fold the new entries (one part for each hash bucket task) into each bucket's index and write it."""
+def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: Groups) -> DedupeResult:
+    """Fold the new entries (a parcel of each hash bucket task) into each bucket's index and write it."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
-    for place in range(len(task.buckets)):
-        folded = _fold_bucket(store, task, place, parts)
+    for bucket in task.buckets:
+        folded = _fold_bucket(store, task, bucket, parts)
         with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
             for chunk in folded:
                 live += live_rows(chunk, len(live))
@@ -112,24 +111,22 @@ def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *pa
     return DedupeResult(tuple(written), counts, live)
 
 
-def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: BucketGroup) -> Iterator[DedupeResult | BucketGroup]:
+def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups]:
     """The same for a last round that fits the object store: the result, and the folded entries instead of files."""
     chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     live = np.zeros(len(task.positions), np.int64)
-    for place in range(len(task.buckets)):
-        folded = _fold_bucket(store, task, place, parts)
+    for bucket in task.buckets:
+        folded = _fold_bucket(store, task, bucket, parts)
         chunks += folded
         offsets.append(sum(map(len, chunks)))
         counts += folded.counts
     entries = np.concatenate(chunks) if len(chunks) != 2 else chunks[1]
     live += live_rows(entries, len(live))
     yield DedupeResult(((),) * len(task.buckets), counts, live)
-    yield entries, np.array(offsets, np.int64)
+    yield Groups(task.buckets.start, (entries,), np.array(offsets, np.int64))
 
 
-def dedupe_changes(
-    store: ObjectStore, task: DedupeTask, *parts: BucketGroup
-) -> Iterator[DedupeResult | BucketGroup | Pointers]:
+def dedupe_changes(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups | Pointers]:
     """Fold the new entries into the index's entries of the same keys, and those alone: what is held follows the change.
 
     The result's counts and live rows are differences to the base. Then come the entries of a new run, and the rows of
@@ -138,14 +135,12 @@ def dedupe_changes(
     yield from _changes(store, task, parts)
 
 
-def _changes(
-    store: ObjectStore, task: DedupeTask, parts: Sequence[BucketGroup]
-) -> tuple[DedupeResult, BucketGroup, Pointers]:
+def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> tuple[DedupeResult, Groups, Pointers]:
     runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     dead: list[Pointers] = []
     relocator = Relocator(store, task.base.manifest.relocations)
-    for place, bucket in enumerate(task.buckets):
-        new = _of_bucket(parts, place)
+    for bucket in task.buckets:
+        new = _of_bucket(parts, bucket)
         found = task.base.newest(store, bucket, new, task.encoding, relocator)
         folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
         run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
@@ -157,27 +152,27 @@ def _changes(
     entries, died = np.concatenate(runs), joined(dead)
     live = live_rows(entries, len(task.positions)) - np.bincount(died[0], minlength=len(task.positions))
     result = DedupeResult(((),) * len(task.buckets), counts, live)
-    return result, (entries, np.array(offsets, np.int64)), died
+    return result, Groups(task.buckets.start, (entries,), np.array(offsets, np.int64)), died
 
 
-def dedupe_run(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: BucketGroup) -> DedupeResult:
+def dedupe_run(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: Groups) -> DedupeResult:
     """The same in a round of several: the run is written, one more beside those of the rounds before."""
-    result, (entries, offsets), _ = _changes(store, task, parts)
+    result, run, _ = _changes(store, task, parts)
     written = []
-    for start, stop in pairwise(offsets.tolist()):
+    for bucket in task.buckets:
         with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
-            writer.write(entries[start:stop])
+            writer.write(*run.of(bucket))
             written.append(writer.close())
     return replace(result, files=tuple(written))
 
 
-def _of_bucket(parts: Sequence[BucketGroup], place: int) -> list[Entries]:
-    return [entries[offsets[place] : offsets[place + 1]] for entries, offsets in parts]
+def _of_bucket(parts: Sequence[Groups], bucket: int) -> list[Entries]:
+    return [entries for part in parts for entries in part.of(bucket)]
 
 
-def _fold_bucket(store: ObjectStore, task: DedupeTask, place: int, parts: Sequence[BucketGroup]) -> Folded:
-    new = _of_bucket(parts, place)
-    base = task.base.chunks(store, task.buckets[place], task.encoding)
+def _fold_bucket(store: ObjectStore, task: DedupeTask, bucket: int, parts: Sequence[Groups]) -> Folded:
+    new = _of_bucket(parts, bucket)
+    base = task.base.chunks(store, bucket, task.encoding)
     return Folded(new, base, task.encoding, task.positions, task.tombstone_retention)
 
 

@@ -1,6 +1,6 @@
 """Step 1, hash bucket: rows of delta files become entries, grouped by hash bucket.
 
-    file 7 (upsert)  k1 k2 k3   ->  bucket 0: k2 -> (7, 1)          one object for each group of buckets
+    file 7 (upsert)  k1 k2 k3   ->  bucket 0: k2 -> (7, 1)          a parcel for the buckets of each node
     file 8 (delete)  k2         ->  bucket 0: k2 -> (8, 0) delete
                                     bucket 1: k1 -> (7, 0), k3 -> (7, 2)
 
@@ -11,20 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels, files, schemas
 from deltacompact.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
+from deltacompact.exchange import Groups
 from deltacompact.keys import Encoding, keyless
 from deltacompact.model import DataFile, OperationType, Partition
 from deltacompact.storage import ObjectStore
-
-BucketGroup = tuple[Entries, npt.NDArray[np.int64]]
-"""Entries of consecutive buckets, and where each bucket's begin and the last one's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +66,13 @@ def hash_bucket(
     partition: Partition,
     work: Sequence[SourceSlice],
     hash_bucket_count: int,
-    group_starts: Sequence[int],
-) -> Iterator[BucketGroup]:
-    """Entries of the slices' rows, one result for each group of buckets [group_starts[i], group_starts[i + 1])."""
+    parcel_starts: Sequence[int],
+) -> Iterator[Groups]:
+    """Entries of the slices' rows by bucket, buckets [parcel_starts[i], parcel_starts[i + 1]) in each parcel."""
     parts = [part for piece in work for part in _pack(store, encoding, partition, piece)]
     entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
     del parts
-    for start, stop in pairwise(group_starts):
-        low, high = int(offsets[start]), int(offsets[stop])
-        yield entries[low:high], offsets[start : stop + 1] - low  # of a numpy slice, only its rows travel
+    yield from Groups(0, (entries,), offsets).parcels(parcel_starts)
 
 
 def _pack(store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice) -> Iterator[Entries]:

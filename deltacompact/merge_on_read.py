@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels, files, schemas
 from deltacompact.dedupe import BaseIndex, Folded
-from deltacompact.entries import GONE, fields
 from deltacompact.errors import InputError
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.masks import live_bits, live_mask
@@ -196,14 +195,14 @@ def live_sources(
         for work in slices(deltas, 4_000_000)
     ]
     for bucket in range(count):
-        new = [entries[offsets[bucket] : offsets[bucket + 1]] for entries, offsets in hashed]
+        new = [entries for part in hashed for entries in part.of(bucket)]
         found = base.newest(store, bucket, new, decided.encoding, relocator)
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
         run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))
         ranks.unmark(dead_ordinals, dead_rows)
-        view = fields(run)
-        here = view["file"] < GONE
-        ranks.mark(np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here]))
+        split = _kernels.PointerSplit(np.zeros(len(ordinals), np.uint32), 1)
+        split.push_entries(run)
+        ranks.mark(*split.finish()[:2])
     lives = [(source, ranks.mask(source.ordinal)) for source in decided.sources]
     return [(source, mask) for source, mask in lives if mask.any()]
 

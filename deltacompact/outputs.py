@@ -21,7 +21,7 @@ import numpy.typing as npt
 from deltacompact import sizing
 from deltacompact.model import OperationType
 from deltacompact.plan import CompactionPlan, Source
-from deltacompact.pointers import KEPT, PointerMap, SourceGroup
+from deltacompact.pointers import KEPT, NOWHERE, PointerMap, SourceGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,7 @@ def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> Output
         Output(number + place, first, min(rank, first + per_output))
         for place, first in enumerate(range(0, rank, per_output))
     )
-    groups, group_of = _source_groups(decided, rewritten, marked)
-    marked_from = len(groups) - len(marked)
+    groups, group_of, marked_from = _source_groups(decided, rewritten, marked)
     number_of = np.zeros(len(decided.sources), np.uint32)
     for source in kept:
         number_of[source.ordinal] = decided.number_of(source)
@@ -148,24 +147,30 @@ def _is_small(decided: CompactionPlan, rows: int, size: float) -> bool:
 
 def _source_groups(
     decided: CompactionPlan, rewritten: Sequence[tuple[Source, int]], marked: tuple[Source, ...]
-) -> tuple[tuple[SourceGroup, ...], npt.NDArray[np.uint16]]:
-    """Divide the rewritten files, in order, into groups of about equal rows; each marked file is a group of its own."""
-    group_of = np.full(len(decided.sources), KEPT - 1, np.uint16)
-    rows = sum(source.file.rows for source, _ in rewritten)
-    share = math.ceil(rows / sizing.source_groups(rows, decided.capacity.slots)) if rows else 1
+) -> tuple[tuple[SourceGroup, ...], npt.NDArray[np.uint32], int]:
+    """Divide the rewritten files, and then the marked ones, into groups of about equal rows; where the latter begin."""
+    groups = _divided(rewritten, decided)
+    marked_from = len(groups)
+    groups += _divided([(source, 0) for source in marked], decided)
+    group_of = np.full(len(decided.sources), NOWHERE, np.uint32)
+    for number, group in enumerate(groups):
+        for source, _ in group:
+            group_of[source.ordinal] = number
+    return tuple(_group(group, decided.changes_only) for group in groups), group_of, marked_from
+
+
+def _divided(files: Sequence[tuple[Source, int]], decided: CompactionPlan) -> list[list[tuple[Source, int]]]:
+    rows = sum(source.file.rows for source, _ in files)
+    share = math.ceil(rows / decided.source_groups(rows)) if rows else 1
     groups: list[list[tuple[Source, int]]] = []
     filled = share
-    for source, rank in rewritten:
+    for source, rank in files:
         if filled >= share:
             groups.append([])
             filled = 0
         groups[-1].append((source, rank))
         filled += source.file.rows
-        group_of[source.ordinal] = len(groups) - 1
-    for source in marked:
-        groups.append([(source, 0)])
-        group_of[source.ordinal] = len(groups) - 1
-    return tuple(_group(group, decided.changes_only) for group in groups), group_of
+    return groups
 
 
 def _group(members: Sequence[tuple[Source, int]], changes_only: bool) -> SourceGroup:

@@ -103,11 +103,16 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the tasks run on. Decides how the work is divided, never what comes out."""
+    """What the tasks run on. Decides how the work is divided, never what comes out. `nodes`: the slots of each."""
 
     slots: int
     memory_per_task_bytes: int
     object_store_bytes: int
+    nodes: tuple[int, ...] = ()
+
+    @property
+    def node_slots(self) -> tuple[int, ...]:
+        return self.nodes or (self.slots,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +279,21 @@ class CompactionPlan:
 
     @property
     def task_rows(self) -> int:
-        slots, memory = self.capacity.slots, self.capacity.memory_per_task_bytes
-        return sizing.task_rows(self.round_rows, slots, self.encoding.entry_bytes, memory)
+        on, entry_bytes = self.capacity, self.encoding.entry_bytes
+        nodes, memory = len(on.node_slots), on.memory_per_task_bytes
+        return sizing.task_rows(self.round_rows, on.slots, nodes, self.hash_bucket_count, entry_bytes, memory)
+
+    def bucket_groups(self, each: Round) -> int:
+        """Groups of buckets, a task for each, in one round."""
+        on, rows = self.capacity, self._rows(each)
+        tasks = math.ceil(rows / self.task_rows)
+        groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, len(on.node_slots), tasks)
+        return max(groups, self.pointer_groups) if each is self.rounds[-1] else groups
+
+    def source_groups(self, rows: int) -> int:
+        """Groups of source files of so many rows, a task for each."""
+        on, told = self.capacity, self.bucket_groups(self.rounds[-1])
+        return sizing.source_groups(rows, on.slots, len(on.node_slots), told, on.memory_per_task_bytes)
 
     @property
     def planned_peak_bytes(self) -> int:

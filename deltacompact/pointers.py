@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact import _kernels
-from deltacompact.entries import GONE, TOMBSTONE, Entries, fields
+from deltacompact.entries import Entries
 from deltacompact.errors import CorruptionError
-from deltacompact.exchange import Parcel, opened, parcels
-from deltacompact.hash_bucket import BucketGroup
+from deltacompact.exchange import Arrays, Groups, Parcel, parcels, taken
 from deltacompact.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer
 from deltacompact.keys import Encoding
 from deltacompact.masks import live_bits, write_masks
@@ -33,11 +32,14 @@ from deltacompact.storage import ObjectStore
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
 """Session ordinals and row indices, in the order in which a bucket group holds them."""
 
-Sent = tuple[Parcel, Pointers]
-"""What a bucket group tells a source group: rows of its files that live, and rows of its whole files that died."""
+Sent = tuple[Parcel, Groups]
+"""What a bucket group tells source groups: rows of their files that live, and rows of their whole files that died."""
 
-KEPT = 0xFFFF
+KEPT = 0xFFFFFFFF
 """Stands in `group_of` for files that are kept by reference: their pointers stay."""
+
+NOWHERE = 0xFFFFFFFE
+"""Stands there for files of which no row lives: nothing points to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,11 @@ class SourceGroup:
 class PointerMap:
     """How session pointers become published ones. Tombstones and what is gone stay as they are.
 
-    `group_of`: by ordinal, the source group that ranks the file, or KEPT. `number_of`: the file number of a file that
-    stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
+    `group_of`: by ordinal, the source group that ranks the file, KEPT, or NOWHERE. `number_of`: the file number of a
+    file that stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
     """
 
-    group_of: npt.NDArray[np.uint16]
+    group_of: npt.NDArray[np.uint32]
     number_of: npt.NDArray[np.uint32]
     first_ranks: tuple[int, ...]
     first_output_number: int
@@ -72,84 +74,94 @@ class PointerMap:
 
 @dataclass(frozen=True, slots=True)
 class FoldedBuckets:
-    """Where the entries of a group of buckets are after the last round: in an index, unless a task is handed them."""
+    """Where the entries of group number `group` of the buckets are after the last round.
+
+    In an index, unless a task is handed them.
+    """
 
     encoding: Encoding
+    group: int
     buckets: range
     index: IndexManifest | None
 
-    def chunks(self, store: ObjectStore, place: int, held: BucketGroup | None) -> Iterator[Entries]:
-        """Entries of the group's bucket number `place`, in digest order."""
+    def chunks(self, store: ObjectStore, bucket: int, held: Groups | None) -> Iterator[Entries]:
+        """Entries of one of its buckets, in digest order."""
         if held is None:
             assert self.index is not None
-            yield from read_index(store, self.index, self.buckets[place])
+            yield from read_index(store, self.index, bucket)
             return
-        entries, offsets = held
-        for start in range(int(offsets[place]), int(offsets[place + 1]), CHUNK_ENTRIES):
-            yield entries[start : min(start + CHUNK_ENTRIES, int(offsets[place + 1]))]
+        (entries,) = held.of(bucket)
+        for start in range(0, len(entries), CHUNK_ENTRIES):
+            yield entries[start : start + CHUNK_ENTRIES]
 
 
 def survivors(
     store: ObjectStore,
     folded: FoldedBuckets,
-    held: BucketGroup | None,
+    held: Groups | None,
     died: Pointers | None,
-    group_of: npt.NDArray[np.uint16],
-    groups: int,
+    group_of: npt.NDArray[np.uint32],
+    parcel_starts: Sequence[int],
     exchange_path_of: Callable[[], str] | None = None,
 ) -> Iterator[Sent]:
-    """For each source group, the live rows of its files that these buckets point to, and those that died.
+    """By source group, the live rows of its files that these buckets point to, and those that died.
 
-    With an `exchange_path_of` they are handed over in a file.
+    Groups [parcel_starts[i], parcel_starts[i + 1]) in each parcel; with an `exchange_path_of`, through a file.
     """
-    sent: list[list[Pointers]] = [[] for _ in range(groups)]
-    for place in range(len(folded.buckets)):
-        for chunk in folded.chunks(store, place, held):
-            view = fields(chunk)
-            file, row = np.ascontiguousarray(view["file"]), np.ascontiguousarray(view["row"])
-            for pieces, piece in zip(sent, _by_group((file, row), group_of, groups), strict=True):
-                pieces.append(piece)
-    dead = _by_group(died or _nothing(), group_of, groups)
-    living = parcels(store, exchange_path_of, map(joined, sent))
-    yield from zip(living, dead, strict=True)
+    groups = parcel_starts[-1]
+    living, dead = _kernels.PointerSplit(group_of, groups), _kernels.PointerSplit(group_of, groups)
+    for bucket in folded.buckets:
+        for chunk in folded.chunks(store, bucket, held):
+            living.push_entries(chunk)
+    if died is not None:
+        dead.push_pointers(*died)
+    yield from zip(
+        parcels(store, exchange_path_of, _by_group(living), parcel_starts),
+        _by_group(dead).parcels(parcel_starts),
+        strict=True,
+    )
 
 
-def _by_group(pointers: Pointers, group_of: npt.NDArray[np.uint16], groups: int) -> list[Pointers]:
-    file, row = pointers
-    group = _groups(file, group_of)
-    places = [group == each for each in range(groups)]
-    return [(file[here], row[here]) for here in places]
+def _by_group(split: _kernels.PointerSplit) -> Groups:
+    ordinals, rows, offsets = split.finish()
+    return Groups(0, (ordinals, rows), offsets)
 
 
 def joined(pieces: Sequence[Pointers]) -> Pointers:
     """Several as one."""
     if not pieces:
-        return _nothing()
+        return np.empty(0, np.uint32), np.empty(0, np.uint64)
     return np.concatenate([file for file, _ in pieces]), np.concatenate([row for _, row in pieces])
-
-
-def _nothing() -> Pointers:
-    return np.empty(0, np.uint32), np.empty(0, np.uint64)
 
 
 def assign(
     store: ObjectStore,
+    number: int,
     group: SourceGroup,
     masks_path: str,
+    parcel_starts: Sequence[int],
     exchange_path_of: Callable[[], str] | None,
     *sent: Sent,
 ) -> Iterator[Parcel]:
-    """Rank a group's survivors: for each bucket group its ranks as it sent them. The masks of the files are stored."""
+    """Rank the survivors of group `number`: by bucket group, ranks as it sent them. The masks of the files are stored.
+
+    Bucket groups [parcel_starts[i], parcel_starts[i + 1]) in each parcel.
+    """
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
     for ordinal, file in group.whole:
         ranks.fill(ordinal, live_bits(store, file))
     for living, died in sent:
-        ranks.unmark(*died)
-        ranks.mark(*opened(store, living))
+        ranks.unmark(*died.of(number))
+        ranks.mark(*taken(store, living, number))
     write_masks(store, masks_path, {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
     # Within the group, which has fewer than 2^32 rows.
-    ranked = ((ranks.ranks(*opened(store, living)).astype(np.uint32),) for living, _ in sent)
-    yield from parcels(store, exchange_path_of, ranked)
+    ranked = [ranks.ranks(*taken(store, living, number)).astype(np.uint32) for living, _ in sent]
+    yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)
+
+
+def _one_after_another(ranks: Sequence[npt.NDArray[np.uint32]]) -> tuple[Arrays, npt.NDArray[np.int64]]:
+    offsets = np.cumsum([0, *map(len, ranks)], dtype=np.int64)
+    return (np.concatenate(ranks) if ranks else np.empty(0, np.uint32),), offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,61 +185,38 @@ def write_index(
     store: ObjectStore,
     task: IndexTask,
     path_of: Callable[[], str],
-    held: BucketGroup | None,
+    held: Groups | None,
     *given: Parcel,
 ) -> IndexResult:
-    """The session's entries with published pointers (`given`: the ranks of each source group)."""
-    ranks = [opened(store, parcel)[0] for parcel in given]
-    cursors = [0] * len(ranks)
+    """The session's entries with published pointers (`given`: from each source group a parcel of ranks)."""
+    pointers, group = task.pointers, task.folded.group
+    (ranks,), offsets = _one_after_another([taken(store, parcel, group)[0] for parcel in given])
+    publisher = _kernels.Publisher(
+        pointers.group_of,
+        pointers.number_of,
+        np.array(pointers.first_ranks, np.uint64),
+        pointers.marked_from,
+        pointers.first_output_number,
+        pointers.rows_per_output,
+        ranks,
+        offsets,
+        task.expired_position,
+    )
     written, rows, tombstones = [], 0, 0
-    for place in range(len(task.folded.buckets)):
+    for bucket in task.folded.buckets:
         entry_bytes = task.folded.encoding.entry_bytes
         with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file) as writer:
-            for chunk in task.folded.chunks(store, place, held):
-                writer.write(_published(chunk, task, ranks, cursors))
+            for chunk in task.folded.chunks(store, bucket, held):
+                writer.write(_published(publisher, chunk))
             written.append(writer.close())
         rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
-    if cursors != [len(given) for given in ranks]:
+    if publisher.left:
         raise CorruptionError("more pointers were assigned than rows live: the round's index changed under the session")
     return IndexResult(tuple(written), rows, tombstones)
 
 
-def _published(chunk: Entries, task: IndexTask, ranks: Sequence[npt.NDArray[np.uint32]], cursors: list[int]) -> Entries:
-    chunk = chunk.copy()
-    view = fields(chunk)
-    file = np.ascontiguousarray(view["file"])
-    pointers = task.pointers
-    group = _groups(file, pointers.group_of)
-    numbers = np.where(group == KEPT, _taken(pointers.number_of, file), file)
-    rows = np.ascontiguousarray(view["row"])
-    for place, given in enumerate(ranks):
-        here = np.flatnonzero(group == place)
-        if place >= pointers.marked_from:
-            cursors[place] += len(here)
-            numbers[here] = pointers.number_of[file[here]]
-            continue
-        mine = given[cursors[place] : cursors[place] + len(here)].astype(np.uint64) + np.uint64(
-            pointers.first_ranks[place]
-        )
-        cursors[place] += len(here)
-        output, row = np.divmod(mine, np.uint64(pointers.rows_per_output))
-        numbers[here] = (output + np.uint64(pointers.first_output_number)).astype(np.uint32)
-        rows[here] = row
-    view["file"], view["row"] = numbers, rows
-    if task.expired_position is None:
-        return chunk
-    expired = (file == TOMBSTONE) & (rows.view(np.int64) <= task.expired_position)
-    return np.ascontiguousarray(chunk[~expired]) if expired.any() else chunk
-
-
-def _groups(file: npt.NDArray[np.uint32], group_of: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
-    """The source group of each entry; what points to no file gets one that does not exist."""
-    group = _taken(group_of, file)
-    group[file >= GONE] = KEPT - 1
-    return group
-
-
-def _taken(values: npt.NDArray, file: npt.NDArray[np.uint32]) -> npt.NDArray:  # type: ignore[type-arg]
-    if not len(values):
-        return np.zeros(len(file), values.dtype)
-    return values[np.minimum(file, len(values) - 1)]
+def _published(publisher: _kernels.Publisher, chunk: Entries) -> Entries:
+    try:
+        return publisher.publish(chunk)
+    except ValueError as error:
+        raise CorruptionError(f"fewer pointers were assigned than rows live: {error}") from error

@@ -19,7 +19,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,7 @@ from deltacompact.events import (
     StageStarted,
     TaskFinished,
 )
+from deltacompact.exchange import Layout
 from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
@@ -59,9 +59,9 @@ from deltacompact.pacing import paced
 from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, Source, fingerprint
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
-from deltacompact.rehash import rehash, spread
+from deltacompact.rehash import rehash
 from deltacompact.relocation import RelocatedFile, Relocation
-from deltacompact.sizing import adds_round_run, bucket_groups, fits_exchange, fits_held
+from deltacompact.sizing import adds_round_run, fits_exchange, fits_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +171,15 @@ class Session:
 
     def _round(self, each: Round, before: Folding) -> Folding:
         """Fold one share of the deltas; persist the index in the session's own terms."""
-        hashed, starts = self._hash_bucket(each)
+        hashed, layout = self._hash_bucket(each)
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
-        task = dedupe_run if self._adds_run(each, before) else dedupe
-        deduped = [
-            self._executor.submit(
-                task, self._paced, self._dedupe_task(group, before), path_of, *(done.values[place] for done in hashed)
-            )
-            for place, group in enumerate(_ranges(starts))
-        ]
+        step = dedupe_run if self._adds_run(each, before) else dedupe
+        deduped = []
+        for group, buckets in enumerate(layout.tasks):
+            task, node = self._dedupe_task(buckets, before), layout.parcel_of(group)
+            parts = [done.values[node] for done in hashed]
+            deduped.append(self._executor.submit(step, self._paced, task, path_of, *parts, node=node))
+            del parts
         del hashed
         self._wait("dedupe", deduped, self._rows_of(each))
         results: list[DedupeResult] = [self._executor.get(done.values[0]) for done in deduped]
@@ -197,7 +197,7 @@ class Session:
     def _last_round(self, before: Folding) -> LastRound:
         """Fold the rest, assign pointers, and persist the index as it will be published: it is known already."""
         plan, each = self.plan, self.plan.rounds[-1]
-        hashed, starts = self._hash_bucket(each)
+        hashed, layout = self._hash_bucket(each)
         rows = self._rows_of(each)
         object_store_bytes = self._executor.capacity.object_store_bytes
         held = not plan.changes_only and fits_held(
@@ -205,30 +205,31 @@ class Session:
         )
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         deduped = []
-        for place, group in enumerate(_ranges(starts)):
-            task, parts = self._dedupe_task(group, before), [done.values[place] for done in hashed]
+        for group, buckets in enumerate(layout.tasks):
+            task, node = self._dedupe_task(buckets, before), layout.parcel_of(group)
+            parts = [done.values[node] for done in hashed]
             if plan.changes_only:
-                deduped.append(self._executor.submit(dedupe_changes, self._paced, task, *parts, returns=3))
+                done = self._executor.submit(dedupe_changes, self._paced, task, *parts, returns=3, node=node)
             elif held:
-                deduped.append(self._executor.submit(dedupe_held, self._paced, task, *parts, returns=2))
-            elif self._adds_run(each, before):
-                deduped.append(self._executor.submit(dedupe_run, self._paced, task, path_of, *parts))
+                done = self._executor.submit(dedupe_held, self._paced, task, *parts, returns=2, node=node)
             else:
-                deduped.append(self._executor.submit(dedupe, self._paced, task, path_of, *parts))
+                step = dedupe_run if self._adds_run(each, before) else dedupe
+                done = self._executor.submit(step, self._paced, task, path_of, *parts, node=node)
+            deduped.append(done)
             del parts
         del hashed
         self._wait("dedupe", deduped, rows)
         results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
         counts, live = self._conserved(each, before, results, not held)
         index = None if held or plan.changes_only else self._session_index(each, before, results, counts)
-        folded = [FoldedBuckets(plan.encoding, group, index) for group in _ranges(starts)]
+        folded = [FoldedBuckets(plan.encoding, group, each, index) for group, each in enumerate(layout.tasks)]
         entries = [task.values[1] if held or plan.changes_only else None for task in deduped]
         died = [task.values[2] if plan.changes_only else None for task in deduped]
         del deduped, results
         outputs = plan_outputs(plan, live)
-        masks, ranks = self._assign_pointers(outputs, folded, entries, died)
+        masks, ranks = self._assign_pointers(outputs, layout, folded, entries, died)
         del died
-        writing = self._submit_index(outputs, folded, entries, ranks)
+        writing = self._submit_index(outputs, layout, folded, entries, ranks)
         # Where rows go is known: outputs are under way while the index is written, and are recorded after it.
         masks_of = {ordinal: path for path, ordinals in masks for ordinal in ordinals}
         self._under_way = {each.number: self._submit_output(each, outputs, masks_of) for each in outputs.outputs}
@@ -243,17 +244,13 @@ class Session:
         self.rounds_resumed -= len(plan.rounds[-1:])
         return adopted
 
-    def _hash_bucket(self, each: Round) -> tuple[list[Submitted], tuple[int, ...]]:
-        """Step 1 for a round's files; and the boundaries of the groups of buckets that it returns."""
-        plan, slots = self.plan, self._executor.capacity.slots
+    def _hash_bucket(self, each: Round) -> tuple[list[Submitted], Layout]:
+        """Step 1 for a round's files; and how buckets are divided into tasks and parcels."""
+        plan = self.plan
         chosen = plan.sources[each.first : each.stop]
         whole = [step1.SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in chosen]
         work = step1.slices(whole, plan.task_rows)
-        rows = self._rows_of(each)
-        count = bucket_groups(plan.hash_bucket_count, rows, plan.encoding.entry_bytes, len(work), slots)
-        if each is plan.rounds[-1]:
-            count = max(count, plan.pointer_groups)
-        starts = spread(plan.hash_bucket_count, count)
+        layout = Layout.of(plan.hash_bucket_count, plan.bucket_groups(each), self._executor.capacity.node_slots)
         hashed = [
             self._executor.submit(
                 step1.hash_bucket,
@@ -262,14 +259,14 @@ class Session:
                 plan.input.partition,
                 piece,
                 plan.hash_bucket_count,
-                starts,
-                returns=count,
+                layout.parcel_starts,
+                returns=layout.parcel_count,
                 spread=True,
             )
             for piece in work
         ]
-        self._wait("hash_bucket", hashed, rows)
-        return hashed, starts
+        self._wait("hash_bucket", hashed, self._rows_of(each))
+        return hashed, layout
 
     def _dedupe_task(self, group: range, before: Folding) -> DedupeTask:
         plan = self.plan
@@ -351,13 +348,19 @@ class Session:
     # Pointer assignment
 
     def _assign_pointers(
-        self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any], died: Sequence[Any]
-    ) -> tuple[list[tuple[str, list[int]]], list[list[Any]]]:
-        """Where the masks of each source group are, with its ordinals; and for each bucket group its ranks."""
-        groups = len(outputs.groups)
+        self,
+        outputs: OutputPlan,
+        layout: Layout,
+        folded: Sequence[FoldedBuckets],
+        entries: Sequence[Any],
+        died: Sequence[Any],
+    ) -> tuple[list[tuple[str, list[int]]], list[Submitted]]:
+        """Where the masks of each source group are, with its ordinals; and of each its ranks, in parcels."""
+        groups, capacity = len(outputs.groups), self._executor.capacity
         if not groups:
-            return [], [[] for _ in folded]
-        in_store = fits_exchange(outputs.rows_rewritten, self._executor.capacity.object_store_bytes)
+            return [], []
+        sources = Layout.of(groups, groups, capacity.node_slots)
+        in_store = fits_exchange(outputs.rows_rewritten, capacity.object_store_bytes)
         exchange_path_of = (
             None if in_store else functools.partial(self._paths.fresh, "index", ".exchange.arrow", self.id)
         )
@@ -369,31 +372,44 @@ class Session:
                 held,
                 dead,
                 outputs.pointers.group_of,
-                groups,
+                sources.parcel_starts,
                 exchange_path_of,
-                returns=groups,
+                returns=sources.parcel_count,
+                node=layout.parcel_of(each.group),
             )
             for each, held, dead in zip(folded, entries, died, strict=True)
         ]
         paths = [self._paths.fresh("index", ".masks.arrow", self.id) for _ in outputs.groups]
-        assigned = [
-            self._executor.submit(
-                assign,
-                self._paced,
-                group,
-                path,
-                exchange_path_of,
-                *(task.values[place] for task in sent),
-                returns=len(folded),
+        assigned = []
+        for number, (group, path) in enumerate(zip(outputs.groups, paths, strict=True)):
+            node = sources.parcel_of(number)
+            told = [task.values[node] for task in sent]
+            assigned.append(
+                self._executor.submit(
+                    assign,
+                    self._paced,
+                    number,
+                    group,
+                    path,
+                    layout.parcels,
+                    exchange_path_of,
+                    *told,
+                    returns=layout.parcel_count,
+                    node=node,
+                )
             )
-            for place, (group, path) in enumerate(zip(outputs.groups, paths, strict=True))
-        ]
+            del told
         self._wait("assign_pointers", [*sent, *assigned], outputs.rows_rewritten)
         masks = [(path, group.ordinals.tolist()) for group, path in zip(outputs.groups, paths, strict=True)]
-        return masks, [[task.values[place] for task in assigned] for place in range(len(folded))]
+        return masks, assigned
 
     def _submit_index(
-        self, outputs: OutputPlan, folded: Sequence[FoldedBuckets], entries: Sequence[Any], ranks: Sequence[list[Any]]
+        self,
+        outputs: OutputPlan,
+        layout: Layout,
+        folded: Sequence[FoldedBuckets],
+        entries: Sequence[Any],
+        assigned: Sequence[Submitted],
     ) -> list[Submitted]:
         """Have the index written that will be published."""
         plan = self.plan
@@ -401,17 +417,13 @@ class Session:
         expired = None if retention is None else plan.input.watermark - retention
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         rows_per_file = plan.arguments.rows_per_primary_key_index_file
-        return [
-            self._executor.submit(
-                write_index,
-                self._paced,
-                IndexTask(each, outputs.pointers, rows_per_file, expired),
-                path_of,
-                held,
-                *given,
-            )
-            for each, held, given in zip(folded, entries, ranks, strict=True)
-        ]
+        writing = []
+        for each, held in zip(folded, entries, strict=True):
+            node = layout.parcel_of(each.group)
+            ranks = [task.values[node] for task in assigned]
+            task = IndexTask(each, outputs.pointers, rows_per_file, expired)
+            writing.append(self._executor.submit(write_index, self._paced, task, path_of, held, *ranks, node=node))
+        return writing
 
     def _index_written(
         self, tasks: Sequence[Submitted], outputs: OutputPlan, counts: FoldCounts, masks_of: Mapping[int, str]
@@ -634,10 +646,6 @@ def _relocation(outputs: OutputPlan, masks_of: Mapping[int, str]) -> tuple[Reloc
     )
     pointers = outputs.pointers
     return (Relocation(files, pointers.first_output_number, pointers.rows_per_output),) if files else ()
-
-
-def _ranges(starts: Sequence[int]) -> list[range]:
-    return [range(start, stop) for start, stop in pairwise(starts)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -642,6 +642,104 @@ def test_files_are_filled_from_masks_and_rows_unmarked(data: st.DataObject) -> N
         kernels.SurvivorRanks(np.zeros(1, np.uint32), np.array([9], np.int64)).fill(0, np.zeros(1, np.uint8))
 
 
+# --- pointers to groups of files, and back --------------------------------------------------------------------------
+
+KEPT, NOWHERE = 2**32 - 1, 2**32 - 2
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_pointers_find_their_groups_and_ranks_their_entries(data: st.DataObject) -> None:
+    """There and back: what is published is what a dictionary of ranks says."""
+    files = data.draw(st.integers(1, 6))
+    ranked = data.draw(st.integers(0, 3))
+    groups = ranked + data.draw(st.integers(0, 2))
+    group_of = [data.draw(st.sampled_from([*range(groups), KEPT])) for _ in range(files)]
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    rows = data.draw(st.integers(0, 60))
+    pointers = [(int(rng.integers(files)), row) for row in range(rows)]
+    special = [(reference.TOMBSTONE, int(rng.integers(9))), (KEPT - 1, 0)] * data.draw(st.integers(0, 2))
+    everything = pointers + special
+    rng.shuffle(everything)
+    everything = [(int(ordinal), int(row)) for ordinal, row in everything]
+    entries = reference.to_matrix(
+        [reference.Entry(bytes([place]) * 20, b"", *pointer) for place, pointer in enumerate(everything)], 0
+    )
+    split = kernels.PointerSplit(np.array(group_of, np.uint32), groups)
+    cut = data.draw(st.integers(0, len(entries)))
+    split.push_entries(entries[:cut])
+    split.push_entries(entries[cut:])
+    ordinals, found, offsets = split.finish()
+    by_group = [[p for p in everything if p[0] < files and group_of[p[0]] == group] for group in range(groups)]
+    assert list(zip(ordinals.tolist(), found.tolist(), strict=True)) == [p for group in by_group for p in group]
+    assert offsets.tolist() == np.cumsum([0, *map(len, by_group)]).tolist()
+
+    ranks = {p: rank for group in by_group for rank, p in enumerate(sorted(group))}
+    first_ranks = np.cumsum([0, *map(len, by_group)])[:groups]
+    number_of = np.arange(100, 100 + files, dtype=np.uint32)
+    expired = data.draw(st.none() | st.integers(0, 9))
+    publisher = kernels.Publisher(
+        np.array(group_of, np.uint32),
+        number_of,
+        first_ranks.astype(np.uint64),
+        ranked,
+        1_000,
+        7,
+        np.array([ranks[p] for group in by_group for p in group], np.uint32),
+        offsets,
+        expired,
+    )
+    published = np.concatenate([publisher.publish(entries[:cut]), publisher.publish(entries[cut:])])
+    expected = []
+    for place, (ordinal, row) in enumerate(everything):
+        if ordinal == reference.TOMBSTONE and expired is not None and row <= expired:
+            continue
+        if ordinal < files and group_of[ordinal] < ranked:
+            rank = int(first_ranks[group_of[ordinal]]) + ranks[ordinal, row]
+            ordinal, row = 1_000 + rank // 7, rank % 7
+        elif ordinal < files:
+            ordinal = int(number_of[ordinal])
+        expected.append(reference.Entry(bytes([place]) * 20, b"", ordinal, row))
+    assert reference.to_entries(published) == expected
+    assert publisher.left == 0
+
+
+def test_pointers_that_are_refused() -> None:
+    group_of = np.array([0, NOWHERE], np.uint32)
+
+    def entry(ordinal: int) -> Any:
+        return reference.to_matrix([reference.Entry(b"k" * 20, b"", ordinal, 0)], 0)
+
+    split = kernels.PointerSplit(group_of, 1)
+    for ordinal, why in ((1, "file ordinal 1 is in no group"), (2, "there is no file ordinal 2")):
+        with pytest.raises(ValueError, match=why):
+            split.push_entries(entry(ordinal))
+    split.push_pointers(*pointer_arrays([(1, 5), (0, 6), (7, 7)]))  # nobody asks about files that are gone
+    assert [array.tolist() for array in split.finish()] == [[0], [6], [0, 1]]
+    for call in (split.finish, lambda: split.push_entries(entry(0))):
+        with pytest.raises(ValueError, match="finished"):
+            call()
+
+    def publisher(ranks: int, offsets: list[int], rows_per_output: int = 1, first: int = 0) -> kernels.Publisher:
+        places = np.zeros(1, np.uint64), 1, first, rows_per_output
+        return kernels.Publisher(
+            group_of, np.zeros(2, np.uint32), *places, np.zeros(ranks, np.uint32), np.array(offsets, np.int64)
+        )
+
+    for ranks, offsets in ((1, [0]), (1, [0, 2]), (1, [1, 1]), (0, [0, 1, 0])):
+        with pytest.raises(ValueError, match="do not divide"):
+            publisher(ranks, offsets)
+    with pytest.raises(ValueError, match="an output of no rows"):
+        publisher(1, [0, 1], rows_per_output=0)
+    with pytest.raises(ValueError, match="more entries than ranks"):
+        publisher(0, [0, 0]).publish(entry(0))
+    with pytest.raises(ValueError, match="more outputs than file numbers"):
+        publisher(1, [0, 1], first=NOWHERE).publish(entry(0))
+    left = publisher(2, [0, 2])
+    left.publish(entry(0))
+    assert left.left == 1
+
+
 # --- runs of an index ------------------------------------------------------------------------------------------------
 
 

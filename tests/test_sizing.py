@@ -66,10 +66,24 @@ def test_output_files_hold_no_more_than_they_may_and_no_less_than_half(rows, dat
         assert rows / count >= rows_max / 2 or data_bytes / count >= bytes_max / 2
 
 
-@given(
-    st.integers(1, 10**6), st.integers(0, 10**12), st.sampled_from([32, 64]), st.integers(1, 10**4), st.integers(1, 512)
-)
-def test_a_hash_bucket_task_returns_no_more_objects_than_buckets_and_not_too_many(buckets, rows, entry, tasks, slots):
-    groups = sizing.bucket_groups(buckets, rows, entry, tasks, slots)
-    assert 1 <= groups <= buckets
-    assert groups * tasks <= 100_000 or groups <= 2 * slots
+@given(st.integers(0, 10**12), st.integers(1, 8_000), st.integers(1, 250), st.integers(1, 40_000))
+def test_tasks_are_as_many_as_the_driver_can_afford(rows, slots, nodes, buckets):
+    per_task = sizing.task_rows(rows, slots, nodes, buckets, 32, 5 * GIB)
+    tasks = -(-rows // per_task)
+    groups = sizing.bucket_groups(buckets, rows, slots, nodes, tasks)
+    sources = sizing.source_groups(rows, slots, nodes, groups, 5 * GIB)
+    assert per_task >= 1 and 1 <= groups <= buckets and sources >= 1
+    assert tasks <= 4 * slots or per_task * 32 * sizing.HASH_BUCKET_COPIES > 4 * GIB
+    objects = nodes * (tasks + groups + sources) * sizing.DRIVER_OBJECT_S
+    told = (tasks * groups + 2 * groups * sources) * sizing.DRIVER_ARGUMENT_S
+    work = 3 * rows * sizing.STAGE_ROW_S / min(slots, tasks or 1, groups, sources)
+    forced = -(-rows // 10**7)  # what memory divides further
+    assert objects + told <= 1 + 10 * work + forced * (nodes * 0.001 + groups * 0.0001)
+
+
+def test_a_machine_is_balanced_by_waves_and_a_large_cluster_has_fewer_tasks_than_slots():
+    assert sizing.task_rows(10_000_000, 2, 1, 8, 32, 8 * GIB) == 1_250_000
+    assert sizing.bucket_groups(8, 10_000_000, 2, 1, 8) == 8
+    rows = 14 * BILLION  # 20 TiB of wide rows
+    assert 352 < rows / sizing.task_rows(rows, 352, 11, 158, 32, 5 * GIB) < 4 * 352
+    assert rows / sizing.task_rows(rows, 3_520, 110, 158, 32, 5 * GIB) < 3_520 / 4

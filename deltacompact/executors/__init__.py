@@ -36,7 +36,10 @@ class Submitted:
 
 
 class Executor(Protocol):
-    """Runs tasks. One that returns several values is a generator of them; `spread` asks for another node each."""
+    """Runs tasks. One that returns several values is a generator of them.
+
+    `spread` asks for another node each; `node` for one of the capacity's nodes, by its place.
+    """
 
     name: str
     tasks_per_process: int
@@ -47,7 +50,9 @@ class Executor(Protocol):
     @property
     def capacity(self) -> Capacity: ...
 
-    def submit(self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False) -> Submitted: ...
+    def submit(
+        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+    ) -> Submitted: ...
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         """Wait for all; yields (place in `tasks`, statistics) as each one ends. The first error is raised."""

@@ -73,7 +73,9 @@ class LocalExecutor:
     def capacity(self) -> Capacity:
         return self._capacity
 
-    def submit(self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False) -> Submitted:
+    def submit(
+        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+    ) -> Submitted:
         pending = _Task(task, inputs, returns)
         if self._pool is not None:
             pending.future = self._pool.submit(pending.run)

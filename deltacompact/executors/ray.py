@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster: the only file that imports ray.
 
 Values are returned, never put from inside a task: what the driver owns is rebuilt by lineage when a node is lost. Hash
-bucket and materialize tasks are spread; the wave after them keeps Ray's default, which goes where the inputs are.
+bucket and materialize tasks are spread; those between them go to the node that their parcels are for (exchange.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deltacompact.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.executors import Handle, Submitted, TaskStats
@@ -42,7 +43,9 @@ class RayExecutor:
         self._settings = settings
         started_here = _connect(settings)
         resources = ray.cluster_resources()
-        cpus = int(resources.get("CPU", 0))
+        nodes = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
+        nodes = {node: cpus for node, cpus in sorted(nodes.items()) if cpus}
+        cpus = sum(nodes.values())
         if cpus < 1:
             raise InputError("the Ray cluster has no CPU for tasks")
         # Fewer tasks at a time are larger ones to Ray, wherever it puts them.
@@ -53,7 +56,9 @@ class RayExecutor:
             slots,
             settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
             settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
+            tuple(nodes.values()),
         )
+        self._nodes = list(nodes)
         self.pace = Pace.of(settings, slots)
         if started_here:
             # Not waited for: new workers import what tasks need while the driver reads logs and plans.
@@ -63,17 +68,25 @@ class RayExecutor:
     def capacity(self) -> Capacity:
         return self._capacity
 
-    def submit(self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False) -> Submitted:
+    def submit(
+        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+    ) -> Submitted:
         options = {
             "name": task.__name__,
             "num_returns": returns + 1,
             "num_cpus": self._cpus_per_task,
-            "scheduling_strategy": "SPREAD" if spread else "DEFAULT",
+            "scheduling_strategy": self._strategy(spread, node),
             "max_retries": self._settings.task_retries,
             "retry_exceptions": [StoreError],
         }
         *values, stats = _run.options(**options).remote(task, returns, *inputs)
         return Submitted(values, stats)
+
+    def _strategy(self, spread: bool, node: int | None) -> Any:
+        """Softly: where a node is lost, its tasks run elsewhere, and have their inputs brought there."""
+        if node is None or len(self._nodes) == 1:
+            return "SPREAD" if spread else "DEFAULT"
+        return NodeAffinitySchedulingStrategy(self._nodes[node % len(self._nodes)], soft=True)
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         places = {task.stats: place for place, task in enumerate(tasks)}

@@ -9,7 +9,9 @@
 //!   pack_entries  digest | sort key (none) | 07000000 | 0300000000000000
 //!   group_entries ... entries of one hash bucket side by side
 //!   Fold          base says (digest) lives in file 2 row 9: that row is dead now, file 7 row 3 lives
-//!   SurvivorRanks file 7 row 3 is the 1,204th surviving row of its group of files
+//!   PointerSplit  file 7 row 3 is asked about at the group of files that file 7 is in
+//!   SurvivorRanks file 7 row 3 is the 1,204th surviving row of that group
+//!   Publisher     file 14 row 1203: where the row will be, in the index that is published
 //! ```
 //!
 //! `python.rs` is the only door to Python, `columns.rs` the only one to Arrow, `sha1_simd.rs` the only one to `unsafe`.
@@ -24,6 +26,7 @@ mod fold;
 mod key_bytes;
 mod key_state;
 mod new_entries;
+mod pointers;
 mod python;
 mod ranks;
 mod sha1;

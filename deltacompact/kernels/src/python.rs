@@ -10,6 +10,7 @@ mod assembler;
 mod changes;
 mod fold;
 mod functions;
+mod pointers;
 mod ranks;
 
 use pyo3::prelude::*;
@@ -26,6 +27,8 @@ mod _kernels {
     use super::functions::{
         buckets, crc32, group_entries, is_ascending, key_bytes, key_digests, pack_entries, sha1_backend, sort_keys,
     };
+    #[pymodule_export]
+    use super::pointers::{PointerSplit, Publisher};
     #[pymodule_export]
     use super::ranks::SurvivorRanks;
 }

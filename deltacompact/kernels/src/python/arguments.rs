@@ -121,3 +121,9 @@ where
 {
     Ok(py.import("numpy")?.call_method1("zeros", (shape, dtype))?.cast_into::<A>()?)
 }
+
+/// Whole entries as a numpy array that owns them.
+pub fn entries_from(py: Python<'_>, bytes: Vec<u8>, width: usize) -> PyResult<Bound<'_, PyArray2<u8>>> {
+    let rows = bytes.len() / width;
+    PyArray1::from_vec(py, bytes).reshape([rows, width])
+}

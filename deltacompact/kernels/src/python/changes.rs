@@ -3,7 +3,7 @@
 use super::arguments::*;
 use crate::changes::{self as runs, Changes};
 use crate::entries::FIXED_BYTES;
-use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 
 #[pyclass(module = "deltacompact._kernels")]
@@ -71,10 +71,4 @@ pub fn present_entries<'py>(py: Python<'py>, entries: &Bound<'py, PyAny>) -> PyR
     let entries = matrix("entries", entries, None)?;
     let entries = one_as_entries(&entries)?;
     entries_from(py, py.detach(|| runs::present(entries)), entries.width())
-}
-
-/// Whole entries as a numpy array that owns them.
-fn entries_from(py: Python<'_>, bytes: Vec<u8>, width: usize) -> PyResult<Bound<'_, PyArray2<u8>>> {
-    let rows = bytes.len() / width;
-    PyArray1::from_vec(py, bytes).reshape([rows, width])
 }

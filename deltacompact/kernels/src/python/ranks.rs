@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 pub struct SurvivorRanks(ranks::SurvivorRanks);
 
 /// As many ordinals as rows.
-fn pointers<'py>(
+pub fn pointers<'py>(
     ordinals: &Bound<'py, PyAny>,
     rows: &Bound<'py, PyAny>,
 ) -> PyResult<(PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>)> {

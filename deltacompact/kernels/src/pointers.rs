@@ -1,0 +1,172 @@
+//! Pointers on their way to the groups of files that they point into, and the ranks that come back for them.
+//!
+//! ```text
+//! entries            a@7.r2  b@8.r1  c@7.r0  d@tombstone        group_of: 7 -> 0, 8 -> 1, 9 kept
+//! Split              group 0: 7.r2 7.r0      group 1: 8.r1
+//! ranks come back    group 0: 2 0            group 1: 0         (group 1 begins at rank 3)
+//! Publisher          a@14.r2  b@14.r3  c@14.r0  d@tombstone     output 14 gets ranks 0 to 3
+//! ```
+//!
+//! Order is what ties a rank to its entry: each group gets its pointers, and gives its ranks, in the entries' order.
+
+use crate::Refused;
+use crate::entries::{Entries, Entry, GONE, TOMBSTONE, pointer};
+
+/// In `group_of`: a file that is kept; its rows stay where they are.
+pub const KEPT: u32 = u32::MAX;
+
+/// Which group a file belongs to, by its ordinal.
+struct GroupOf {
+    group_of: Vec<u32>,
+    groups: u32,
+}
+
+impl GroupOf {
+    #[inline(always)]
+    fn find(&self, ordinal: u32) -> Result<Option<usize>, Refused> {
+        match self.group_of.get(ordinal as usize) {
+            Some(&group) if group < self.groups => Ok(Some(group as usize)),
+            Some(&KEPT) => Ok(None),
+            Some(_) => Err(format!("file ordinal {ordinal} is in no group")),
+            None => Err(format!("there is no file ordinal {ordinal}")),
+        }
+    }
+}
+
+/// Pointers by group, in the order in which they came.
+pub struct Split {
+    group_of: GroupOf,
+    ordinals: Vec<Vec<u32>>,
+    rows: Vec<Vec<u64>>,
+}
+
+impl Split {
+    pub fn new(group_of: Vec<u32>, groups: u32) -> Self {
+        let none = |_| Vec::new();
+        let (ordinals, rows) = ((0..groups).map(none).collect(), (0..groups).map(|_| Vec::new()).collect());
+        Self { group_of: GroupOf { group_of, groups }, ordinals, rows }
+    }
+
+    /// The rows that entries point to; tombstones, and keys that are gone, point to none.
+    pub fn push_entries(&mut self, entries: Entries) -> Result<(), Refused> {
+        for entry in entries.iter().filter(|entry| entry.ordinal() < GONE) {
+            if let Some(group) = self.group_of.find(entry.ordinal())? {
+                self.push(group, entry.ordinal(), entry.row());
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that died; those of files of which no row is left have nobody to tell it to.
+    pub fn push_pointers(&mut self, ordinals: &[u32], rows: &[u64]) {
+        for (&ordinal, &row) in ordinals.iter().zip(rows) {
+            match self.group_of.group_of.get(ordinal as usize) {
+                Some(&group) if group < self.group_of.groups => self.push(group as usize, ordinal, row),
+                _ => {}
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, group: usize, ordinal: u32, row: u64) {
+        self.ordinals[group].push(ordinal);
+        self.rows[group].push(row);
+    }
+
+    /// All groups one after another, and where each begins and the last one ends.
+    pub fn finish(self) -> (Vec<u32>, Vec<u64>, Vec<i64>) {
+        let mut offsets = vec![0];
+        for group in &self.ordinals {
+            offsets.push(offsets[offsets.len() - 1] + group.len() as i64);
+        }
+        (self.ordinals.concat(), self.rows.concat(), offsets)
+    }
+}
+
+/// Where the rows of each group go: to outputs by rank, or nowhere, since the file stays.
+pub struct Places {
+    /// By ordinal: the number under which a file that stays is published.
+    pub number_of: Vec<u32>,
+    /// By group: live rows of all groups before.
+    pub first_ranks: Vec<u64>,
+    /// Files of the groups from here on stay.
+    pub marked_from: usize,
+    pub first_output_number: u32,
+    pub rows_per_output: u64,
+    /// Tombstones at or below this position are dropped.
+    pub expired: Option<i64>,
+}
+
+/// Writes published pointers into entries, chunk by chunk.
+pub struct Publisher {
+    group_of: GroupOf,
+    places: Places,
+    /// Of all groups one after another; within its group.
+    ranks: Vec<u32>,
+    /// By group: its next rank; and where its ranks end.
+    next: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+impl Publisher {
+    /// `offsets` say where the ranks of each group begin and those of the last one end.
+    pub fn new(group_of: Vec<u32>, places: Places, ranks: Vec<u32>, offsets: &[i64]) -> Result<Self, Refused> {
+        let groups = places.first_ranks.len();
+        let ascending = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let whole = offsets.first() == Some(&0) && offsets.last() == Some(&(ranks.len() as i64));
+        if offsets.len() != groups + 1 || !ascending || !whole {
+            return Err(format!("offsets: they do not divide {} ranks into {groups} groups", ranks.len()));
+        }
+        if places.rows_per_output == 0 {
+            return Err("rows_per_output: an output of no rows".into());
+        }
+        let at = |range: &[i64]| range.iter().map(|&offset| offset as usize).collect();
+        let (next, ends) = (at(&offsets[..groups]), at(&offsets[1..]));
+        Ok(Self { group_of: GroupOf { group_of, groups: groups as u32 }, places, ranks, next, ends })
+    }
+
+    pub fn publish(&mut self, chunk: Entries) -> Result<Vec<u8>, Refused> {
+        let mut out = Vec::with_capacity(chunk.bytes().len());
+        for entry in chunk.iter() {
+            if entry.ordinal() >= GONE {
+                if !self.is_expired(entry) {
+                    out.extend_from_slice(entry.bytes());
+                }
+                continue;
+            }
+            let (number, row) = self.place(entry.ordinal(), entry.row())?;
+            out.extend_from_slice(entry.key());
+            out.extend_from_slice(&pointer(number, row));
+        }
+        Ok(out)
+    }
+
+    #[inline(always)]
+    fn place(&mut self, ordinal: u32, row: u64) -> Result<(u32, u64), Refused> {
+        let stays = self.places.number_of.get(ordinal as usize);
+        let Some(group) = self.group_of.find(ordinal)? else {
+            return Ok((*stays.ok_or_else(|| format!("file ordinal {ordinal} has no number"))?, row));
+        };
+        let at = self.next[group];
+        if at == self.ends[group] {
+            return Err(format!("group {group}: more entries than ranks"));
+        }
+        self.next[group] += 1;
+        if group >= self.places.marked_from {
+            return Ok((*stays.ok_or_else(|| format!("file ordinal {ordinal} has no number"))?, row));
+        }
+        let rank = self.places.first_ranks[group] + u64::from(self.ranks[at]);
+        let (output, row) = (rank / self.places.rows_per_output, rank % self.places.rows_per_output);
+        let number = u32::try_from(output).ok().and_then(|output| self.places.first_output_number.checked_add(output));
+        Ok((number.filter(|&number| number < GONE).ok_or("more outputs than file numbers")?, row))
+    }
+
+    fn is_expired(&self, entry: Entry) -> bool {
+        entry.ordinal() == TOMBSTONE && self.places.expired.is_some_and(|position| entry.row() as i64 <= position)
+    }
+
+    /// Ranks for which no entry has come.
+    pub fn left(&self) -> usize {
+        self.ends.iter().zip(&self.next).map(|(end, next)| end - next).sum()
+    }
+}

@@ -1,0 +1,56 @@
+"""How items are divided into tasks and parcels, and that every task finds its rows in the parcel that it is given."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given
+
+from deltacompact.exchange import Groups, Layout, parcels, spread, taken
+from deltacompact.storage import MemoryStore
+
+NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
+
+
+@given(st.integers(1, 500), st.integers(1, 600), NODES)
+def test_every_item_is_in_one_task_and_every_task_in_one_parcel(items, tasks, nodes):
+    layout = Layout.of(items, tasks, nodes)
+    assert [item for each in layout.tasks for item in each] == list(range(items))
+    assert len(layout.tasks) == min(items, tasks)
+    sizes = [len(each) for each in layout.tasks]
+    assert max(sizes) - min(sizes) <= 1
+    assert 1 <= layout.parcel_count <= len(nodes)
+    assert layout.parcel_starts[0] == 0 and layout.parcel_starts[-1] == items
+    for task, each in enumerate(layout.tasks):
+        parcel = layout.parcel_of(task)
+        assert layout.parcel_starts[parcel] <= each.start and each.stop <= layout.parcel_starts[parcel + 1]
+
+
+@given(st.integers(1, 10_000), NODES)
+def test_nodes_get_their_share(items, nodes):
+    starts = spread(items, nodes)
+    assert starts[0] == 0 and starts[-1] == items and list(starts) == sorted(set(starts))
+    if items >= 40 * len(nodes) * 40:
+        shares = np.diff(starts) / items
+        assert np.allclose(shares, np.array(nodes) / sum(nodes), atol=2 / items)
+
+
+def test_objects_grow_with_the_nodes_and_not_with_the_tasks():
+    assert Layout.of(40_000, 704, [32] * 11).parcel_count == 11
+    assert Layout.of(40_000, 4, [2]).parcel_count == 1
+
+
+@given(st.data(), st.booleans())
+def test_a_task_takes_its_group_out_of_a_parcel_wherever_that_is(data, in_file):
+    counts = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=9))
+    layout = Layout.of(len(counts), len(counts), data.draw(NODES))
+    offsets = np.cumsum([0, *counts], dtype=np.int64)
+    rows = np.arange(offsets[-1], dtype=np.uint64)
+    store = MemoryStore()
+    path_of = (lambda: "exchange") if in_file else None
+    handed = list(parcels(store, path_of, Groups(0, (rows, rows.astype(np.uint32)), offsets), layout.parcel_starts))
+    assert len(handed) == layout.parcel_count
+    for group in range(len(counts)):
+        first, second = taken(store, handed[layout.parcel_of(group)], group)
+        assert first.tolist() == second.tolist() == rows[offsets[group] : offsets[group + 1]].tolist()
+        assert (first.dtype, second.dtype) == (np.uint64, np.uint32)
