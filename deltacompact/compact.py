@@ -31,7 +31,8 @@ from deltacompact.plan import (
     session_input,
 )
 from deltacompact.primary_key_index import IndexManifest, read_manifest
-from deltacompact.session import Published, Session, SessionRecord
+from deltacompact.session import Published, Session
+from deltacompact.session_records import SessionRecord
 from deltacompact.settings import Settings, at_least
 
 
@@ -230,7 +231,7 @@ def run_session(
     try:
         session = Session(catalog, plan_session(catalog, job, given, executor.capacity), executor, emit)
         _open_destination(catalog, job, given.partition)  # nothing was refused
-        record = session.adopt_record()
+        record = session.records.adopt_plan(session.plan)
         if record != SessionRecord.of(session.plan):
             given = _resumed_input(catalog, job, given, record)
             session = Session(catalog, plan_session(catalog, job, given, executor.capacity, record), executor, emit)

@@ -14,11 +14,9 @@ live ones cannot publish a mix. Tasks write under names used once and delete not
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,16 +37,8 @@ from deltacompact.dedupe import (
     dedupe_held,
     dedupe_run,
 )
-from deltacompact.errors import ConflictError, CorruptionError, NotFoundError
-from deltacompact.events import (
-    Event,
-    EventSink,
-    RoundCompleted,
-    SessionStarted,
-    StageFinished,
-    StageStarted,
-    TaskFinished,
-)
+from deltacompact.errors import ConflictError, CorruptionError
+from deltacompact.events import Event, EventSink, RoundCompleted, SessionStarted
 from deltacompact.exchange import Layout
 from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
@@ -56,79 +46,14 @@ from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, m
 from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, DeletionVector, ObjectRef
 from deltacompact.outputs import Output, OutputPlan, plan_outputs
 from deltacompact.pacing import paced
-from deltacompact.plan import AdoptedSizes, CompactionPlan, Round, Source, fingerprint
+from deltacompact.plan import CompactionPlan, Round, Source
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash
 from deltacompact.relocation import RelocatedFile, Relocation
+from deltacompact.session_records import PUBLISHED, SessionRecords, output_name, round_name, session_id
 from deltacompact.sizing import adds_round_run, fits_exchange, fits_held
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
-    """plan.json: what a session folds, and the sizes that depend on the machine that planned it."""
-
-    source_version: str
-    source_tail: int
-    destination_version: str
-    destination_tail: int
-    hash_bucket_count: int
-    round_ends: tuple[int, ...]
-    changes_only: bool
-    what: dict[str, Any]
-
-    @classmethod
-    def of(cls, plan: CompactionPlan) -> SessionRecord:
-        given, first = plan.input, len(plan.base_ordinals)
-        return cls(
-            given.source.version,
-            given.source.tail,
-            given.destination.version,
-            given.destination.tail,
-            plan.hash_bucket_count,
-            tuple(each.stop - first for each in plan.rounds),
-            plan.changes_only,
-            json.loads(json.dumps(fingerprint(given, plan.keys, plan.arguments))),
-        )
-
-    @property
-    def sizes(self) -> AdoptedSizes:
-        return AdoptedSizes(self.hash_bucket_count, tuple(self.round_ends), self.changes_only)
-
-
-def session_id(plan: CompactionPlan) -> str:
-    """The same for every attempt at the same work, so that attempts meet."""
-    text = json.dumps(fingerprint(plan.input, plan.keys, plan.arguments), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-@dataclass(slots=True)
-class Measured:
-    """What a session took, collected as tasks end. Seconds by stage; memory in bytes."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    task_seconds: float = 0.0
-    scheduling_seconds: float = 0.0
-    peak_task_bytes: int = 0
-    rows_copied: int = 0
-
-
-@dataclass(slots=True)
-class _Wave:
-    """Stages whose tasks run side by side: seconds that they took, and those of their tasks, the longest and all."""
-
-    seconds: float = 0.0
-    longest: float = 0.0
-    total: float = 0.0
-
-    def add(self, seconds: float, longest: float, total: float) -> None:
-        self.seconds += seconds
-        self.longest = max(self.longest, longest)
-        self.total += total
-
-    def scheduling_seconds(self, slots: int) -> float:
-        """What is left of the time when tasks are spread over the slots as well as can be."""
-        return max(0.0, self.seconds - max(self.longest, self.total / slots))
+from deltacompact.stages import Measured, Stages
 
 
 class Session:
@@ -138,32 +63,36 @@ class Session:
         given = plan.input
         self.id = session_id(plan)
         self.plan = plan
-        self.measured = Measured()
         self.rounds_resumed = 0
         self._catalog = catalog
         self._store = catalog.store
         self._paced = paced(catalog.store, executor.pace)
         self._executor = executor
         self._emit = emit
-        self._wave = _Wave()
+        self._stages = Stages(executor, self._tell)
         self._under_way: dict[int, Submitted] = {}
         self._paths = TablePaths.of(given.destination_table_id).stream(given.partition)
+        self.records = SessionRecords(catalog.store, self._paths, self.id)
         self._log = catalog.log(given.destination_table_id, given.partition)
+
+    @property
+    def measured(self) -> Measured:
+        return self._stages.measured
 
     # The driver
 
     def run(self) -> Published:
         """Fold every round, materialize once, publish. Raises ConflictError where somebody else sealed the base."""
         plan = self.plan
-        self._emit(self._event(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why))
+        self._tell(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why)
         folding = Folding(self._base_index(), FoldCounts())
         for each in plan.rounds[:-1]:
             self._still_ours()
             folding = self._adopted_round(each) or self._round(each, folding)
-            self._emit(self._event(RoundCompleted, each.number, len(plan.rounds), folding.counts.live))
+            self._tell(RoundCompleted, each.number, len(plan.rounds), folding.counts.live)
         self._still_ours()
         last = self._adopted_last() or self._last_round(folding)
-        self._emit(self._event(RoundCompleted, len(plan.rounds), len(plan.rounds), last.counts.live))
+        self._tell(RoundCompleted, len(plan.rounds), len(plan.rounds), last.counts.live)
         files = self._materialize(last)
         return self._publish(last, files)
 
@@ -181,13 +110,13 @@ class Session:
             deduped.append(self._executor.submit(step, self._paced, task, path_of, *parts, node=node))
             del parts
         del hashed
-        self._wait("dedupe", deduped, self._rows_of(each))
+        self._stages.wait("dedupe", deduped, self._rows_of(each))
         results: list[DedupeResult] = [self._executor.get(done.values[0]) for done in deduped]
         counts, live = self._conserved(each, before, results)
         manifest = self._session_index(each, before, results, counts)
         ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
         completion = {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist()}
-        self._record(_round_name(each), completion)
+        self.records.put(round_name(each.number), completion)
         adopted = self._adopted_round(each)
         if adopted is None:
             raise self._record_gone()
@@ -218,7 +147,7 @@ class Session:
             deduped.append(done)
             del parts
         del hashed
-        self._wait("dedupe", deduped, rows)
+        self._stages.wait("dedupe", deduped, rows)
         results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
         counts, live = self._conserved(each, before, results, not held)
         index = None if held or plan.changes_only else self._session_index(each, before, results, counts)
@@ -234,8 +163,8 @@ class Session:
         masks_of = {ordinal: path for path, ordinals in masks for ordinal in ordinals}
         self._under_way = {each.number: self._submit_output(each, outputs, masks_of) for each in outputs.outputs}
         ref = self._index_written(writing, outputs, counts, masks_of)
-        self._record(
-            _round_name(each),
+        self.records.put(
+            round_name(each.number),
             {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist(), "masks": masks},
         )
         adopted = self._adopted_last()
@@ -265,7 +194,7 @@ class Session:
             )
             for piece in work
         ]
-        self._wait("hash_bucket", hashed, self._rows_of(each))
+        self._stages.wait("hash_bucket", hashed, self._rows_of(each))
         return hashed, layout
 
     def _dedupe_task(self, group: range, before: Folding) -> DedupeTask:
@@ -327,7 +256,7 @@ class Session:
 
     def _adopted_round(self, each: Round) -> Folding | None:
         """What an earlier attempt at this session completed."""
-        completion = self._recorded(_round_name(each))
+        completion = self.records.get(round_name(each.number))
         if completion is None:
             return None
         self.rounds_resumed += 1
@@ -336,7 +265,7 @@ class Session:
         return Folding(BaseIndex(manifest), FoldCounts(**completion["counts"]), live)
 
     def _adopted_last(self) -> LastRound | None:
-        completion = self._recorded(_round_name(self.plan.rounds[-1]))
+        completion = self.records.get(round_name(len(self.plan.rounds)))
         if completion is None:
             return None
         self.rounds_resumed += 1
@@ -399,7 +328,7 @@ class Session:
                 )
             )
             del told
-        self._wait("assign_pointers", [*sent, *assigned], outputs.rows_rewritten)
+        self._stages.wait("assign_pointers", [*sent, *assigned], outputs.rows_rewritten)
         masks = [(path, group.ordinals.tolist()) for group, path in zip(outputs.groups, paths, strict=True)]
         return masks, assigned
 
@@ -430,7 +359,7 @@ class Session:
     ) -> ObjectRef:
         """Wait for the index and write its manifest: one run, or those of the base and one more."""
         plan, base = self.plan, self.plan.base_manifest
-        self._wait("write_index", tasks, int(outputs.live.sum()), overlapping=True)
+        self._stages.wait("write_index", tasks, int(outputs.live.sum()), overlapping=True)
         results: list[IndexResult] = [self._executor.get(task.values[0]) for task in tasks]
         run = tuple(bucket for result in results for bucket in result.files)
         if base is not None and plan.changes_only:
@@ -449,7 +378,7 @@ class Session:
     def _materialize(self, last: LastRound) -> tuple[DataFile, ...]:
         """Write the compacted files that no attempt has written yet; each is recorded as soon as it is there."""
         plan, outputs = self.plan, last.outputs
-        missing = [each for each in outputs.outputs if self._recorded(_output_name(each)) is None]
+        missing = [each for each in outputs.outputs if self.records.get(output_name(each.number)) is None]
         under_way, self._under_way = self._under_way, {}
         tasks = [under_way.get(each.number) or self._submit_output(each, outputs, last.masks) for each in missing]
 
@@ -458,17 +387,17 @@ class Session:
             made: Materialized = self._executor.get(tasks[place].values[0])
             file = file_to_json(made.file, schemas)
             document = {"file": file, "schemas": schemas.encoded, "rows_copied": made.rows_copied}
-            self._record(_output_name(missing[place]), document)
+            self.records.put(output_name(missing[place].number), document)
 
-        self._wait("materialize", tasks, sum(each.stop - each.first for each in missing), record)
+        self._stages.wait("materialize", tasks, sum(each.stop - each.first for each in missing), record)
         files = [replace(source.file, number=plan.number_of(source)) for source in outputs.kept]
         files += [replace(source.file, deletions=_deletions(source, last)) for source in outputs.marked]
         for each in outputs.outputs:
-            document = self._recorded(_output_name(each))
+            document = self.records.get(output_name(each.number))
             if document is None:
                 raise self._record_gone()
             files.append(file_from_json(document["file"], SchemaTable(document["schemas"])))
-            self.measured.rows_copied += document["rows_copied"]
+            self._stages.measured.rows_copied += document["rows_copied"]
         rows = sum(file.live_rows for file in files)
         if rows != last.counts.live:
             raise CorruptionError(f"{rows} rows were written or kept, {last.counts.live} live")
@@ -524,7 +453,7 @@ class Session:
         state = self._log.release(base, successor, self._check_base, now_ms, self.id)
         completion = self._completion(plan.rounds[-1], last.index)
         published = {"compacted_stream_version": state.version, "compacted_bytes": compacted.bytes}
-        self._record("published.json", {**completion, **published})
+        self.records.put(PUBLISHED, {**completion, **published})
         return Published(state.version, compacted, last.counts, last.outputs)
 
     def _still_ours(self) -> None:
@@ -545,22 +474,17 @@ class Session:
 
     # Inside
 
-    def adopt_record(self) -> SessionRecord:
-        """Put this plan's record, or get that of the attempt which came first."""
-        document = self._record("plan.json", asdict(SessionRecord.of(self.plan)))
-        return SessionRecord(**{**document, "round_ends": tuple(document["round_ends"])})
-
     def _base_index(self) -> BaseIndex:
         plan = self.plan
         manifest = plan.base_manifest
         if manifest is None:
             return BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count))
-        if plan.rehash and self._recorded(_round_name(plan.rounds[0])) is None:
+        if plan.rehash and self.records.get(round_name(plan.rounds[0].number)) is None:
             began = time.perf_counter()
             path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
             rows_per_file = plan.arguments.rows_per_primary_key_index_file
             manifest = rehash(self._executor, self._paced, manifest, plan.hash_bucket_count, rows_per_file, path_of)
-            self.measured.seconds["rehash"] = time.perf_counter() - began
+            self._stages.took("rehash", time.perf_counter() - began)
         return BaseIndex(manifest, plan.base_ordinals)
 
     def _record_gone(self) -> Exception:
@@ -574,61 +498,8 @@ class Session:
     def _rows_of(self, each: Round) -> int:
         return sum(source.file.rows for source in self.plan.sources[each.first : each.stop])
 
-    def _wait(
-        self,
-        stage: str,
-        tasks: Sequence[Submitted],
-        rows: int,
-        done_one: Callable[[int], None] | None = None,
-        overlapping: bool = False,
-    ) -> None:
-        """Wait for a stage, tell how it goes, and measure it. `done_one` gets each task's place as it ends.
-
-        `overlapping`: tasks of the next stage run already.
-        """
-        began = time.perf_counter()
-        self._emit(self._event(StageStarted, stage, len(tasks), rows))
-        done, longest, total = 0, 0.0, 0.0
-        for count, (place, stats) in enumerate(self._executor.finish(tasks), 1):
-            if done_one:
-                done_one(place)
-            upto = rows * count // max(1, len(tasks))
-            self._emit(self._event(TaskFinished, stage, upto - done))
-            done = upto
-            longest, total = max(longest, stats.seconds), total + stats.seconds
-            self.measured.peak_task_bytes = max(self.measured.peak_task_bytes, stats.peak_bytes)
-        seconds = time.perf_counter() - began
-        self.measured.seconds[stage] = self.measured.seconds.get(stage, 0.0) + seconds
-        self.measured.task_seconds += total
-        self._wave.add(seconds, longest, total)
-        if not overlapping:
-            self.measured.scheduling_seconds += self._wave.scheduling_seconds(self._executor.capacity.slots)
-            self._wave = _Wave()
-        self._emit(self._event(StageFinished, stage, seconds))
-
-    def _record(self, name: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Put a record if absent; whichever is there afterwards is the one that counts."""
-        data = json.dumps(document, separators=(",", ":")).encode()
-        path = self._paths.session(self.id) + name
-        winner = data if self._store.put_if_absent(path, data) else self._store.get(path)
-        return dict(json.loads(winner))
-
-    def _recorded(self, name: str) -> dict[str, Any] | None:
-        try:
-            return dict(json.loads(self._store.get(self._paths.session(self.id) + name)))
-        except NotFoundError:
-            return None
-
-    def _event(self, kind: type[Event], *values: Any) -> Event:
-        return kind(self.plan.input.source_table_id, self.plan.input.partition, *values)
-
-
-def _round_name(each: Round) -> str:
-    return f"round-{each.number:05d}.json"
-
-
-def _output_name(output: Output) -> str:
-    return f"output-{output.number:010d}.json"
+    def _tell(self, kind: type[Event], *values: Any) -> None:
+        self._emit(kind(self.plan.input.source_table_id, self.plan.input.partition, *values))
 
 
 def _deletions(source: Source, last: LastRound) -> DeletionVector:
