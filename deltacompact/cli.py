@@ -234,6 +234,9 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True, help="auto: Ray if large."
         ),
+        click.option(
+            "--ray-cpus", type=click.IntRange(min=1), metavar="N", help="Wait for so many on a cluster that grows."
+        ),
         click.option("--concurrent-tasks", type=click.IntRange(min=1), metavar="N", help="Default: one for each CPU."),
         click.option("--read-mb-per-s", type=RATE, metavar="MB", help="All tasks together. Default: no limit."),
         click.option("--write-mb-per-s", type=RATE, metavar="MB", help="All tasks together. Default: no limit."),
@@ -320,6 +323,7 @@ def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any
         rows_per_round=options["rows_per_round"],
         rewrite_dead_fraction=options["rewrite_dead_fraction"],
         concurrent_tasks=options["concurrent_tasks"],
+        ray_cpus=options["ray_cpus"],
         read_mb_per_s=options["read_mb_per_s"],
         write_mb_per_s=options["write_mb_per_s"],
         requests_per_s=options["requests_per_s"],

@@ -43,7 +43,7 @@ from deltacompact.exchange import Layout
 from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
-from deltacompact.model import FORMAT_VERSION, CompactedDelta, DataFile, DeletionVector, ObjectRef
+from deltacompact.model import FORMAT_VERSION, INT64_MAX, CompactedDelta, DataFile, DeletionVector, ObjectRef
 from deltacompact.outputs import Output, OutputPlan, plan_outputs
 from deltacompact.pacing import paced
 from deltacompact.plan import CompactionPlan, Round, Source
@@ -342,8 +342,10 @@ class Session:
     ) -> list[Submitted]:
         """Have the index written that will be published."""
         plan = self.plan
-        retention = plan.tombstone_retention
-        expired = None if retention is None else plan.input.watermark - retention
+        expired: int | None = None
+        if plan.tombstone_retention is not None:
+            expired = plan.input.watermark - plan.tombstone_retention
+            expired = expired if expired >= -INT64_MAX - 1 else None  # no position is as old
         path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
         rows_per_file = plan.arguments.rows_per_primary_key_index_file
         writing = []

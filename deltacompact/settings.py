@@ -9,7 +9,7 @@ from deltacompact.files import ROW_GROUP_ROWS
 
 EXECUTORS = ("auto", "ray", "local")
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
-_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", *_RATES)
+_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", "ray_wait_s", *_RATES)
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
@@ -29,6 +29,8 @@ class Settings:
     local_bytes_max         so many bytes of delta and compacted files
     local_threads           tasks at a time in this process (default: one for each CPU; 1 is a plain for-loop)
     ray_address             a running cluster to join (default: $RAY_ADDRESS, else one is started here)
+    ray_cpus                wait for so many CPUs on a cluster that grows (default: for the first), and no longer
+    ray_wait_s              than so many seconds; then go on with those that are there
     concurrent_tasks        most tasks at a time (default: one for each CPU of machine or cluster)
     read_mb_per_s           most that all tasks together read, in 10^6 bytes a second (default: no limit),
     write_mb_per_s          write,
@@ -48,6 +50,8 @@ class Settings:
     local_bytes_max: int = 2 << 30
     local_threads: int | None = None
     ray_address: str | None = None
+    ray_cpus: int | None = None
+    ray_wait_s: float = 600.0
     concurrent_tasks: int | None = None
     read_mb_per_s: float | None = None
     write_mb_per_s: float | None = None
@@ -59,6 +63,8 @@ class Settings:
             raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
         if not 0.0 <= self.rewrite_dead_fraction <= 1.0:
             raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
+        if not self.ray_wait_s >= 0:
+            raise InputError(f"ray_wait_s is {self.ray_wait_s!r}, it must be 0 or more")
         for name in _RATES:
             if (rate := getattr(self, name)) is not None and not rate > 0:
                 raise InputError(f"{name} is {rate!r}, it must be greater than 0")

@@ -159,6 +159,26 @@ def test_a_node_that_is_lost_in_mid_run_is_survived(tmp_path):
     assert_sound(catalog, expected)
 
 
+def test_a_cluster_that_grows_is_waited_for(tmp_path):
+    """As an autoscaler's does: a head without CPUs, until somebody wants some. Two nodes of different size come."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    expected = fill(catalog)
+    script = Path(__file__).with_name("ray_growing.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = {
+        name: value
+        for line in done.stdout.splitlines()
+        if line.startswith("{")
+        for name, value in json.loads(line).items()
+    }
+    assert "none came within 1 s" in said["refused"]
+    assert (said["nodes"], said["slots"]) == ([1, 2], 3)
+    assert_sound(catalog, expected)
+
+
 def test_entries_that_exceed_the_object_store_are_folded_in_rounds(tmp_path, capsys):
     """6 M rows are 192 MB of entries; the object store has 80 MB."""
     catalog = deltacompact.open_catalog(tmp_path)

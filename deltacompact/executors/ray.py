@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from deltacompact.executors.measure import run_measured
 from deltacompact.pacing import Pace
 from deltacompact.plan import Capacity
 from deltacompact.settings import Settings
+
+_LOG = logging.getLogger("deltacompact")
+_TELL_EVERY_S = 10.0
 
 _HEAP_SHARE = 0.7
 """Of a node's memory, what is left for tasks beside object store and system."""
@@ -42,12 +46,8 @@ class RayExecutor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         started_here = _connect(settings)
-        resources = ray.cluster_resources()
-        nodes = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
-        nodes = {node: cpus for node, cpus in sorted(nodes.items()) if cpus}
-        cpus = sum(nodes.values())
-        if cpus < 1:
-            raise InputError("the Ray cluster has no CPU for tasks")
+        nodes = _nodes_awaited(settings.ray_cpus, settings.ray_wait_s)
+        cpus, resources = sum(nodes.values()), ray.cluster_resources()
         # Fewer tasks at a time are larger ones to Ray, wherever it puts them.
         self._cpus_per_task = math.ceil(cpus / min(cpus, settings.concurrent_tasks or cpus))
         slots = cpus // self._cpus_per_task
@@ -140,6 +140,37 @@ def _warm() -> None:
     from deltacompact import dedupe, materialize  # noqa: F401
 
     pa.array([0])  # the first one looks for pandas
+
+
+def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> dict[str, int]:
+    """CPUs by node, once so many are there (None: any), or what is there after so many seconds.
+
+    What is wanted is asked for, so that a cluster that grows does; whether it does is seen by looking. The wish ends
+    with this call, or with this process: nodes that nothing runs on go when they have been idle.
+    """
+    nodes = _nodes()
+    if nodes and sum(nodes.values()) >= (cpus_wanted or 1):
+        return nodes
+    wanted = cpus_wanted or 1
+    wish = ray.util.placement_group([{"CPU": 1}] * wanted, strategy="PACK")
+    try:
+        deadline_s, told_s = time.monotonic() + wait_s, time.monotonic()
+        while sum(nodes.values()) < wanted and time.monotonic() < deadline_s:
+            if time.monotonic() - told_s > _TELL_EVERY_S:
+                told_s = time.monotonic()
+                _LOG.warning("waiting for the Ray cluster: %d of %d CPUs are there", sum(nodes.values()), wanted)
+            time.sleep(min(1.0, wait_s))
+            nodes = _nodes()
+    finally:
+        ray.util.remove_placement_group(wish)
+    if not nodes:
+        raise InputError(f"the Ray cluster has no CPU for tasks, and none came within {wait_s:g} s (ray_wait_s)")
+    return nodes
+
+
+def _nodes() -> dict[str, int]:
+    found = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
+    return {node: cpus for node, cpus in sorted(found.items()) if cpus}
 
 
 def _connect(settings: Settings) -> bool:

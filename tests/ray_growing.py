@@ -1,0 +1,38 @@
+"""A compaction on a cluster without workers, which gets two while it is waited for: python ray_growing.py CATALOG"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from ray.cluster_utils import Cluster
+
+import deltacompact
+from deltacompact.executors.ray import RayExecutor
+
+
+def main() -> None:
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    settings = deltacompact.Settings(executor="ray", ray_address=cluster.address, ray_cpus=3, ray_wait_s=60)
+    try:
+        RayExecutor(deltacompact.Settings(executor="ray", ray_address=cluster.address, ray_wait_s=1))
+    except deltacompact.errors.InputError as error:
+        print(json.dumps({"refused": str(error)}), flush=True)
+    with ThreadPoolExecutor(1) as waiting:
+        executor = waiting.submit(RayExecutor, settings)
+        time.sleep(2)
+        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+        time.sleep(1)
+        assert not executor.done()
+        cluster.add_node(num_cpus=2, object_store_memory=100 << 20)
+        print(json.dumps({"nodes": sorted(executor.result().capacity.node_slots)}), flush=True)
+    more = deltacompact.Settings(executor="ray", ray_address=cluster.address, ray_cpus=64, ray_wait_s=2)
+    print(json.dumps({"slots": RayExecutor(more).capacity.slots}), flush=True)
+    catalog = deltacompact.open_catalog(sys.argv[1])
+    deltacompact.compact("t", delta_catalog_client=catalog, settings=settings, rows_per_compacted_file=50_000)
+
+
+if __name__ == "__main__":
+    main()
