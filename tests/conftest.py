@@ -24,6 +24,7 @@ def ray_cluster():
 
     os.environ.update(WORKER_ENVIRONMENT)
     context = ray.init(
+        address="local",
         num_cpus=2,
         object_store_memory=300 << 20,
         include_dashboard=False,

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
+from ray._private import utils as ray_utils
 
 import deltacompact
 from deltacompact import Settings, compact
@@ -214,3 +215,19 @@ def test_what_a_badly_planned_run_spills_is_reported(tmp_path):
     (session,) = json.loads(said[said.index("{") :])["sessions"]
     assert (session["rounds"], session["live"]) == (1, 6_000_000)
     assert session["spilled_bytes"] > 50_000_000
+
+
+def test_a_cluster_that_somebody_left_here_is_not_joined(tmp_path):
+    """Ray keeps the address of the cluster that was last started, and joins that, also when it is no more."""
+    left = Path(ray_utils.get_ray_address_file(None))
+    left.parent.mkdir(parents=True, exist_ok=True)
+    before = left.read_text() if left.exists() else None
+    catalog = deltacompact.open_catalog(tmp_path)
+    expected = fill(catalog, rows=2_000)
+    try:
+        left.write_text("127.0.0.1:1")
+        with start_driver(tmp_path) as driver:
+            assert driver.wait(120) == 0
+    finally:
+        left.unlink() if before is None else left.write_text(before)
+    assert_sound(catalog, expected)

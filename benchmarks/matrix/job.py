@@ -97,7 +97,8 @@ def _connect(job: Job, tell: Callable[[str], None]) -> None:
     if job.here:
         os.environ.pop("RAY_ADDRESS", None)
         os.environ.update(WORKER_ENVIRONMENT)
-        ray.init(num_cpus=job.point.vcpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        cpus = job.point.vcpus
+        ray.init("local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     else:
         ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
     deadline = time.monotonic() + job.patience_s

@@ -181,8 +181,13 @@ def _connect(settings: Settings) -> bool:
     if address:
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
+        # "local", or Ray would join whatever cluster was last started here, even one that is no more.
         # A task that runs out of memory is started again for ever by default.
-        started = {"include_dashboard": False, "_system_config": {"task_oom_retries": settings.task_retries}}
+        started = {
+            "address": "local",
+            "include_dashboard": False,
+            "_system_config": {"task_oom_retries": settings.task_retries},
+        }
         if settings.object_store_bytes:
             started["object_store_memory"] = settings.object_store_bytes
     try:
