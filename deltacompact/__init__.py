@@ -20,8 +20,8 @@ from deltacompact.model import (
     OperationType,
     SortKey,
 )
+from deltacompact.s3_store import S3Settings
 from deltacompact.settings import Settings
-from deltacompact.storage import S3Settings
 
 __version__ = "0.1.0"
 

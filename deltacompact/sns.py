@@ -6,7 +6,7 @@ import json
 import time
 
 from deltacompact.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
-from deltacompact.storage import aws_client
+from deltacompact.s3_store import aws_client
 
 _EVENT_VERSION = 1
 _NAMES = {

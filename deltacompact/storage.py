@@ -14,20 +14,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, cast, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from deltacompact.direct_file import DirectFile
-from deltacompact.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.errors import InputError, NotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from deltacompact.s3_store import S3Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,287 +235,6 @@ def _sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """How S3 is reached. What is None comes from boto3's own chain (environment, profile, instance role)."""
-
-    endpoint_url: str | None = None
-    region: str | None = None
-    profile: str | None = None
-    role_arn: str | None = None
-    kms_key_id: str | None = None
-    max_attempts: int = 10
-    timeout_s: float = 60.0
-
-    @classmethod
-    def from_environment(cls) -> S3Settings:
-        """Each field from DELTACOMPACT_S3_<FIELD>, where it is set."""
-        given: dict[str, Any] = {}
-        for each in fields(cls):
-            if value := os.environ.get(f"DELTACOMPACT_S3_{each.name.upper()}"):
-                kind: Any = type(each.default) if each.default is not None else str
-                try:
-                    given[each.name] = kind(value)
-                except ValueError:
-                    raise InputError(f"DELTACOMPACT_S3_{each.name.upper()}={value!r} is not a number") from None
-        return cls(**given)
-
-
-@dataclass(frozen=True, slots=True)
-class _StaticCredentials:
-    """Credentials that were given in the environment go with the store to its workers; those of roles do not."""
-
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    token: str | None = field(repr=False)
-
-
-class S3Store:
-    """Objects in a bucket below a prefix, through boto3; random-access reads through Arrow's own S3 reader.
-
-    Arrow's S3 file system has no conditional put and publishes partial objects, so nothing is written with it.
-    """
-
-    _CREDENTIALS_LAST_S = 600.0
-    _TASK_ERRORS_RETRIED = 5
-
-    def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
-        self.bucket = bucket
-        self.prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
-        self.settings = _resolved(settings)
-        self.uri = f"s3://{bucket}/{self.prefix}"
-        self._static = _static_credentials(settings)
-        self._live: tuple[Any, Any, float] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None}  # clients cannot be pickled: one is built where it is needed
-
-    def get(self, path: str) -> bytes:
-        with self._asking(path):
-            return bytes(self._client.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"].read())
-
-    def put(self, path: str, data: bytes) -> None:
-        with self._asking(path):
-            self._client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self._encryption)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        from botocore.exceptions import ClientError
-
-        for attempt in range(self._TASK_ERRORS_RETRIED + 1):
-            try:
-                with self._asking(path, conditional=True):
-                    self._client.put_object(
-                        Bucket=self.bucket, Key=self.prefix + path, Body=data, IfNoneMatch="*", **self._encryption
-                    )
-                return True
-            except ClientError as error:
-                code = _code(error)
-                if code == "PreconditionFailed":
-                    return False
-                # 409: another conditional put of this key is under way. Neither has happened yet; ask again.
-                if attempt == self._TASK_ERRORS_RETRIED:
-                    raise StoreError(f"{self.uri}{path}: conditional put kept conflicting ({code})") from error
-                time.sleep(0.05 * 2**attempt)
-        raise AssertionError("unreachable")
-
-    def open(self, path: str) -> pa.NativeFile:
-        with self._asking(path):
-            try:
-                return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
-            except FileNotFoundError:
-                self.stat(path)  # says what is missing: object or bucket
-                raise
-            except OSError as error:
-                self.stat(path)
-                raise StoreError(f"{self.uri}{path}: {_one_line(error)}") from error
-
-    @contextlib.contextmanager
-    def writer(self, path: str) -> Iterator[IO[bytes]]:
-        # Spooled to disk: an upload that is only begun after the last byte cannot publish half a file.
-        with tempfile.TemporaryFile() as spool:
-            yield spool
-            spool.seek(0)
-            with self._asking(path):
-                self._client.upload_fileobj(spool, self.bucket, self.prefix + path, ExtraArgs=self._encryption)
-
-    def stat(self, path: str) -> ObjectStat:
-        with self._asking(path):
-            head = self._client.head_object(Bucket=self.bucket, Key=self.prefix + path)
-        return ObjectStat(path, head["ContentLength"], head["LastModified"].timestamp())
-
-    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
-        after = {"StartAfter": self.prefix + start_after} if start_after else {}
-        with self._asking(prefix):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix, **after
-            )
-            for page in pages:
-                for item in page.get("Contents", ()):
-                    path = item["Key"][len(self.prefix) :]
-                    yield ObjectStat(path, item["Size"], item["LastModified"].timestamp())
-
-    def folders(self) -> Iterator[str]:
-        with self._asking(""):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"
-            )
-            for page in pages:
-                for item in page.get("CommonPrefixes", ()):
-                    yield item["Prefix"][len(self.prefix) : -1]
-
-    def delete(self, paths: Iterable[str]) -> None:
-        keys = [{"Key": self.prefix + path} for path in paths]
-        for start in range(0, len(keys), 1000):
-            with self._asking("(delete)"):
-                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys[start : start + 1000]})
-            if failed := answer.get("Errors"):
-                raise StoreError(f"{self.uri}: deleting {failed[0]['Key']} failed: {failed[0]['Code']}")
-
-    @property
-    def _encryption(self) -> dict[str, str]:
-        key = self.settings.kms_key_id
-        return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
-
-    @property
-    def _client(self) -> Any:
-        return self._connected()[0]
-
-    @property
-    def _arrow(self) -> Any:
-        return self._connected()[1]
-
-    def _connected(self) -> tuple[Any, Any, float]:
-        """Client and Arrow file system, renewed before a role's credentials can run out."""
-        if self._live is None or time.monotonic() > self._live[2]:
-            with self._asking(""):
-                session = _session(self.settings, self._static)
-                endpoint = self.settings.endpoint_url
-                client = session.client("s3", config=_client_config(self.settings), endpoint_url=endpoint)
-                renewed_at = time.monotonic() + self._CREDENTIALS_LAST_S
-                self._live = (client, _arrow_file_system(session, client, endpoint), renewed_at)
-        return self._live
-
-    @contextlib.contextmanager
-    def _asking(self, path: str, conditional: bool = False) -> Iterator[None]:
-        """Say in one line what S3 answered. A conditional put sees 412 and 409 itself."""
-        import botocore.exceptions as aws
-
-        try:
-            yield
-        except DeltaCompactError:
-            raise
-        except aws.ClientError as error:
-            code = _code(error)
-            if conditional and code in ("PreconditionFailed", "ConditionalRequestConflict"):
-                raise
-            if code == "NoSuchBucket":
-                raise NotFoundError(f"bucket {self.bucket!r} does not exist") from error
-            if code in ("NoSuchKey", "404", "NotFound"):
-                raise NotFoundError(f"{self.uri}{path} does not exist") from error
-            if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
-                raise InputError(f"{self.uri}{path}: S3 refused access ({code})") from error
-            raise StoreError(f"{self.uri}{path}: S3 answered {code}: {_one_line(error)}") from error
-        except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
-            raise InputError(f"no AWS credentials for {self.uri}: {_one_line(error)}") from error
-        except (aws.ProfileNotFound, aws.NoRegionError, aws.ParamValidationError, ValueError) as error:
-            raise InputError(f"{self.uri}: {_one_line(error)}") from error
-        except (aws.BotoCoreError, aws.HTTPClientError) as error:
-            raise StoreError(f"{self.uri}{path}: {_one_line(error)}") from error
-        except Exception as error:
-            if type(error).__module__.startswith(("boto3.", "s3transfer.")):
-                missing = "NoSuchBucket" in str(error)
-                kind = NotFoundError if missing else StoreError
-                raise kind(f"bucket {self.bucket!r} does not exist" if missing else _one_line(error)) from error
-            raise
-
-
-def aws_client(service: str, region: str | None = None) -> Any:
-    """A boto3 client of another AWS service, by the same settings as S3 (few retries, short time-outs)."""
-    from botocore.config import Config
-
-    settings = _resolved(S3Settings.from_environment())
-    session = _session(settings, _static_credentials(settings))
-    config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=5, read_timeout=10)
-    return session.client(service, region_name=region or settings.region, config=config)
-
-
-def _resolved(settings: S3Settings) -> S3Settings:
-    """The environment is read where the store is opened, so that its workers reach the same S3."""
-    environment = os.environ.get
-    return replace(
-        settings,
-        endpoint_url=settings.endpoint_url or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL"),
-        region=settings.region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION"),
-    )
-
-
-def _client_config(settings: S3Settings) -> Any:
-    from botocore.config import Config
-
-    return Config(
-        retries={"mode": "adaptive", "max_attempts": settings.max_attempts},  # backs off on SlowDown
-        connect_timeout=settings.timeout_s,
-        read_timeout=settings.timeout_s,
-        max_pool_connections=32,
-    )
-
-
-def _static_credentials(settings: S3Settings) -> _StaticCredentials | None:
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if settings.profile or not (key and secret):
-        return None
-    return _StaticCredentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
-
-
-def _session(settings: S3Settings, static: _StaticCredentials | None) -> Any:
-    import boto3
-
-    given = {}
-    if static:
-        given = {
-            "aws_access_key_id": static.access_key,
-            "aws_secret_access_key": static.secret_key,
-            "aws_session_token": static.token,
-        }
-    session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **given)
-    if not settings.role_arn:
-        return session
-    assumed = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
-    credentials = assumed["Credentials"]
-    return boto3.Session(
-        aws_access_key_id=credentials["AccessKeyId"],
-        aws_secret_access_key=credentials["SecretAccessKey"],
-        aws_session_token=credentials["SessionToken"],
-        region_name=session.region_name,
-    )
-
-
-def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
-    from pyarrow import fs
-
-    found = session.get_credentials()
-    if found is None:
-        raise InputError("no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role")
-    frozen = found.get_frozen_credentials()
-    where = urlsplit(endpoint) if endpoint else None
-    return fs.S3FileSystem(
-        access_key=frozen.access_key,
-        secret_key=frozen.secret_key,
-        session_token=frozen.token,
-        region=client.meta.region_name or "us-east-1",
-        endpoint_override=where.netloc if where else None,
-        scheme=where.scheme if where else "https",
-    )
-
-
-def _code(error: Any) -> str:
-    return str(error.response.get("Error", {}).get("Code", "unknown"))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
 def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> ObjectStore:
     """The store at "s3://bucket/prefix", "file:///path" or a plain local path. Nothing is asked of it yet."""
     text = os.fspath(uri)
@@ -521,6 +242,8 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
     if parts.scheme == "s3":
         if not parts.netloc:
             raise InputError(f"{text!r} names no bucket")
+        from deltacompact.s3_store import S3Settings, S3Store
+
         return S3Store(parts.netloc, parts.path, s3 or S3Settings.from_environment())
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):

@@ -41,7 +41,8 @@ from deltacompact.model import (
     Table,
     TableKeys,
 )
-from deltacompact.storage import ObjectStore, S3Settings, copy_into, open_store
+from deltacompact.s3_store import S3Settings
+from deltacompact.storage import ObjectStore, copy_into, open_store
 
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 VACUUM_AGE_MIN_S = 3 * 24 * 3600
