@@ -234,7 +234,11 @@ def run_session(
         if record != SessionRecord.of(session.plan):
             given = _resumed_input(catalog, job, given, record)
             session = Session(catalog, plan_session(catalog, job, given, executor.capacity, record), executor, emit)
-        published = session.run()
+        try:
+            published = session.run()
+        except NotFoundError as error:
+            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
+            raise session.conflict() or error from None
     except DeltaCompactError as error:
         return SessionResult(partition, error=error)
     spilled = executor.spilled_bytes()

@@ -515,6 +515,14 @@ class Session:
         self._record("published.json", {**completion, **published})
         return Published(state.version, compacted, last.counts, last.outputs)
 
+    def conflict(self) -> ConflictError | None:
+        """Why this session cannot publish any more, if so."""
+        try:
+            self._still_ours()
+        except ConflictError as conflict:
+            return conflict
+        return None
+
     def _still_ours(self) -> None:
         self._check_base(self._log.state(self.plan.input.destination.version))
 
@@ -553,9 +561,7 @@ class Session:
 
     def _record_gone(self) -> Exception:
         """What it means that a record which was just put is gone: a vacuum took it, after fencing the session off."""
-        try:
-            self._still_ours()
-        except ConflictError as conflict:
+        if conflict := self.conflict():
             return conflict
         return CorruptionError(f"session {self.id}: a record that was written has vanished")
 
