@@ -503,7 +503,7 @@ class Session:
         now_ms = int(self._catalog.clock() * 1000)
         last_position = given.watermark if base.last_position is None else max(base.last_position, given.watermark)
         opened = Opened(
-            base.opened.number + 1, base.version, base.lineage, base.tokens.unexpired(now_ms), last_position, now_ms
+            base.opened.number + 1, base.version, base.lineage, base.tokens_inherited(now_ms), last_position, now_ms
         )
         self._still_ours()
         for table_id in dict.fromkeys((given.source_table_id, given.destination_table_id)):

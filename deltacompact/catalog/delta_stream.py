@@ -321,7 +321,7 @@ class DeltaStreamCatalog:
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
         lineage = uuid.uuid4().hex
         number = base.opened.number + 1
-        opened = Opened(number, base.version, lineage, base.tokens.unexpired(now_ms), position, now_ms)
+        opened = Opened(number, base.version, lineage, base.tokens_inherited(now_ms), position, now_ms)
         delta = Delta(position, OperationType.UPSERT, tuple(files))
         successor = log.write_version(number, [opened, Committed(Commit(lineage, now_ms, (delta,)))])
 
