@@ -62,6 +62,8 @@ _SUFFIX = {
     ContentType.CSV: ".csv",
 }
 _TEXT_BLOCK_BYTES = 16 << 20
+_CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
+"""Without quotes. pyarrow's own list has NaN as well, which is a number: its key is not that of null."""
 _DICTIONARY_SAMPLE_ROWS = 32 << 10
 _DICTIONARY_DISTINCT_MAX = 0.4
 
@@ -255,6 +257,7 @@ def _read_text(
         convert = pa.csv.ConvertOptions(
             column_types=plain,
             include_columns=columns,
+            null_values=_CSV_NULLS,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -316,6 +319,7 @@ class TableWriter:
         self._waiting_rows = 0
         self._group_rows = 0
         self._file: Any = None
+        self._dictionaries: dict[str, pa.Array] = {}
 
     def write(self, table: pa.Table) -> None:
         if self._group_rows == 0:
@@ -344,14 +348,43 @@ class TableWriter:
         self._file.close()
 
     def _write(self, table: pa.Table) -> None:
+        if self._options.content_type is ContentType.CSV and table.num_columns == 1 and table.column(0).null_count:
+            raise InputError(
+                f"CSV cannot hold a null in a table of one column, {table.column_names[0]!r}: a blank line"
+            )
         if self._file is None:
             self._file = _open_writer(self._sink, self._schema, self._options, table)
         if self._options.content_type is ContentType.PARQUET:
             self._file.write_table(table, row_group_size=self._group_rows or None)
         elif self._options.content_type is ContentType.FEATHER:
-            self._file.write_table(table, max_chunksize=self._group_rows or None)
+            self._file.write_table(self._growing(table), max_chunksize=self._group_rows or None)
+        elif self._options.content_type is ContentType.ORC:
+            self._file.write(_decoded(table))
         else:
-            self._file.write(table) if self._options.content_type is ContentType.ORC else self._file.write_table(table)
+            self._file.write_table(table)
+
+    def _growing(self, table: pa.Table) -> pa.Table:
+        """The same with dictionaries that go on where those before ended: an Arrow file takes no others."""
+        for place, field in enumerate(table.schema):
+            if not pa.types.is_dictionary(field.type):
+                continue
+            values = table.column(place).cast(field.type.value_type).combine_chunks()
+            known = self._dictionaries.get(field.name, values[:0])
+            fresh = pc.unique(values.drop_null())
+            fresh = fresh.filter(pc.invert(pc.is_in(fresh, known)))
+            self._dictionaries[field.name] = known = pa.concat_arrays([known, fresh])
+            indices = pc.index_in(values, known, skip_nulls=True).cast(field.type.index_type)
+            column = pa.DictionaryArray.from_arrays(indices, known, ordered=field.type.ordered)
+            table = table.set_column(place, field, column)
+        return table
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The same with values instead of dictionaries, which ORC makes itself."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))
+    return table
 
 
 def _group_rows(first: pa.Table, rows_max: int) -> int:
@@ -366,7 +399,8 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, firs
         case ContentType.PARQUET:
             return parquet_writer(sink, schema, options, first)
         case ContentType.FEATHER:
-            return pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec)))
+            how = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
+            return pa.ipc.new_file(sink, schema, options=how)
         case ContentType.ORC:
             return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
         case ContentType.CSV:
