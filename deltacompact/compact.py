@@ -20,6 +20,7 @@ from deltacompact.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.events import EventSink, SessionFinished, fan_out
 from deltacompact.executors import Executor
 from deltacompact.executors.choose import executor_for
+from deltacompact.files import check_writable
 from deltacompact.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
 from deltacompact.plan import (
     Arguments,
@@ -257,7 +258,11 @@ def plan_session(
     """The plan of one partition stream. Raises SchemaError before any work."""
     manifest = base_manifest(catalog, given)
     sizes = record.sizes if record else None
-    return plan(given, job.keys, job.partition_keys, manifest, job.arguments, capacity, job.tombstone_retention, sizes)
+    decided = plan(
+        given, job.keys, job.partition_keys, manifest, job.arguments, capacity, job.tombstone_retention, sizes
+    )
+    check_writable(decided.schema, job.arguments.content_type)
+    return decided
 
 
 def base_manifest(catalog: DeltaStreamCatalog, given: SessionInput) -> IndexManifest | None:

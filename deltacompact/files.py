@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from deltacompact import schemas
 from deltacompact.errors import InputError, NotFoundError, SchemaError, StoreError
 from deltacompact.model import ContentType, DataFile
-from deltacompact.storage import ObjectStore, open_object
+from deltacompact.storage import MemoryStore, ObjectStore, open_object
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 32 << 20
@@ -281,7 +281,7 @@ def _read_text(
         )
     for place, name in enumerate(table.column_names):
         if name in types and table.column(place).type != types[name]:
-            table = table.set_column(place, name, table.column(place).cast(types[name]))
+            table = table.set_column(place, name, schemas.cast(table.column(place), types[name], "text", name))
     return table if columns is None else table.select(columns)
 
 
@@ -359,7 +359,7 @@ class TableWriter:
         elif self._options.content_type is ContentType.FEATHER:
             self._file.write_table(self._growing(table), max_chunksize=self._group_rows or None)
         elif self._options.content_type is ContentType.ORC:
-            self._file.write(_decoded(table))
+            self._file.write(_for_orc(table))
         else:
             self._file.write_table(table)
 
@@ -379,11 +379,25 @@ class TableWriter:
         return table
 
 
-def _decoded(table: pa.Table) -> pa.Table:
-    """The same with values instead of dictionaries, which ORC makes itself."""
+def _for_orc(table: pa.Table) -> pa.Table:
+    """Values instead of dictionaries, which ORC makes itself; nested columns from their beginning.
+
+    Arrow's ORC writer takes rows of a sliced struct from where its children begin: other rows' values. And what it
+    writes of timestamps, its reader gives back as nanoseconds or not at all: year 9999 is refused here.
+    """
     for place, field in enumerate(table.schema):
+        column = table.column(place)
         if pa.types.is_dictionary(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))
+            table = table.set_column(place, field.name, column.cast(field.type.value_type))
+        elif pa.types.is_nested(field.type):
+            table = table.set_column(place, field, column.take(pa.array(range(table.num_rows), pa.int64())))
+        elif pa.types.is_timestamp(field.type) or pa.types.is_date64(field.type):
+            try:
+                column.cast(pa.timestamp("ns"))
+            except pa.ArrowInvalid:
+                raise InputError(
+                    f"column {field.name!r}: ORC holds timestamps of the years 1678 to 2261 only"
+                ) from None
     return table
 
 
@@ -464,6 +478,23 @@ def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOp
     return DataFile(
         0, path, options.content_type, table.num_rows, store.stat(path).bytes, table.schema.remove_metadata()
     )
+
+
+def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
+    """Raises InputError naming the first column of a type that a format does not hold, or does not give back."""
+
+    def fits(some: pa.Schema) -> bool:
+        store, name = MemoryStore(), f"sample{suffix_of(content_type)}"
+        try:
+            written = write_table(store, name, some.empty_table(), WriteOptions(content_type))
+            return not list(read(store, written))
+        except (InputError, StoreError, pa.ArrowException, OSError):
+            return False
+
+    if not fits(schema):
+        for field in schema:
+            if not fits(pa.schema([field])):
+                raise InputError(f"column {field.name!r} is {field.type}, which {content_type.value} files cannot hold")
 
 
 @contextlib.contextmanager

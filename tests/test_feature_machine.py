@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -1144,6 +1145,68 @@ def test_dictionaries_of_several_files_go_into_one(catalog: DeltaStreamCatalog, 
     catalog.append("t", pa.table({"k": [10]}), operation="delete")
     run(catalog, compacted_file_content_type=content_type)
     assert catalog.read("t").num_rows == 5
+
+
+@pytest.mark.parametrize("content_type", ["parquet", "feather", "orc", "csv"])
+@pytest.mark.parametrize("value_type", [pa.string(), pa.int64()])
+def test_categories_of_two_files_are_more_than_a_byte_counts(
+    catalog: DeltaStreamCatalog, content_type: str, value_type: pa.DataType
+) -> None:
+    codes = pa.array(range(100), pa.int8())
+    for first in (0, 100):
+        keys = pa.array(range(first, first + 100))
+        values = keys.cast(pa.string()).cast(value_type)
+        catalog.append("t", pa.table({"k": keys, "v": pa.DictionaryArray.from_arrays(codes, values)}))
+    run(catalog, compacted_file_content_type=content_type)
+    assert [(row["k"], int(row["v"])) for row in catalog.read("t").to_pylist()] == [(n, n) for n in range(200)]
+
+
+def test_a_table_of_several_dictionaries_is_appended(catalog: DeltaStreamCatalog) -> None:
+    pieces = [
+        pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array([f"{n}/{m}" for n in range(100)]))
+        for m in range(2)
+    ]
+    catalog.append("t", pa.table({"k": list(range(200)), "v": pa.chunked_array(pieces)}))
+    assert catalog.read("t")["v"].to_pylist()[-1] == "99/1"
+
+
+def test_structs_come_back_from_orc_as_they_were(catalog: DeltaStreamCatalog) -> None:
+    structs = [None if n % 3 == 0 else {"a": n} for n in range(10)]
+    given = pa.table({"k": list(range(10)), "v": structs, "l": [[each] for each in structs]})
+    catalog.append("t", given)
+    small = dataclasses.replace(LOCAL, row_group_rows=4)
+    compact("t", delta_catalog_client=catalog, compacted_file_content_type="orc", settings=small)
+    assert catalog.read("t").to_pylist() == given.to_pylist()
+
+
+@pytest.mark.parametrize("type_", [pa.timestamp("us"), pa.timestamp("s"), pa.date64(), pa.timestamp("ms", "UTC")])
+def test_orc_refuses_the_year_9999_before_anything_is_published(
+    catalog: DeltaStreamCatalog, type_: pa.DataType
+) -> None:
+    catalog.append("t", pa.table({"k": [1], "until": pa.array([datetime(9999, 12, 31)]).cast(type_)}))
+    with pytest.raises(InputError, match="column 'until': ORC holds timestamps of the years"):
+        run(catalog, compacted_file_content_type="orc")
+    assert catalog.read("t").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("content_type", "type_"),
+    [
+        ("csv", pa.float16()),
+        ("csv", pa.decimal256(50, 2)),
+        ("csv", pa.list_(pa.int64())),
+        ("orc", pa.uint64()),
+        ("orc", pa.time64("us")),
+        ("orc", pa.duration("s")),
+    ],
+)
+def test_a_type_that_a_format_does_not_give_back_is_refused_by_name(
+    catalog: DeltaStreamCatalog, content_type: str, type_: pa.DataType
+) -> None:
+    catalog.append("t", pa.table({"k": [1], "v": pa.nulls(1, type_)}))
+    with pytest.raises(InputError, match=r"column 'v' is .*, which .* files cannot hold"):
+        run(catalog, compacted_file_content_type=content_type)
+    assert catalog.read("t").num_rows == 1 and catalog.state("t", Partition()).compacted is None
 
 
 def test_a_token_expires_after_its_commit_was_compacted_not_after_it_was_made() -> None:
