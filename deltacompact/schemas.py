@@ -62,6 +62,16 @@ def without_views(type_: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
         return pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        item = type_.value_field.with_type(without_views(type_.value_type))
+        return pa.list_(item) if pa.types.is_list(type_) else pa.large_list(item)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(type_.value_field.with_type(without_views(type_.value_type)), type_.list_size)
+    if pa.types.is_map(type_):
+        item = type_.item_field.with_type(without_views(type_.item_type))
+        return pa.map_(without_views(type_.key_type), item, type_.keys_sorted)
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(without_views(field.type)) for field in type_])
     if pa.types.is_string_view(type_):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(type_) else type_
