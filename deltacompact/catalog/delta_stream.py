@@ -291,6 +291,8 @@ class DeltaStreamCatalog:
                 raise _is_destination(table_id, state.compacted.source_table_id)
             self.check_age(begun_s)
             first = self._position(stream_position, state.last_position)
+            if first > INT64_MAX - len(deltas) + 1:
+                raise PositionError(f"no stream position follows {state.last_position}, the last one of the stream")
             positioned = tuple(
                 Delta(first + place, kind, tuple(replace(file, number=n) for n, file in enumerate(files)))
                 for place, (kind, files) in enumerate(deltas)
