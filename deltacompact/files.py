@@ -250,6 +250,8 @@ def _read_text(
 ) -> pa.Table:
     """CSV with a header line, or one JSON object a line."""
     types = {field.name: schemas.without_views(field.type) for field in known or ()}
+    if columns is None:  # other files know it: a column that has had no value yet has no type yet
+        types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
     if content_type is ContentType.CSV:
         if source.size() == 0:
@@ -472,6 +474,8 @@ def writer(
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
     """Write one table as one file (number 0)."""
+    if table.num_rows and not table.num_columns:
+        raise InputError(f"a table of {table.num_rows} rows without columns cannot be written")
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
@@ -515,6 +519,7 @@ def _naming(path: str) -> Iterator[None]:
 
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
+    r"|encrypted|too small|is a directory"
 )
 """Arrow raises OSError for a broken connection and for broken bytes: these words tell the latter."""
 

@@ -59,7 +59,7 @@ from deltacompact.catalog.publish import publish
 from deltacompact.catalog.tokens import TOKEN_RETENTION_S
 from deltacompact.catalog.vacuum import vacuum
 from deltacompact.catalog.versions import retract, rollback, versions
-from deltacompact.errors import NotFoundError, StoreError
+from deltacompact.errors import NotFoundError, PositionError, StoreError
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.files import EXTENSIONS
 from deltacompact.maintenance import check, rehash_table
@@ -1161,6 +1161,42 @@ def test_categories_of_two_files_are_more_than_a_byte_counts(
     assert [(row["k"], int(row["v"])) for row in catalog.read("t").to_pylist()] == [(n, n) for n in range(200)]
 
 
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda values: pa.ListArray.from_arrays(list(range(101)), values),
+        lambda values: pa.FixedSizeListArray.from_arrays(values, 1),
+        lambda values: pa.StructArray.from_arrays([values], ["s"]),
+        lambda values: pa.MapArray.from_arrays(list(range(101)), pa.array(["key"] * 100), values),
+    ],
+)
+def test_categories_inside_of_nested_columns_are_too(
+    catalog: DeltaStreamCatalog, nested: Callable[[pa.Array], pa.Array]
+) -> None:
+    expected: list[Row] = []
+    for first in (0, 100):
+        categories = pa.array([str(first + n) for n in range(100)])
+        values = nested(pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), categories))
+        table = pa.table({"k": list(range(first, first + 100)), "v": values})
+        expected += table.to_pylist()
+        catalog.append("t", table)
+    run(catalog)
+    assert catalog.read("t").to_pylist() == expected
+
+
+def test_no_position_follows_the_greatest(catalog: DeltaStreamCatalog) -> None:
+    catalog.append("t", pa.table({"k": [1]}), stream_position=2**63 - 1)
+    with pytest.raises(PositionError, match="no stream position follows 9223372036854775807"):
+        catalog.append("t", pa.table({"k": [2]}))
+    run(catalog)
+    assert catalog.read("t")["k"].to_pylist() == [1]
+
+
+def test_rows_without_columns_are_refused(catalog: DeltaStreamCatalog) -> None:
+    with pytest.raises(InputError, match="3 rows without columns"):
+        catalog.append("t", pa.table({"k": [1, 2, 3]}).select([]))
+
+
 def test_a_table_of_several_dictionaries_is_appended(catalog: DeltaStreamCatalog) -> None:
     pieces = [
         pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array([f"{n}/{m}" for n in range(100)]))
@@ -1207,6 +1243,38 @@ def test_a_type_that_a_format_does_not_give_back_is_refused_by_name(
     with pytest.raises(InputError, match=r"column 'v' is .*, which .* files cannot hold"):
         run(catalog, compacted_file_content_type=content_type)
     assert catalog.read("t").num_rows == 1 and catalog.state("t", Partition()).compacted is None
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("csv", ["id,v\n", "id,v\n,\n", "id,v\n7,x\n"]), ("jsonl", ["", '{"id":null,"v":null}\n', '{"id":7,"v":"x"}\n'])],
+)
+def test_a_column_that_had_no_value_yet_takes_any(tmp_path: Path, name: str, texts: list[str]) -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", (), ["id"])
+    for place, text in enumerate(texts):
+        path = tmp_path / f"{place}.{name}"
+        path.write_text(text)
+        if text:
+            catalog.append_files("t", [path])
+    expected = bag([{"id": None}, {"id": 7, "v": "x"}])
+    assert bag(catalog.read("t").to_pylist()) == expected
+    run(catalog)
+    assert bag(catalog.read("t").to_pylist()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("short.orc", b""), ("sealed.parquet", b"PAR1" + b"." * 40 + b"\x10\0\0\0PARE"), ("a.parquet", None)],
+)
+def test_what_will_never_be_readable_is_bad_input(
+    catalog: DeltaStreamCatalog, tmp_path: Path, name: str, data: bytes | None
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if data is None else path.write_bytes(data)
+    with pytest.raises(InputError, match=name) as raised:
+        catalog.append_files("t", [path])
+    assert raised.value.exit_status == 2
 
 
 def test_a_token_expires_after_its_commit_was_compacted_not_after_it_was_made() -> None:
