@@ -373,7 +373,14 @@ class Lake:
         if fails is not None:
             self.hooked.hook = fails
         elif meanwhile is not None:
-            self.hooked.hook = self._interrupting(*meanwhile)
+            at, act = meanwhile
+
+            def others() -> None:
+                for each in self.streams:  # other partitions may have been compacted by now
+                    self.note(each)
+                act()
+
+            self.hooked.hook = self._interrupting(at, others)
         chosen = {"partitions": [self.partition(day)]} if day is not None and self.partitioned else {}
         keys = {} if self.shape.declared else {"primary_keys": list(self.shape.keys), "sort_keys": self.shape.sort_keys}
         target = {"destination_compacted_table_id": "d"} if destination else {}
@@ -456,8 +463,6 @@ class Lake:
                 mine, self.catalog = self.catalog, self.fresh()
                 outer, self.hooked.hook = self.hooked.hook, _passes
                 try:
-                    for day in self.streams:  # other partitions may have been compacted by now
-                        self.note(day)
                     act()
                     for day in self.streams:
                         self.note(day)
