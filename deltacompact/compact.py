@@ -20,6 +20,7 @@ from deltacompact.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.events import EventSink, SessionFinished, fan_out
 from deltacompact.executors import Executor
 from deltacompact.executors.choose import executor_for
+from deltacompact.files import check_writable
 from deltacompact.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
 from deltacompact.plan import (
     Arguments,
@@ -235,7 +236,11 @@ def run_session(
         if record != SessionRecord.of(session.plan):
             given = _resumed_input(catalog, job, given, record)
             session = Session(catalog, plan_session(catalog, job, given, executor.capacity, record), executor, emit)
-        published = session.run()
+        try:
+            published = session.run()
+        except NotFoundError as error:
+            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
+            raise session.conflict() or error from None
     except DeltaCompactError as error:
         return SessionResult(partition, error=error)
     spilled = executor.spilled_bytes()
@@ -254,7 +259,11 @@ def plan_session(
     """The plan of one partition stream. Raises SchemaError before any work."""
     manifest = base_manifest(catalog, given)
     sizes = record.sizes if record else None
-    return plan(given, job.keys, job.partition_keys, manifest, job.arguments, capacity, job.tombstone_retention, sizes)
+    decided = plan(
+        given, job.keys, job.partition_keys, manifest, job.arguments, capacity, job.tombstone_retention, sizes
+    )
+    check_writable(decided.schema, job.arguments.content_type)
+    return decided
 
 
 def base_manifest(catalog: DeltaStreamCatalog, given: SessionInput) -> IndexManifest | None:

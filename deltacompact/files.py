@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from deltacompact import schemas
 from deltacompact.errors import InputError, NotFoundError, SchemaError, StoreError
 from deltacompact.model import ContentType, DataFile
-from deltacompact.storage import ObjectStore, open_object
+from deltacompact.storage import MemoryStore, ObjectStore, open_object
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 32 << 20
@@ -62,6 +62,8 @@ _SUFFIX = {
     ContentType.CSV: ".csv",
 }
 _TEXT_BLOCK_BYTES = 16 << 20
+_CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
+"""Without quotes. pyarrow's own list has NaN as well, which is a number: its key is not that of null."""
 _DICTIONARY_SAMPLE_ROWS = 32 << 10
 _DICTIONARY_DISTINCT_MAX = 0.4
 
@@ -248,6 +250,8 @@ def _read_text(
 ) -> pa.Table:
     """CSV with a header line, or one JSON object a line."""
     types = {field.name: schemas.without_views(field.type) for field in known or ()}
+    if columns is None:  # other files know it: a column that has had no value yet has no type yet
+        types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
     if content_type is ContentType.CSV:
         if source.size() == 0:
@@ -255,6 +259,7 @@ def _read_text(
         convert = pa.csv.ConvertOptions(
             column_types=plain,
             include_columns=columns,
+            null_values=_CSV_NULLS,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -278,7 +283,7 @@ def _read_text(
         )
     for place, name in enumerate(table.column_names):
         if name in types and table.column(place).type != types[name]:
-            table = table.set_column(place, name, table.column(place).cast(types[name]))
+            table = table.set_column(place, name, schemas.cast(table.column(place), types[name], "text", name))
     return table if columns is None else table.select(columns)
 
 
@@ -316,6 +321,7 @@ class TableWriter:
         self._waiting_rows = 0
         self._group_rows = 0
         self._file: Any = None
+        self._dictionaries: dict[str, pa.Array] = {}
 
     def write(self, table: pa.Table) -> None:
         if self._group_rows == 0:
@@ -344,14 +350,57 @@ class TableWriter:
         self._file.close()
 
     def _write(self, table: pa.Table) -> None:
+        if self._options.content_type is ContentType.CSV and table.num_columns == 1 and table.column(0).null_count:
+            raise InputError(
+                f"CSV cannot hold a null in a table of one column, {table.column_names[0]!r}: a blank line"
+            )
         if self._file is None:
             self._file = _open_writer(self._sink, self._schema, self._options, table)
         if self._options.content_type is ContentType.PARQUET:
             self._file.write_table(table, row_group_size=self._group_rows or None)
         elif self._options.content_type is ContentType.FEATHER:
-            self._file.write_table(table, max_chunksize=self._group_rows or None)
+            self._file.write_table(self._growing(table), max_chunksize=self._group_rows or None)
+        elif self._options.content_type is ContentType.ORC:
+            self._file.write(_for_orc(table))
         else:
-            self._file.write(table) if self._options.content_type is ContentType.ORC else self._file.write_table(table)
+            self._file.write_table(table)
+
+    def _growing(self, table: pa.Table) -> pa.Table:
+        """The same with dictionaries that go on where those before ended: an Arrow file takes no others."""
+        for place, field in enumerate(table.schema):
+            if not pa.types.is_dictionary(field.type):
+                continue
+            values = table.column(place).cast(field.type.value_type).combine_chunks()
+            known = self._dictionaries.get(field.name, values[:0])
+            fresh = pc.unique(values.drop_null())
+            fresh = fresh.filter(pc.invert(pc.is_in(fresh, known)))
+            self._dictionaries[field.name] = known = pa.concat_arrays([known, fresh])
+            indices = pc.index_in(values, known, skip_nulls=True).cast(field.type.index_type)
+            column = pa.DictionaryArray.from_arrays(indices, known, ordered=field.type.ordered)
+            table = table.set_column(place, field, column)
+        return table
+
+
+def _for_orc(table: pa.Table) -> pa.Table:
+    """Values instead of dictionaries, which ORC makes itself; nested columns from their beginning.
+
+    Arrow's ORC writer takes rows of a sliced struct from where its children begin: other rows' values. And what it
+    writes of timestamps, its reader gives back as nanoseconds or not at all: year 9999 is refused here.
+    """
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(place, field.name, column.cast(field.type.value_type))
+        elif pa.types.is_nested(field.type):
+            table = table.set_column(place, field, column.take(pa.array(range(table.num_rows), pa.int64())))
+        elif pa.types.is_timestamp(field.type) or pa.types.is_date64(field.type):
+            try:
+                column.cast(pa.timestamp("ns"))
+            except pa.ArrowInvalid:
+                raise InputError(
+                    f"column {field.name!r}: ORC holds timestamps of the years 1678 to 2261 only"
+                ) from None
+    return table
 
 
 def _group_rows(first: pa.Table, rows_max: int) -> int:
@@ -366,7 +415,8 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, firs
         case ContentType.PARQUET:
             return parquet_writer(sink, schema, options, first)
         case ContentType.FEATHER:
-            return pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec)))
+            how = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
+            return pa.ipc.new_file(sink, schema, options=how)
         case ContentType.ORC:
             return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
         case ContentType.CSV:
@@ -424,12 +474,31 @@ def writer(
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
     """Write one table as one file (number 0)."""
+    if table.num_rows and not table.num_columns:
+        raise InputError(f"a table of {table.num_rows} rows without columns cannot be written")
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
     return DataFile(
         0, path, options.content_type, table.num_rows, store.stat(path).bytes, table.schema.remove_metadata()
     )
+
+
+def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
+    """Raises InputError naming the first column of a type that a format does not hold, or does not give back."""
+
+    def fits(some: pa.Schema) -> bool:
+        store, name = MemoryStore(), f"sample{suffix_of(content_type)}"
+        try:
+            written = write_table(store, name, some.empty_table(), WriteOptions(content_type))
+            return not list(read(store, written))
+        except (InputError, StoreError, pa.ArrowException, OSError):
+            return False
+
+    if not fits(schema):
+        for field in schema:
+            if not fits(pa.schema([field])):
+                raise InputError(f"column {field.name!r} is {field.type}, which {content_type.value} files cannot hold")
 
 
 @contextlib.contextmanager
@@ -450,6 +519,7 @@ def _naming(path: str) -> Iterator[None]:
 
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
+    r"|encrypted|too small|is a directory"
 )
 """Arrow raises OSError for a broken connection and for broken bytes: these words tell the latter."""
 

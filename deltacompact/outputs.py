@@ -122,12 +122,16 @@ def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64], marked: tuple[So
 
 
 def _may_stay(decided: CompactionPlan, source: Source) -> bool:
-    """Base files, and delta files of ours that are as an output would be: neither small nor larger than one."""
-    file, arguments = source.file, decided.arguments
+    """Base files, and delta files of ours that are as an output would be: neither small nor larger than one.
+
+    The delta files of a destination are its source's, which vacuums them.
+    """
+    file, arguments, given = source.file, decided.arguments, decided.input
     if source.in_base:
         return not (arguments.purge and file.deletions)
     return (
-        source.operation is OperationType.UPSERT
+        given.source_table_id == given.destination_table_id
+        and source.operation is OperationType.UPSERT
         and "://" not in file.path
         and file.content_type is arguments.content_type
         and arguments.compression is None

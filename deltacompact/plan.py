@@ -134,8 +134,9 @@ class SessionInput:
         """The greatest position that the session processes."""
         if self.deltas:
             return self.deltas[-1].position
-        assert self.base is not None
-        return self.base.watermark
+        done = self.base or self.destination.compacted  # of a source that holds nothing any more: the destination's
+        assert done is not None
+        return done.watermark
 
     @property
     def delta_rows(self) -> int:
@@ -158,6 +159,7 @@ def session_input(
 
     A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
     compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
+    Where the source holds nothing any more, after a rollback or a retraction, the destination is emptied.
     """
 
     def chosen(base: CompactedDelta | None, owned: bool, deltas: tuple[Delta, ...], why: str) -> SessionInput:
@@ -186,7 +188,7 @@ def session_input(
     passed = source.compacted is not None and (done is None or source.compacted.watermark > done.watermark)
     if done is None or done.source_lineage != source.lineage or passed:
         why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
-        if source.compacted is None and not source.deltas:
+        if source.compacted is None and not source.deltas and not (done and done.rows):
             return NothingToDo(f"table {source_table_id!r} holds no delta")
         return chosen(source.compacted, False, source.deltas, why)
     newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)

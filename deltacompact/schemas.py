@@ -56,7 +56,22 @@ def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def without_views(type_: pa.DataType) -> pa.DataType:
-    """Views are a layout in memory that little can compute with: tables have the plain type."""
+    """Views are a layout in memory that little can compute with: tables have the plain type.
+
+    So are narrow indices into dictionaries: those of several files together have more values than 127.
+    """
+    if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        item = type_.value_field.with_type(without_views(type_.value_type))
+        return pa.list_(item) if pa.types.is_list(type_) else pa.large_list(item)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(type_.value_field.with_type(without_views(type_.value_type)), type_.list_size)
+    if pa.types.is_map(type_):
+        item = type_.item_field.with_type(without_views(type_.item_type))
+        return pa.map_(without_views(type_.key_type), item, type_.keys_sorted)
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(without_views(field.type)) for field in type_])
     if pa.types.is_string_view(type_):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(type_) else type_
@@ -189,6 +204,8 @@ def cast(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> p
     if column.type == type_:
         return column
     try:
+        if pa.types.is_dictionary(type_):  # from values there is no cast but to dictionaries of strings
+            return _plain(column).cast(type_.value_type).dictionary_encode().cast(type_)
         return _plain(column).cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = " ".join(str(error).split())

@@ -446,7 +446,7 @@ class Session:
         now_ms = int(self._catalog.clock() * 1000)
         last_position = given.watermark if base.last_position is None else max(base.last_position, given.watermark)
         opened = Opened(
-            base.opened.number + 1, base.version, base.lineage, base.tokens.unexpired(now_ms), last_position, now_ms
+            base.opened.number + 1, base.version, base.lineage, base.tokens_inherited(now_ms), last_position, now_ms
         )
         self._still_ours()
         for table_id in dict.fromkeys((given.source_table_id, given.destination_table_id)):
@@ -457,6 +457,14 @@ class Session:
         published = {"compacted_stream_version": state.version, "compacted_bytes": compacted.bytes}
         self.records.put(PUBLISHED, {**completion, **published})
         return Published(state.version, compacted, last.counts, last.outputs)
+
+    def conflict(self) -> ConflictError | None:
+        """Why this session cannot publish any more, if so."""
+        try:
+            self._still_ours()
+        except ConflictError as conflict:
+            return conflict
+        return None
 
     def _still_ours(self) -> None:
         self._check_base(self._log.state(self.plan.input.destination.version))
@@ -491,9 +499,7 @@ class Session:
 
     def _record_gone(self) -> Exception:
         """What it means that a record which was just put is gone: a vacuum took it, after fencing the session off."""
-        try:
-            self._still_ours()
-        except ConflictError as conflict:
+        if conflict := self.conflict():
             return conflict
         return CorruptionError(f"session {self.id}: a record that was written has vanished")
 

@@ -292,6 +292,8 @@ class DeltaStreamCatalog:
                 raise _is_destination(table_id, state.compacted.source_table_id)
             self.check_age(begun_s)
             first = self._position(stream_position, state.last_position)
+            if first > INT64_MAX - len(deltas) + 1:
+                raise PositionError(f"no stream position follows {state.last_position}, the last one of the stream")
             positioned = tuple(
                 Delta(first + place, kind, tuple(replace(file, number=n) for n, file in enumerate(files)))
                 for place, (kind, files) in enumerate(deltas)
@@ -322,7 +324,7 @@ class DeltaStreamCatalog:
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
         lineage = uuid.uuid4().hex
         number = base.opened.number + 1
-        opened = Opened(number, base.version, lineage, base.tokens.unexpired(now_ms), position, now_ms)
+        opened = Opened(number, base.version, lineage, base.tokens_inherited(now_ms), position, now_ms)
         delta = Delta(position, OperationType.UPSERT, tuple(files))
         successor = log.write_version(number, [opened, Committed(Commit(lineage, now_ms, (delta,)))])
 

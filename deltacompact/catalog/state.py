@@ -6,6 +6,7 @@ opened(3) · compacted(A, watermark 70) · carried(80) · committed(90) · seale
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -56,6 +57,10 @@ class StreamState:
     def tokens(self) -> Tokens:
         return self.opened.tokens.including(self.commits)
 
+    def tokens_inherited(self, now_ms: int) -> Tokens:
+        """What a successor begins with: a token expires so long after its commit was compacted, not made."""
+        return self.opened.tokens.unexpired(now_ms).including(self.commits, now_ms)
+
     @property
     def last_position(self) -> int | None:
         """The greatest stream position ever committed, across versions."""
@@ -64,7 +69,11 @@ class StreamState:
 
     @property
     def lineage(self) -> str:
-        return self.opened.lineage
+        """What destinations go by: a retraction begins another lineage, since they may have folded what it took out."""
+        if not self.retracted:
+            return self.opened.lineage
+        text = " ".join([self.opened.lineage, *map(str, sorted(self.retracted))])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
     def lifecycle(self) -> LifecycleState:

@@ -23,7 +23,7 @@ _PRODUCER = re.compile(r"(?s)(?P<producer>.+):(?P<n>\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Known tokens: the greatest n of each producer, and the others with position and time of their commit."""
+    """Known tokens: the greatest n of each producer, and the others with position and time of their compaction."""
 
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
     others: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -38,8 +38,8 @@ class Tokens:
         known = self.others.get(token)
         return known[0] if known else None
 
-    def including(self, commits: Iterable[Commit]) -> Tokens:
-        """These tokens and those of the commits."""
+    def including(self, commits: Iterable[Commit], now_ms: int | None = None) -> Tokens:
+        """These tokens and those of the commits, which are compacted `now_ms` (None: not yet)."""
         producers, others = dict(self.producers), dict(self.others)
         for commit in commits:
             if commit.token is None:
@@ -48,11 +48,11 @@ class Tokens:
                 known = producers.get(match["producer"], (-1, 0))
                 producers[match["producer"]] = max(known, (int(match["n"]), commit.last_position))
             else:
-                others[commit.token] = (commit.last_position, commit.time_ms)
+                others[commit.token] = (commit.last_position, commit.time_ms if now_ms is None else now_ms)
         return Tokens(producers, others)
 
     def unexpired(self, now_ms: int) -> Tokens:
-        """What a new version inherits."""
+        """Without those that were compacted too long ago."""
         oldest_ms = now_ms - TOKEN_RETENTION_S * 1000
         return Tokens(self.producers, {t: known for t, known in self.others.items() if known[1] >= oldest_ms})
 

@@ -77,7 +77,7 @@ def rollback(
         raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may be taking it")
     now_ms, lineage = int(catalog.clock() * 1000), uuid.uuid4().hex
     opened = Opened(
-        base.opened.number + 1, base.version, lineage, base.tokens.unexpired(now_ms), base.last_position, now_ms
+        base.opened.number + 1, base.version, lineage, base.tokens_inherited(now_ms), base.last_position, now_ms
     )
     successor = log.write_version(opened.number, [opened, *_contents(wanted, base)])
 
