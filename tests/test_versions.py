@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from simulation import Simulation
 from stores import unmeasured  # noqa: F401
@@ -219,14 +221,46 @@ def test_what_is_published_is_read_by_other_engines(tmp_path: Path) -> None:
     manifest = tmp_path / "t/published/symlink/day=mon/manifest"
     assert monday.manifest == f"file://{manifest}" and [each.name for each in manifest.parent.iterdir()] == ["manifest"]
     uris = manifest.read_text().splitlines()
-    assert uris == (tmp_path / "t/published/files/day=mon/latest.txt").read_text().splitlines()
     paths = [uri.removeprefix("file://") for uri in uris]
+    assert paths == (tmp_path / "t/published/files/day=mon/latest.txt").read_text().splitlines()
     assert duckdb.sql(f"select k from read_parquet({paths}) order by k").fetchall() == [(1,), (11,)]
     assert polars.read_parquet(paths)["k"].to_list() == [1, 11]
     compact("t", delta_catalog_client=made, settings=LOCAL)
     publish(made, "t")
     after = [uri.removeprefix("file://") for uri in manifest.read_text().splitlines()]
     assert sorted(polars.read_parquet(after)["k"].to_list()) == [1, 11, 99]
+
+
+@pytest.mark.parametrize("day", ["mon day", "50%", "ü", "a/b", "a+b=c"])
+def test_names_that_are_encoded_are_read_by_other_engines(tmp_path: Path, day: str) -> None:
+    root = tmp_path / "a lake"
+    made = DeltaStreamCatalog(LocalStore(root))
+    made.create_table("t ü", ["day"], ["k"])
+    made.append("t ü", rows(1, 2), {"day": day})
+    compact("t ü", delta_catalog_client=made, settings=LOCAL)
+    publish(made, "t ü")
+    (listed,) = root.glob("*/published/files/*/latest.txt")
+    paths = listed.read_text().splitlines()
+    assert all(Path(path).is_file() for path in paths)
+    assert duckdb.read_parquet(paths).order("k").project("k").fetchall() == [(1,), (2,)]
+    assert polars.read_parquet(paths)["k"].to_list() == [1, 2]
+    assert pq.read_table(paths[0])["k"].to_pylist() == [1, 2]
+
+
+def test_a_reader_from_before_a_retraction_keeps_its_files(tmp_path: Path) -> None:
+    now = [1_000_000.0]
+    made = DeltaStreamCatalog(LocalStore(tmp_path), clock=lambda: now[0])
+    made.create_table("t", primary_keys=["k"])
+    made.append("t", rows(1))
+    late = made.append("t", rows(2))
+    now[0] = time.time() + 100 * 3600.0
+    retract(made, "t", late.position)
+    assert vacuum(made, "t")[0].deleted == ()
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    now[0] += 100 * 3600.0
+    vacuum(made, "t")
+    assert not (tmp_path / late.files[0].path).exists()
+    assert keys(made) == [1]
 
 
 def test_dead_rows_are_never_published(catalog: DeltaStreamCatalog) -> None:

@@ -1,8 +1,11 @@
 """Publishing a compacted version to engines that know nothing of deltacompact.
 
     <table>/published/symlink/day=2024-01-01/manifest         Hive, Athena, Presto, Redshift Spectrum: a symlink table
-    <table>/published/files/day=2024-01-01/2-77b1….txt        DuckDB, Polars: one URI a line, once for each version
+    <table>/published/files/day=2024-01-01/2-77b1….txt        DuckDB, Polars: a file a line, once for each version
     <table>/published/files/day=2024-01-01/latest.txt
+
+Hadoop's engines take the URIs of a manifest as they are written. Others decode a file:// URI, or do not, so lists of
+local files have plain paths, which all of them take alike.
 
 Each is one object that lists every live file, so a reader sees one version or the next, never a mix. What is published
 is what was compacted: deltas since then are for the next time.
@@ -11,6 +14,7 @@ is what was compacted: deltas since then are for the next time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.paths import TablePaths, partition_folder
@@ -47,18 +51,16 @@ def publish(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | N
             )
     done = []
     root = f"{TablePaths.of(table_id).root}/published"
+    where = unquote(catalog.uri) if catalog.uri.startswith("file://") else catalog.uri
     for place, state in states:
         assert state.compacted is not None
         folder = partition_folder(place)
         below = f"{folder}/" if folder else ""
-        listed = "".join(f"{_uri(catalog, file.path)}\n" for file in state.compacted.files).encode()
+        uris = [where + file.path for file in state.compacted.files]
+        plain = [uri.removeprefix("file://") for uri in uris]
         names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
-        for name in names:
-            catalog.store.put(f"{root}/{name}", listed)
+        for name, listed in zip(names, (plain, plain, uris), strict=True):
+            catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
         _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
         done.append(Published(place, state.version, manifest, files, state.compacted.rows, len(state.deltas)))
     return done
-
-
-def _uri(catalog: DeltaStreamCatalog, path: str) -> str:
-    return path if "://" in path else catalog.uri + path

@@ -50,8 +50,12 @@ class StreamState:
     @property
     def deltas(self) -> tuple[Delta, ...]:
         """Deltas that are not compacted yet, in stream order."""
-        committed = (delta for commit in self.commits for delta in commit.deltas)
-        return tuple(delta for delta in committed if delta.position not in self.retracted)
+        return tuple(delta for delta in self.committed if delta.position not in self.retracted)
+
+    @property
+    def committed(self) -> tuple[Delta, ...]:
+        """The same with those that were retracted."""
+        return tuple(delta for commit in self.commits for delta in commit.deltas)
 
     @property
     def tokens(self) -> Tokens:

@@ -122,6 +122,8 @@ class _Vacuum:
 
     def _paths_of(self, state: StreamState) -> Iterator[str]:
         """Every object that a reader of this version needs."""
+        for delta in state.committed:  # readers from before a retraction still read what it took out
+            yield from (file.path for file in delta.files)
         for file in stream_files(state):
             yield file.path
             if file.deletions:
