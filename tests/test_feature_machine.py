@@ -49,7 +49,6 @@ from deltacompact import (
     plan,
     pointers,
     rehash,
-    session,
     sizing,
 )
 from deltacompact import files as tabular
@@ -60,6 +59,7 @@ from deltacompact.catalog.tokens import TOKEN_RETENTION_S
 from deltacompact.catalog.vacuum import vacuum
 from deltacompact.catalog.versions import retract, rollback, versions
 from deltacompact.errors import PositionError, StoreError
+from deltacompact.executors import local
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.files import EXTENSIONS
 from deltacompact.maintenance import check, rehash_table
@@ -160,6 +160,7 @@ class Limits:
     entry_bytes_max: int = 2000
     checkpoint_after: int = 5
     groups: int = 3
+    nodes: tuple[int, ...] = (1, 2)
     remote: bool = False
 
 
@@ -174,9 +175,10 @@ def applied(limits: Limits, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sizing, "OUTPUT_PARALLEL_BYTES_MIN", 1)
     patch.setattr(sizing, "EXCHANGE_SHARE", limits.exchange_share)
     patch.setattr(sizing, "HELD_SHARE", limits.held_share)
-    patch.setattr(sizing, "source_groups", lambda rows, slots: max(1, min(limits.groups, rows)))
-    for module in (session, rehash):
+    patch.setattr(sizing, "source_groups", lambda rows, *_: max(1, min(limits.groups, rows)))
+    for module in (sizing, rehash):
         patch.setattr(module, "bucket_groups", lambda buckets, *_: min(buckets, limits.groups))
+    patch.setattr(local, "Capacity", functools.partial(plan.Capacity, nodes=limits.nodes))
     for module in (index_files, plan, pointers):
         patch.setattr(module, "CHUNK_ENTRIES", limits.chunk_entries)
     patch.setattr(tabular, "BATCH_ROWS_MIN", 2)
