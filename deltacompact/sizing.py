@@ -60,6 +60,9 @@ HELD_SHARE = 0.6
 EXCHANGE_BYTES = 16
 """File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
 
+SPLIT_BYTES = 24
+"""Of a survivor's pointer while it is brought to its group of files: as it is collected, and as it is sent."""
+
 EXCHANGE_SHARE = 0.6
 POINTERS_SHARE_OF_MEMORY = 0.25
 """Of the object store, what survivors and ranks may take together; of a task's memory, what one task holds of them."""
@@ -187,7 +190,7 @@ def bucket_groups_max(slots: int) -> int:
 def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> int:
     """Groups of buckets so small that a task may hold the pointers of its survivors, or their ranks."""
     bytes_max = max(1 << 20, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
-    return max(1, min(hash_buckets, math.ceil(rows * EXCHANGE_BYTES / bytes_max)))
+    return max(1, min(hash_buckets, math.ceil(rows * SPLIT_BYTES / bytes_max)))
 
 
 def source_groups(rows: int, slots: int, nodes: int, bucket_groups: int, memory_per_task_bytes: int) -> int:
@@ -230,7 +233,7 @@ def peak_task_bytes(
     """
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
     folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_entries * entry_bytes
-    pointing = pointer_rows * EXCHANGE_BYTES + 4 * chunk_entries * entry_bytes
+    pointing = pointer_rows * SPLIT_BYTES + 4 * chunk_entries * entry_bytes
     return int(TASK_BASE_BYTES + max(hashing, folding, pointing, 4 * read_bytes))
 
 

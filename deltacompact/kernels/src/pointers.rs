@@ -79,8 +79,17 @@ impl Split {
         for group in &self.ordinals {
             offsets.push(offsets[offsets.len() - 1] + group.len() as i64);
         }
-        (self.ordinals.concat(), self.rows.concat(), offsets)
+        (joined(self.ordinals), joined(self.rows), offsets)
     }
+}
+
+/// One after another. What was copied is let go at once: there are as many pointers as rows.
+fn joined<T: Copy>(groups: Vec<Vec<T>>) -> Vec<T> {
+    let mut all = Vec::with_capacity(groups.iter().map(Vec::len).sum());
+    for group in groups {
+        all.extend_from_slice(&group);
+    }
+    all
 }
 
 /// Where the rows of each group go: to outputs by rank, or nowhere, since the file stays.
