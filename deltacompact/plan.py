@@ -302,7 +302,7 @@ class CompactionPlan:
         """Memory of the largest task's process."""
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
         entry_bytes = self.encoding.entry_bytes
-        pointer_rows = math.ceil(self.pointed_rows / self.pointer_groups)
+        pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
         return sizing.peak_task_bytes(
             self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes, pointer_rows
         )
