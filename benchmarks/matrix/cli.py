@@ -182,16 +182,16 @@ def _run(
     commands: Any, matrix: Matrix, base: str, given: dict[str, Any], head_type: str | None, out: Path, dry_run: bool
 ) -> None:
     """Print the commands, or run them and write the report of what is there, even after an interruption."""
-    from benchmarks import environment
-    from benchmarks.matrix.commands import LeftRunning, run_all
-    from benchmarks.matrix.report import print_grid, success_rate, write_matrix_report
-    from deltacompact.storage import open_store
-
     if dry_run:
         for cluster in commands:
             for argv in cluster:
                 print(shlex.join(argv))
         return
+    from benchmarks import environment
+    from benchmarks.matrix.commands import LeftRunning, run_all
+    from benchmarks.matrix.report import print_grid, success_rate, write_matrix_report
+    from deltacompact.storage import open_store
+
     table = _prices(given)
     worker, head = _instance(table, given["worker_type"]), _instance(table, head_type) if head_type else None
     signal.signal(signal.SIGTERM, _interrupt)
