@@ -187,9 +187,12 @@ def _run(
             for argv in cluster:
                 print(shlex.join(argv))
         return
+    try:
+        from benchmarks.matrix.report import print_grid, success_rate, write_matrix_report
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'deltacompact[bench]'") from error
     from benchmarks import environment
     from benchmarks.matrix.commands import LeftRunning, run_all
-    from benchmarks.matrix.report import print_grid, success_rate, write_matrix_report
     from deltacompact.storage import open_store
 
     table = _prices(given)
