@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -392,7 +393,7 @@ def _for_orc(table: pa.Table) -> pa.Table:
         if pa.types.is_dictionary(field.type):
             table = table.set_column(place, field.name, column.cast(field.type.value_type))
         elif pa.types.is_nested(field.type):
-            table = table.set_column(place, field, column.take(pa.array(range(table.num_rows), pa.int64())))
+            table = table.set_column(place, field, column.take(pa.array(np.arange(table.num_rows))))
         elif pa.types.is_timestamp(field.type) or pa.types.is_date64(field.type):
             try:
                 column.cast(pa.timestamp("ns"))

@@ -274,9 +274,10 @@ class CompactionPlan:
     @property
     def round_rows(self) -> int:
         """Rows of the largest round."""
-        return max((self._rows(each) for each in self.rounds), default=0)
+        return max((self.rows_of(each) for each in self.rounds), default=0)
 
-    def _rows(self, each: Round) -> int:
+    def rows_of(self, each: Round) -> int:
+        """Delta rows of one round."""
         return sum(source.file.rows for source in self.sources[each.first : each.stop])
 
     @property
@@ -287,7 +288,7 @@ class CompactionPlan:
 
     def bucket_groups(self, each: Round) -> int:
         """Groups of buckets, a task for each, in one round."""
-        on, rows = self.capacity, self._rows(each)
+        on, rows = self.capacity, self.rows_of(each)
         tasks = math.ceil(rows / self.task_rows)
         groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, len(on.node_slots), tasks)
         return max(groups, self.pointer_groups) if each is self.rounds[-1] else groups
@@ -337,7 +338,9 @@ class CompactionPlan:
         Nothing is deleted before the switch, so the indices of all rounds are there; a vacuum takes them later.
         """
         data = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
-        folded = [self.base_rows + sum(map(self._rows, self.rounds[: place + 1])) for place in range(len(self.rounds))]
+        folded = [
+            self.base_rows + sum(map(self.rows_of, self.rounds[: place + 1])) for place in range(len(self.rounds))
+        ]
         entries = sum(folded) + (self.base_rows if self.rehash else 0)
         rows = sum(source.file.rows for source in self.sources)
         exchange = 0 if sizing.fits_exchange(rows, self.capacity.object_store_bytes) else rows * sizing.EXCHANGE_BYTES

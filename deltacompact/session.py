@@ -110,7 +110,7 @@ class Session:
             deduped.append(self._executor.submit(step, self._paced, task, path_of, *parts, node=node))
             del parts
         del hashed
-        self._stages.wait("dedupe", deduped, self._rows_of(each))
+        self._stages.wait("dedupe", deduped, self.plan.rows_of(each))
         results: list[DedupeResult] = [self._executor.get(done.values[0]) for done in deduped]
         counts, live = self._conserved(each, before, results)
         manifest = self._session_index(each, before, results, counts)
@@ -127,7 +127,7 @@ class Session:
         """Fold the rest, assign pointers, and persist the index as it will be published: it is known already."""
         plan, each = self.plan, self.plan.rounds[-1]
         hashed, layout = self._hash_bucket(each)
-        rows = self._rows_of(each)
+        rows = self.plan.rows_of(each)
         object_store_bytes = self._executor.capacity.object_store_bytes
         held = not plan.changes_only and fits_held(
             before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes
@@ -194,7 +194,7 @@ class Session:
             )
             for piece in work
         ]
-        self._stages.wait("hash_bucket", hashed, self._rows_of(each))
+        self._stages.wait("hash_bucket", hashed, self.plan.rows_of(each))
         return hashed, layout
 
     def _dedupe_task(self, group: range, before: Folding) -> DedupeTask:
@@ -208,7 +208,7 @@ class Session:
             return False
         manifest = before.index.manifest
         first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
-        return adds_round_run(first, above, self._rows_of(each))
+        return adds_round_run(first, above, self.plan.rows_of(each))
 
     def _session_index(
         self, each: Round, before: Folding, results: Sequence[DedupeResult], counts: FoldCounts
@@ -502,9 +502,6 @@ class Session:
         if conflict := self.conflict():
             return conflict
         return CorruptionError(f"session {self.id}: a record that was written has vanished")
-
-    def _rows_of(self, each: Round) -> int:
-        return sum(source.file.rows for source in self.plan.sources[each.first : each.stop])
 
     def _tell(self, kind: type[Event], *values: Any) -> None:
         self._emit(kind(self.plan.input.source_table_id, self.plan.input.partition, *values))

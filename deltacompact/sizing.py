@@ -152,13 +152,18 @@ def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
     return [*ends, len(rows_by_file)] if rows_by_file else []
 
 
-def stage_tasks(rows: int, tasks_max: int, driver_s: float) -> int:
+def driver_s(nodes: int, told: int) -> float:
+    """Seconds of the driver for a task that hands over an object for each node, and is told of so many."""
+    return DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + told * DRIVER_ARGUMENT_S
+
+
+def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:
     """How many tasks a stage has, each of which costs the driver so many seconds.
 
-    The work of n tasks takes rows x STAGE_ROW_S / n seconds, the driver n x driver_s: least where both are equal. On a
+    The work of n tasks takes rows x STAGE_ROW_S / n seconds, the driver n x task_s: least where both are equal. On a
     small cluster that is more than the few waves that balance it; on a large one it is less than one.
     """
-    return max(1, min(tasks_max, int(math.sqrt(rows * STAGE_ROW_S / driver_s))))
+    return max(1, min(tasks_max, int(math.sqrt(rows * STAGE_ROW_S / task_s))))
 
 
 def task_rows(
@@ -166,8 +171,7 @@ def task_rows(
 ) -> int:
     """Rows of one hash bucket task: up to four waves over the cluster, as far as memory allows."""
     groups = min(hash_buckets, bucket_groups_max(slots))
-    driver_s = DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + groups * DRIVER_ARGUMENT_S
-    even = math.ceil(rows / stage_tasks(rows, HASH_BUCKET_WAVES * slots, driver_s))
+    even = math.ceil(rows / stage_tasks(rows, HASH_BUCKET_WAVES * slots, driver_s(nodes, groups)))
     by_memory = int(max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20) / (entry_bytes * HASH_BUCKET_COPIES))
     return max(1, min(max(even, TASK_ROWS_MIN), by_memory))
 
@@ -177,9 +181,7 @@ def bucket_groups(hash_buckets: int, rows: int, slots: int, nodes: int, tasks: i
 
     `tasks`: of the stage before, of each of which a group is told.
     """
-    driver_s = DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + tasks * DRIVER_ARGUMENT_S
-    groups_max = bucket_groups_max(slots)
-    wanted = stage_tasks(rows, groups_max, driver_s) if groups_max > BUCKET_GROUPS_MIN else groups_max
+    wanted = stage_tasks(rows, bucket_groups_max(slots), driver_s(nodes, tasks))
     return min(hash_buckets, max(BUCKET_GROUPS_MIN, wanted))
 
 
@@ -198,9 +200,8 @@ def source_groups(rows: int, slots: int, nodes: int, bucket_groups: int, memory_
 
     `bucket_groups` tell it of survivors and are told their ranks.
     """
-    driver_s = DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + 2 * bucket_groups * DRIVER_ARGUMENT_S
     rows_max = max(SOURCE_GROUP_ROWS_MIN, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY) // RANKED_BYTES)
-    wanted = max(stage_tasks(rows, slots, driver_s), math.ceil(rows / rows_max))
+    wanted = max(stage_tasks(rows, slots, driver_s(nodes, 2 * bucket_groups)), math.ceil(rows / rows_max))
     return max(1, min(math.ceil(rows / SOURCE_GROUP_ROWS_MIN), wanted))
 
 

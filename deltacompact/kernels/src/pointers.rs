@@ -42,8 +42,7 @@ pub struct Split {
 
 impl Split {
     pub fn new(group_of: Vec<u32>, groups: u32) -> Self {
-        let none = |_| Vec::new();
-        let (ordinals, rows) = ((0..groups).map(none).collect(), (0..groups).map(|_| Vec::new()).collect());
+        let (ordinals, rows) = (vec![Vec::new(); groups as usize], vec![Vec::new(); groups as usize]);
         Self { group_of: GroupOf { group_of, groups }, ordinals, rows }
     }
 
