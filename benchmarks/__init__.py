@@ -12,5 +12,6 @@ report.py plots.py  report.md, report.json, PNGs, and the table on the screen
 memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
 model.py            what the measured rates come to on clusters that nobody has here; prediction.py shows it
+console.py          what every command needs: a folder, and somebody to tell
 cli.py              python -m benchmarks run | tpch | lhbench | memory | local | ec2 | job | model | kernels
 """

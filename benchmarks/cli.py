@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,9 @@ from benchmarks import data as synthetic
 from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
+from benchmarks.console import made, teller
 from benchmarks.matrix import cli as matrix_cli
 
-_FOLDER = Path(tempfile.gettempdir()) / "deltacompact-benchmarks"
 EXECUTORS = ("ray", "local", "auto")
 
 
@@ -181,11 +180,11 @@ def _measure(
     """Run, report, and end the process with 1 where something failed or was wrong."""
     from benchmarks import environment, report, runner, summary
 
-    console, out = Console(width=None if sys.stdout.isatty() else 160), _made(out, "report")
+    console, out = Console(width=None if sys.stdout.isatty() else 160), made(out, "report")
     chosen = tuple(Case(case) for case in cases)
     entering = tuple(entrants(only, executors))
-    plan = runner.Plan(tables, inputs_of, chosen, entering, repeats, seed, _made(data, "data"), out, timeout_s)
-    measurements = list(runner.run(plan, _teller()))
+    plan = runner.Plan(tables, inputs_of, chosen, entering, repeats, seed, made(data, "data"), out, timeout_s)
+    measurements = list(runner.run(plan, teller()))
     lines = summary.summarise(measurements)
     described = {"environment": environment.environment(), **described, "repeats": repeats, "seed": seed}
     report.write_report(out, described, measurements, lines, draw(lines, out=out))
@@ -217,9 +216,9 @@ def memory(
     store_bytes = object_store_mb * 1_000_000
     task_bytes = None if task_mb is None else task_mb * 1_000_000
     plan = MemoryPlan(
-        scale, executor, store_bytes, task_bytes, seed, _made(data, "data"), _made(out, "report"), timeout_s
+        scale, executor, store_bytes, task_bytes, seed, made(data, "data"), made(out, "report"), timeout_s
     )
-    if not run_memory(plan, Console(), _teller()):
+    if not run_memory(plan, Console(), teller()):
         raise SystemExit(1)
 
 
@@ -256,14 +255,3 @@ def kernels(arguments: tuple[str, ...]) -> None:
 
 for _command in (matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
     main.add_command(_command)
-
-
-def _made(folder: Path | None, name: str) -> Path:
-    chosen = (folder or _FOLDER / name).absolute()
-    chosen.mkdir(parents=True, exist_ok=True)
-    return chosen
-
-
-def _teller() -> Any:
-    progress = Console(stderr=True)
-    return lambda text: progress.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -21,8 +21,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from deltacompact.keys import DIGEST_BYTES, POINTER_BYTES
+
 ROW_GROUP_ROWS = 128 << 10
 COMPRESSION: Final = "zstd"
+ENTRY_BYTES = DIGEST_BYTES + POINTER_BYTES
+"""Of a row in the index: no table here has a sort key."""
 
 
 class Case(StrEnum):

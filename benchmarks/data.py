@@ -31,7 +31,7 @@ GENERATION = 1
 
 KEYS = ("key",)
 Keys = npt.NDArray[np.int64]
-_EPOCH_US = 1_767_225_600_000_000
+EPOCH_US = 1_767_225_600_000_000
 _CUSTOMERS = 1_000_000
 
 
@@ -161,20 +161,26 @@ class _Maker:
 
     def _table(self, keys: Keys, stream: int) -> pa.Table:
         dice, rows = np.random.default_rng([self.seed, 1, stream]), len(keys)
-        customers = pc.utf8_lpad(pa.array(dice.integers(0, _CUSTOMERS, rows)).cast(pa.string()), 19, "0")
         columns = {
             "key": pa.array(keys, pa.int64()),
             "amount": pa.array(dice.random(rows)),
-            "updated_at": pa.array(_EPOCH_US + dice.integers(0, 86_400_000_000, rows), pa.timestamp("us")),
+            "updated_at": pa.array(EPOCH_US + dice.integers(0, 86_400_000_000, rows), pa.timestamp("us")),
             "quantity": pa.array(dice.integers(1, 1_000, rows).astype(np.int32)),
-            "customer": pc.binary_join_element_wise("customer-", customers, ""),
+            "customer": customers(dice, rows),
         }
         if width := self.configuration.payload_bytes:
-            columns["payload"] = _payloads(dice.bytes(rows * width), rows, width)
+            columns["payload"] = payloads(dice.bytes(rows * width), rows, width)
         return pa.table(columns)
 
 
-def _payloads(data: bytes, rows: int, width: int) -> pa.Array:
+def customers(dice: np.random.Generator, rows: int) -> pa.Array:
+    """Strings of 28 characters."""
+    numbers = pc.utf8_lpad(pa.array(dice.integers(0, _CUSTOMERS, rows)).cast(pa.string()), 19, "0")
+    return pc.binary_join_element_wise("customer-", numbers, "")
+
+
+def payloads(data: bytes, rows: int, width: int) -> pa.Array:
+    """Binary values of one width."""
     offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, offsets, pa.py_buffer(data)])
 

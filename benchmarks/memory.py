@@ -15,15 +15,13 @@ from rich.table import Table
 
 from benchmarks import child, formats
 from benchmarks.competitors import CORES, deltacompact
-from benchmarks.configurations import MEMORY, Case
+from benchmarks.configurations import ENTRY_BYTES, MEMORY, Case
 from benchmarks.data import inputs_of
 from benchmarks.environment import environment
 from benchmarks.report import markdown_table
 from benchmarks.runner import Measurement, measure
 
 ROUNDS_WHEN_SCALED = 8
-ENTRY_BYTES = 32
-"""Digest, file and row; there is no sort key here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.configurations import ENTRY_BYTES
 from deltacompact import sizing
 
-ENTRY_BYTES = 32
 TIB = 1 << 40
 
 

@@ -235,9 +235,9 @@ def test_an_interrupted_run_brings_its_cluster_down(tmp_path):
 def test_what_succeeded_is_not_run_again(tmp_path, monkeypatch):
     log = fake_ray(tmp_path, {"exec": 3})
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    point, store = Point(16, 0, 1_000, 0), open_store(tmp_path / "base")
-    keep(store, point, JobRun(16, 0, 1_000, 0, 0, seconds=1.0))
-    keep(store, Point(16, 0, 1_000, 4), JobRun.failed(Point(16, 0, 1_000, 4), 0, "a spot node was lost"))
+    store = open_store(tmp_path / "base")
+    keep(store, JobRun(16, 0, 1_000, 0, 0, seconds=1.0))
+    keep(store, JobRun.failed(Point(16, 0, 1_000, 4), 0, "a spot node was lost"))
     run.run_all(commands_of(tmp_path), str(tmp_path / "base"), lambda _: None)
     assert log.read_text().split() == ["up", "exec", "down"]
     assert {outcome.hash_buckets: outcome.error is None for outcome in kept(store)} == {0: True, 4: False}

@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 import click
 from rich.console import Console
 
+from benchmarks.console import made, teller
 from benchmarks.matrix import prices as price_table
 from benchmarks.matrix.points import Matrix, Point, kept
 from benchmarks.matrix.table import PRODUCERS
 
-_FOLDER = Path(tempfile.gettempdir()) / "deltacompact-benchmarks"
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -98,10 +97,10 @@ def local(base: str | None, out: Path | None, **given: Any) -> None:
     cores = os.cpu_count() or 1
     if max(given["vcpus"]) > cores:
         raise click.BadParameter(f"this machine has {cores} cores", param_hint="--vcpus")
-    base = base or str(_made(None, "matrix"))
+    base = base or str(made(None, "matrix"))
     matrix = _matrix(given)
     commands = local_commands(matrix, base if "://" in base else str(Path(base).absolute()), given["producer"])
-    _run(commands, matrix, base, given, None, _made(out, "matrix-report"), given["dry_run"])
+    _run(commands, matrix, base, given, None, made(out, "matrix-report"), given["dry_run"])
 
 
 @click.command()
@@ -141,7 +140,7 @@ def ec2(
         raise click.BadParameter(f"{wrong[0]!r} is not KEY=VALUE", param_hint="--tag")
     matrix, table = _matrix(given), _prices(given)
     worker, head = _instance(table, given["worker_type"]), _instance(table, head_type)
-    out = _made(out, "matrix-report")
+    out = made(out, "matrix-report")
     files = {}
     for vcpus in matrix.vcpus:
         given_tags = tuple((key, value) for key, _, value in (tag.partition("=") for tag in tags))
@@ -172,7 +171,7 @@ def job(
     from benchmarks.matrix.job import Job, run_job
 
     point = Point(vcpus, payload_bytes, rows, hash_buckets)
-    run = run_job(Job(base, point, repeat, producer, here), _teller())
+    run = run_job(Job(base, point, repeat, producer, here), teller())
     print(f"{point.name} r{repeat}: {run.error or f'{run.seconds:.2f} s, {run.rows_per_s_core:,.0f} rows/s-core'}")
     if run.error:
         raise SystemExit(1)
@@ -200,17 +199,13 @@ def _run(
     signal.signal(signal.SIGTERM, _interrupt)
     left: LeftRunning | None = None
     try:
-        run_all(commands, base, _teller())
+        run_all(commands, base, teller())
     except LeftRunning as error:
         left = error
     except KeyboardInterrupt:
         print("interrupted: the same command carries on", file=sys.stderr)
     asked = {point for vcpus in matrix.vcpus for point in matrix.points(vcpus)}
-    runs = [
-        run
-        for run in kept(open_store(base))
-        if Point(run.vcpus, run.payload_bytes, run.rows, run.hash_buckets) in asked
-    ]
+    runs = [run for run in kept(open_store(base)) if run.point in asked]
     facts = {"environment": environment.environment()}
     grid = write_matrix_report(runs, table, worker, head, facts, out)
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -242,14 +237,3 @@ def _instance(table: price_table.Prices, name: str) -> price_table.Instance:
         return table.instance(name)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def _made(folder: Path | None, name: str) -> Path:
-    chosen = (folder or _FOLDER / name).absolute()
-    chosen.mkdir(parents=True, exist_ok=True)
-    return chosen
-
-
-def _teller() -> Callable[[str], None]:
-    progress = Console(stderr=True)
-    return lambda text: progress.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)

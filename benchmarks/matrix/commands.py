@@ -112,14 +112,14 @@ def run_all(commands: Sequence[ClusterCommands], base: str, tell: Callable[[str]
             if cluster.up and (code := _call(cluster.up, tell)):
                 for job in missing:
                     error = f"the cluster did not start: ray up ended with {code}"
-                    keep(store, job.point, JobRun.failed(job.point, job.repeat, error))
+                    keep(store, JobRun.failed(job.point, job.repeat, error))
                 continue
             for job in missing:
                 store.delete([path_of(job.point, job.repeat)])
                 code = _call(job.argv, tell)
                 if code and not _is_kept(store, job):
                     error = f"the job run ended with {code} and left no outcome"
-                    keep(store, job.point, JobRun.failed(job.point, job.repeat, error))
+                    keep(store, JobRun.failed(job.point, job.repeat, error))
         finally:
             if cluster.down:
                 _bring_down(cluster, tell)

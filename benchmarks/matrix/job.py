@@ -52,7 +52,7 @@ def run_job(job: Job, tell: Callable[[str], None]) -> JobRun:
         known = isinstance(error, (DeltaCompactError, TimeoutError))
         text = " ".join(str(error).split())[:300]
         run = JobRun.failed(job.point, job.repeat, text if known else f"{type(error).__name__}: {text}")
-    keep(store, job.point, run)
+    keep(store, run)
     return run
 
 

@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 
+from benchmarks.configurations import ENTRY_BYTES
 from deltacompact import sizing
 from deltacompact.storage import ObjectStore
-
-ENTRY_BYTES = 32
-"""Digest, file and row: the tables have no sort key."""
 
 _PREFIX = "runs/"
 
@@ -89,6 +87,10 @@ class JobRun:
         return cls(point.vcpus, point.payload_bytes, point.rows, point.hash_buckets, repeat, error)
 
     @property
+    def point(self) -> Point:
+        return Point(self.vcpus, self.payload_bytes, self.rows, self.hash_buckets)
+
+    @property
     def rows_per_s_core(self) -> float:
         return self.rows / self.seconds / self.vcpus
 
@@ -103,9 +105,9 @@ def path_of(point: Point, repeat: int) -> str:
     return f"{_PREFIX}job-{point.name}-r{repeat}.json"
 
 
-def keep(store: ObjectStore, point: Point, run: JobRun) -> None:
+def keep(store: ObjectStore, run: JobRun) -> None:
     """Put an outcome; a later attempt at the same repeat takes its place."""
-    store.put(path_of(point, run.repeat), json.dumps(asdict(run), indent=1).encode())
+    store.put(path_of(run.point, run.repeat), json.dumps(asdict(run), indent=1).encode())
 
 
 def kept(store: ObjectStore) -> list[JobRun]:

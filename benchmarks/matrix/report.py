@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks import formats
 from benchmarks.matrix.figures import PAPER_BUCKETS, PAPER_ROWS, draw_figures, usd_per_tb
-from benchmarks.matrix.points import JobRun, Point
+from benchmarks.matrix.points import JobRun
 from benchmarks.matrix.prices import Bill, Instance, Prices, bill_of
 from benchmarks.plots import Plot
 from benchmarks.prediction import CAVEAT, Grid, model_grids, runs_of_matrix
@@ -60,7 +60,7 @@ def write_matrix_report(
 
 def points_grid(runs: Sequence[JobRun], costs: dict[int, Bill]) -> Grid:
     """A line for each point, medians of the repeats that succeeded."""
-    by_point = [list(some) for _, some in groupby(sorted(runs, key=_point), _point)]
+    by_point = [list(some) for _, some in groupby(sorted(runs, key=lambda run: run.point), lambda run: run.point)]
     return list(NAMES), [_cells(same, costs[same[0].vcpus]) for same in by_point]
 
 
@@ -114,10 +114,6 @@ def print_grid(console: Console, title: str, grid: Grid) -> None:
     console.print(table)
 
 
-def _point(run: JobRun) -> Point:
-    return Point(run.vcpus, run.payload_bytes, run.rows, run.hash_buckets)
-
-
 def _markdown(
     runs: Sequence[JobRun],
     grid: Grid,
@@ -136,7 +132,7 @@ def _markdown(
         f"prices of {prices.date}, {prices.region}. They cover the compaction alone, not the cluster's start.\n"
     )
     parts.append(f"## Points\n\n{markdown_table(*grid)}")
-    parts += [f"- {_point(run).name}, repeat {run.repeat}, failed: {run.error}\n" for run in runs if run.error]
+    parts += [f"- {run.point.name}, repeat {run.repeat}, failed: {run.error}\n" for run in runs if run.error]
     parts.append("## Figures\n")
     parts += [f"![{plot.title}]({plot.file})\n" for plot in plots]
     buckets = sizing.hash_bucket_count

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.checksum import Fingerprint, row_hashes
+from benchmarks.data import EPOCH_US, customers, payloads
 from deltacompact import files as tabular
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.paths import TablePaths
@@ -38,7 +40,6 @@ ROW_BYTES = 60
 PRODUCERS = ("workers", "spark")
 _CHUNK_ROWS = 4_000_000
 _STEP = 0.618
-_EPOCH_US = 1_767_225_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def write_by_spark(catalog: DeltaStreamCatalog, shape: Shape) -> None:
         for delta in (False, True):
             rows = shape.rows - shape.prior_rows if delta else shape.prior_rows
             row = F.col("id")
-            prior = _scattered_sql(row, shape.prior_rows, shape.prior_rows // 3 if delta else 0)
+            prior = _scattered(row, shape.prior_rows, shape.prior_rows // 3 if delta else 0)
             new = row - F.lit(shape.updates) + F.lit(shape.prior_rows)
             pieces = [
                 F.sha2(F.concat_ws("-", row, F.lit(piece)), 512) for piece in range(-(-shape.payload_bytes // 64))
@@ -192,7 +193,7 @@ def write_by_spark(catalog: DeltaStreamCatalog, shape: Shape) -> None:
                 (F.when(row < shape.updates, prior).otherwise(new) if delta else prior).alias(KEY),
                 F.lit(DELTA_REVISION if delta else PRIOR_REVISION).cast("int").alias(REVISION),
                 F.rand(shape.rows).alias("amount"),
-                F.timestamp_micros(F.lit(_EPOCH_US) + F.abs(F.hash(row)).cast("long")).alias("updated_at"),
+                F.timestamp_micros(F.lit(EPOCH_US) + F.abs(F.hash(row)).cast("long")).alias("updated_at"),
                 F.format_string("customer-%019d", F.abs(F.hash(row)) % 1_000_000).alias("customer"),
             ]
             if pieces:
@@ -207,19 +208,15 @@ def write_by_spark(catalog: DeltaStreamCatalog, shape: Shape) -> None:
 
 def _rows(keys: npt.NDArray[np.int64], part: Part) -> pa.Table:
     dice, rows = np.random.default_rng([part.shape.rows, part.delta, part.start]), len(keys)
-    customers = np.char.add("customer-", np.char.zfill(dice.integers(0, 1_000_000, rows).astype("U19"), 19))
     columns = {
         KEY: pa.array(keys, pa.int64()),
         REVISION: pa.array(np.full(rows, DELTA_REVISION if part.delta else PRIOR_REVISION, np.int32)),
         "amount": pa.array(dice.random(rows)),
-        "updated_at": pa.array(_EPOCH_US + dice.integers(0, 86_400_000_000, rows), pa.timestamp("us")),
-        "customer": pa.array(customers),
+        "updated_at": pa.array(EPOCH_US + dice.integers(0, 86_400_000_000, rows), pa.timestamp("us")),
+        "customer": customers(dice, rows),
     }
     if width := part.shape.payload_bytes:
-        payload = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(width), rows, [None, pa.py_buffer(dice.bytes(rows * width))]
-        )
-        columns["payload"] = payload.cast(pa.binary())
+        columns["payload"] = payloads(dice.bytes(rows * width), rows, width)
     return pa.table(columns)
 
 
@@ -231,13 +228,9 @@ def _step(modulus: int) -> int:
     return step
 
 
-def _scattered(rows: npt.NDArray[np.int64], modulus: int, start: int) -> npt.NDArray[np.int64]:
-    """A permutation of [0, modulus)."""
+def _scattered(rows: Any, modulus: int, start: int) -> Any:
+    """A permutation of [0, modulus): of an array, or as a Spark column."""
     return (rows * _step(modulus) + start) % max(1, modulus)
-
-
-def _scattered_sql(rows: object, modulus: int, start: int) -> object:
-    return (rows * _step(modulus) + start) % max(1, modulus)  # type: ignore[operator]
 
 
 def checksum(keys: npt.NDArray[np.int64], revision: int) -> int:
