@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.arrow_memory import session_memory
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
 from deltacompact.catalog.log import genesis_state
 from deltacompact.catalog.state import StreamState
@@ -150,7 +151,8 @@ def compact(
             results.append(SessionResult(dict(partition.values), error=given))
             continue
         executor = executor or executor_for(settings, job.delta_rows, job.bytes)
-        result = run_session(catalog, job, given, executor, emit)
+        with session_memory():
+            result = run_session(catalog, job, given, executor, emit)
         emit(SessionFinished(source_table_id, partition, _reason(result.error), result.live))
         results.append(result)
     done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))

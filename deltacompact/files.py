@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +65,10 @@ _SUFFIX = {
 _TEXT_BLOCK_BYTES = 16 << 20
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Without quotes. pyarrow's own list has NaN as well, which is a number: its key is not that of null."""
+_DICTIONARY_ROWS_MIN = 1 << 10
 _DICTIONARY_SAMPLE_ROWS = 32 << 10
+_DICTIONARY_SAMPLE_ROWS_MIN = 64
+_DICTIONARY_SAMPLE_BYTES = 4 << 20
 _DICTIONARY_DISTINCT_MAX = 0.4
 
 
@@ -440,37 +443,47 @@ def _ipc_codec(codec: str) -> str | None:
 
 def _worth_a_dictionary(table: pa.Table) -> list[str]:
     """Top-level columns whose values repeat: a dictionary of nearly distinct values costs time and saves nothing."""
-    sample = table.slice(0, _DICTIONARY_SAMPLE_ROWS)
-    return [field.name for field in table.schema if _repeats(field.type, sample[field.name])]
+    return [field.name for field in table.schema if _repeats(field.type, table[field.name])]
 
 
-def _repeats(type_: pa.DataType, sample: pa.ChunkedArray) -> bool:
-    if pa.types.is_dictionary(type_) or pa.types.is_nested(type_) or len(sample) < 1024:
+def _repeats(type_: pa.DataType, column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(type_) or pa.types.is_nested(type_) or len(column) < _DICTIONARY_ROWS_MIN:
         return True
     if pa.types.is_boolean(type_):
         return False
+    sample = column.slice(0, _DICTIONARY_SAMPLE_ROWS)
+    shares = max(1, -(-sample.nbytes // _DICTIONARY_SAMPLE_BYTES))  # counting values copies them
+    sample = sample.slice(0, max(_DICTIONARY_SAMPLE_ROWS_MIN, len(sample) // shares))
     try:
         return bool(pc.count_distinct(sample, mode="all").as_py() <= len(sample) * _DICTIONARY_DISTINCT_MAX)
     except pa.ArrowNotImplementedError:
         return True
 
 
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+W = TypeVar("W", bound=_Closing)
+
+
 @contextlib.contextmanager
-def writer(
-    store: ObjectStore,
-    path: str,
-    schema: pa.Schema,
-    options: WriteOptions,
-    make: Callable[[IO[bytes], pa.Schema, WriteOptions], TableWriter] = TableWriter,
-) -> Iterator[TableWriter]:
-    """A writer whose file appears at `path` when the block ends without an exception."""
+def written(store: ObjectStore, path: str, content_type: ContentType, make: Callable[[IO[bytes]], W]) -> Iterator[W]:
+    """What `make` makes of a sink; its file appears at `path` when the block ends without an exception."""
     with store.writer(path) as sink:
-        table_writer = make(sink, schema, options)
+        made = make(sink)
         try:
-            yield table_writer
-            table_writer.close()
+            yield made
+            made.close()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InputError(f"{options.content_type.value} cannot hold this table: {_one_line(error)}") from error
+            raise InputError(f"{content_type.value} cannot hold this table: {_one_line(error)}") from error
+
+
+def writer(
+    store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptions
+) -> contextlib.AbstractContextManager[TableWriter]:
+    """A writer of tables."""
+    return written(store, path, options.content_type, lambda sink: TableWriter(sink, schema, options))
 
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:

@@ -4,12 +4,12 @@
                                                 file 8, live rows 0‥2 of it   -> rows 2‥4
 
 Which rows live is one bit each, so rows are filtered in sequence, and only the row groups that hold them are read. Row
-groups in which every row lives are copied as they are encoded: see parquet_copy.py.
+groups in which every row lives are copied as they are encoded (see parquet_copy.py), while the others are encoded anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,12 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import files, schemas
+from deltacompact.ahead import ahead
 from deltacompact.errors import CorruptionError
-from deltacompact.files import TableWriter, WriteOptions
+from deltacompact.files import WriteOptions
 from deltacompact.masks import Masks, live_mask, read_masks
 from deltacompact.model import ContentType, DataFile, Partition
-from deltacompact.parquet_copy import CopyingWriter, codec_of, copyable_groups
+from deltacompact.parquet_copy import CopyingWriter, Encoded, Run, codec_of, copyable_runs, encoded
 from deltacompact.storage import ObjectStore
+
+ENCODED_AHEAD = 2
+"""Row groups that are encoded while others are copied, which waits for the disk or the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +61,26 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
     for source in task.sources:
         lives = live_mask(by_ordinal[source.ordinal], source.file.rows)
         pieces.append(Piece(source.file, lives, _rows_of(lives, source)))
-    options, groups = _looked_at(store, task, pieces)
-    copied = 0
-    make = CopyingWriter if any(groups) else TableWriter
-    with files.writer(store, path, task.schema, options, make) as out:
-        for piece, whole in zip(pieces, groups, strict=True):
-            if isinstance(out, CopyingWriter) and whole:
-                copied += _copied(store, task, piece, whole, out)
-            else:
-                _encode(store, task, piece, piece.rows, out)
-        if out.rows != task.rows:
-            raise CorruptionError(f"compacted file {task.number} got {out.rows} rows, {task.rows} were assigned")
+    options, runs = _looked_at(store, task, pieces)
+    if any(runs):
+        with (
+            ahead(_steps(store, task, pieces, runs, options), ENCODED_AHEAD) as steps,
+            files.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
+        ):
+            for step in steps:
+                if isinstance(step, Encoded):
+                    out.add(step)
+                else:
+                    with files.parquet_reader(store, step.file) as (source, _):
+                        out.copy(source, step.run)
+            _check_rows(task, out.rows)
+    else:
+        with files.writer(store, path, task.schema, options) as out:
+            for table in _live_rows(store, task, pieces):
+                out.write(table)
+            _check_rows(task, out.rows)
     size = store.stat(path).bytes
+    copied = sum(run.stop - run.start for of_piece in runs for run in of_piece)
     return Materialized(DataFile(task.number, path, options.content_type, task.rows, size, task.schema), copied)
 
 
@@ -89,59 +101,68 @@ class Piece:
     rows: tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Row groups of a file that an output gets as they are."""
+
+    file: DataFile
+    run: Run
+
+
+def _check_rows(task: MaterializeTask, written: int) -> None:
+    if written != task.rows:
+        raise CorruptionError(f"compacted file {task.number} got {written} rows, {task.rows} were assigned")
+
+
 def _looked_at(
     store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]
-) -> tuple[WriteOptions, list[list[int]]]:
+) -> tuple[WriteOptions, list[list[Run]]]:
     """The codec to write with, and the row groups of each piece that can be copied."""
     options = task.options
     if options.content_type is not ContentType.PARQUET:
         return options, [[] for _ in pieces]
-    groups, codec = [], options.codec
+    runs, codec = [], options.codec
     for piece in pieces:
-        found: list[int] = []
+        found: list[Run] = []
         if piece.file.content_type is ContentType.PARQUET:
             with files.parquet_reader(store, piece.file) as (_, reader):
                 files.check_rows(reader, piece.file)
-                found = copyable_groups(reader, task.schema, options, piece.lives, piece.rows)
+                found = copyable_runs(reader, task.schema, options, piece.lives, piece.rows)
                 codec = codec or codec_of(reader)
-        groups.append(found)
-    return replace(options, codec=codec), groups
+        runs.append(found)
+    return replace(options, codec=codec), runs
 
 
-def _copied(store: ObjectStore, task: MaterializeTask, piece: Piece, groups: list[int], out: CopyingWriter) -> int:
-    """Copy these row groups, and encode what lies between them; the number of rows copied."""
-    copied, at = 0, piece.rows[0]
-    with files.parquet_reader(store, piece.file) as (source, reader):
-        ends = np.cumsum([0, *(reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups))])
-        for run in _runs(groups):
-            begin, end = int(ends[run[0]]), int(ends[run[-1] + 1])
-            _encode(store, task, piece, (at, begin), out)
-            out.copy(source, reader, run)
-            copied, at = copied + end - begin, end
-    _encode(store, task, piece, (at, piece.rows[1]), out)
-    return copied
+def _steps(
+    store: ObjectStore,
+    task: MaterializeTask,
+    pieces: Sequence[Piece],
+    runs: Sequence[Sequence[Run]],
+    options: WriteOptions,
+) -> Generator[Copy | Encoded]:
+    """What the output is made of, in order: row groups to copy, and between them those that are encoded anew."""
+    stretch: list[Piece] = []
+    for piece, of_piece in zip(pieces, runs, strict=True):
+        at = piece.rows[0]
+        for run in of_piece:
+            stretch.append(replace(piece, rows=(at, run.start)))
+            yield from encoded(_live_rows(store, task, stretch), task.schema, options)
+            yield Copy(piece.file, run)
+            stretch, at = [], run.stop
+        stretch.append(replace(piece, rows=(at, piece.rows[1])))
+    yield from encoded(_live_rows(store, task, stretch), task.schema, options)
 
 
-def _runs(groups: Sequence[int]) -> list[list[int]]:
-    """Numbers that follow each other, together."""
-    runs: list[list[int]] = []
-    for group in groups:
-        if runs and runs[-1][-1] + 1 == group:
-            runs[-1].append(group)
-        else:
-            runs.append([group])
-    return runs
-
-
-def _encode(store: ObjectStore, task: MaterializeTask, piece: Piece, rows: tuple[int, int], out: TableWriter) -> None:
-    """Decode the rows of a range, write those that live."""
-    if not piece.lives[rows[0] : rows[1]].any():
-        return
-    for at, table in files.read(store, piece.file, None, rows):
-        wanted = piece.lives[at : at + table.num_rows]
-        if not wanted.all():
-            table = table.filter(pa.array(wanted))
-        out.write(schemas.align(table, task.schema, task.partition, piece.file.path))
+def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+    """Decode the rows of these ranges, as far as they live."""
+    for piece in pieces:
+        if not piece.lives[slice(*piece.rows)].any():
+            continue
+        for at, table in files.read(store, piece.file, None, piece.rows):
+            wanted = piece.lives[at : at + table.num_rows]
+            if not wanted.all():
+                table = table.filter(pa.array(wanted))
+            yield schemas.align(table, task.schema, task.partition, piece.file.path)
 
 
 def _rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:

@@ -68,9 +68,8 @@ def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> Output
             rewritten.append((source, rank))
             rank += rows
             data_bytes += source.file.bytes * rows / source.file.rows
-    count = sizing.output_files(
-        rank, int(data_bytes), decided.arguments.rows_per_compacted_file, decided.arguments.target_file_bytes
-    )
+    rows_max = decided.arguments.rows_per_compacted_file
+    count = sizing.output_files(rank, int(data_bytes), rows_max, decided.target_file_bytes)
     per_output = math.ceil(rank / count) if count else 1
     number = decided.next_file_number
     outputs = tuple(
@@ -109,12 +108,12 @@ def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64], marked: tuple[So
         return ()
     unhurt = [s for s in decided.sources if s.file.rows and live[s.ordinal] == s.file.live_rows]
     whole = [source for source in unhurt if _may_stay(decided, source)]
-    small = [s for s in whole if _is_small(decided, s.file.rows, s.file.bytes)]
+    small = [s for s in whole if decided.is_small(s.file.rows, s.file.bytes)]
     whole_ordinals = {source.ordinal for source in (*whole, *marked)}
     rest = [s for s in decided.sources if s.ordinal not in whole_ordinals and live[s.ordinal]]
     rest_rows = sum(int(live[s.ordinal]) for s in rest)
     rest_bytes = sum(s.file.bytes * int(live[s.ordinal]) / s.file.rows for s in rest)
-    rest_is_small = rest_rows > 0 and _is_small(decided, rest_rows, rest_bytes)
+    rest_is_small = rest_rows > 0 and decided.is_small(rest_rows, rest_bytes)
     if len(small) + rest_is_small < 2:
         return tuple(whole)
     small_ordinals = {source.ordinal for source in small}
@@ -137,16 +136,10 @@ def _may_stay(decided: CompactionPlan, source: Source) -> bool:
         and arguments.compression is None
         and file.schema.equals(decided.schema)
         and file.rows <= arguments.rows_per_compacted_file
-        and file.bytes <= arguments.target_file_bytes
+        and file.bytes <= (arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX)
         and file.bytes >= sizing.DELTA_KEPT_BYTES_MIN
-        and not _is_small(decided, file.rows, file.bytes)
+        and not decided.is_small(file.rows, file.bytes)
     )
-
-
-def _is_small(decided: CompactionPlan, rows: int, size: float) -> bool:
-    """Below half of the target, by rows and by bytes."""
-    arguments = decided.arguments
-    return 2 * rows < arguments.rows_per_compacted_file and 2 * size < arguments.target_file_bytes
 
 
 def _source_groups(

@@ -11,7 +11,8 @@ keeping. Statistics, page indexes and histograms go with it.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -34,29 +35,42 @@ GROUP_SHARE_MAX = 8
 their neighbours, and of larger ones a single dead row would have too much decoded some day."""
 
 
-def copyable_groups(
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Row groups of a file that follow each other, and the half-open range of rows that they are."""
+
+    groups: range
+    start: int
+    stop: int
+
+
+def copyable_runs(
     reader: pq.ParquetFile,
     schema: pa.Schema,
     options: WriteOptions,
     lives: npt.NDArray[np.bool_],
     rows: tuple[int, int],
-) -> list[int]:
+) -> list[Run]:
     """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of this schema.
 
     `lives` has one element for each row of the file.
     """
     if not reader.schema_arrow.equals(schema) or not reader.schema.equals(_columns(schema)):
         return []
-    chosen, begin, metadata = [], 0, reader.metadata
+    runs, begin, metadata = list[Run](), 0, reader.metadata
     for group in range(metadata.num_row_groups):
         described = metadata.row_group(group)
         end = begin + described.num_rows
         inside = rows[0] <= begin and end <= rows[1] and lives[begin:end].all()
         share = max(described.num_rows / options.row_group_rows, described.total_byte_size / ROW_GROUP_BYTES)
         if inside and GROUP_SHARE_MIN <= share <= GROUP_SHARE_MAX and _codec_fits(described, options.codec):
-            chosen.append(group)
+            if runs and runs[-1].groups.stop == group:
+                before = runs.pop()
+                runs.append(Run(range(before.groups.start, group + 1), before.start, end))
+            else:
+                runs.append(Run(range(group, group + 1), begin, end))
         begin = end
-    return chosen
+    return runs
 
 
 def _codec_fits(group: Any, wanted: str | None) -> bool:
@@ -88,30 +102,63 @@ def _columns(schema: pa.Schema) -> pq.ParquetSchema:
     return pq.ParquetFile(io.BytesIO(_template(schema))).schema
 
 
-class CopyingWriter(TableWriter):
-    """A TableWriter of Parquet that takes row groups of other files as well."""
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Row groups that were encoded in memory, as a Parquet file."""
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
-        super().__init__(sink, schema, options)
-        self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
+    file: pa.Buffer
+    groups: int
+    rows: int
 
-    def copy(self, source: pa.NativeFile, reader: pq.ParquetFile, groups: Sequence[int]) -> None:
-        """Append these row groups of a file. Raises CorruptionError where they are not what its footer says."""
-        self.flush()
-        self._append(source, groups)
-        self.rows += sum(reader.metadata.row_group(group).num_rows for group in groups)
 
-    def close(self) -> None:
-        self.flush()
-        self._assembler.close()
+def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions) -> Iterator[Encoded]:
+    """These rows as row groups, of which the last may be a small one."""
+    encoder = _Encoder(schema, options)
+    for table in tables:
+        encoder.write(table)
+        yield from encoder.taken()
+    encoder.flush()
+    yield from encoder.taken()
+
+
+class _Encoder(TableWriter):
+    """A TableWriter that keeps what it writes, full row groups apart."""
+
+    def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
+        super().__init__(io.BytesIO(), schema, options)
+        self._done: list[Encoded] = []
+
+    def taken(self) -> list[Encoded]:
+        """What was encoded since this was asked last."""
+        done, self._done = self._done, []
+        return done
 
     def _write(self, table: pa.Table) -> None:
-        """Encode in memory, then append."""
-        encoded = pa.BufferOutputStream()
-        with parquet_writer(encoded, self._schema, self._options, table) as out:
+        file = pa.BufferOutputStream()
+        with parquet_writer(file, self._schema, self._options, table) as out:
             out.write_table(table, row_group_size=self._group_rows)
-        with pa.BufferReader(encoded.getvalue()) as source:
-            self._append(source, range(-(-table.num_rows // self._group_rows)))
+        self._done.append(Encoded(file.getvalue(), -(-table.num_rows // self._group_rows), table.num_rows))
+
+
+class CopyingWriter:
+    """Writes a Parquet file of row groups that are encoded already."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+        self.rows = 0
+        self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
+
+    def copy(self, source: pa.NativeFile, run: Run) -> None:
+        """Append these row groups of a file. Raises CorruptionError where they are not what its footer says."""
+        self._append(source, run.groups)
+        self.rows += run.stop - run.start
+
+    def add(self, given: Encoded) -> None:
+        with pa.BufferReader(given.file) as source:
+            self._append(source, range(given.groups))
+        self.rows += given.rows
+
+    def close(self) -> None:
+        self._assembler.close()
 
     def _append(self, source: pa.NativeFile, groups: Sequence[int]) -> None:
         try:

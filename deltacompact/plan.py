@@ -56,7 +56,7 @@ class Arguments:
     rows_per_compacted_file: int = 4_000_000
     hash_bucket_count: int | None = None
     content_type: ContentType = ContentType.PARQUET
-    target_file_bytes: int = 512 << 20
+    target_file_bytes: int | None = None
     compression: str | None = None
     row_group_rows: int = 128 << 10
     rows_per_round: int | None = None
@@ -297,6 +297,20 @@ class CompactionPlan:
         """Groups of source files of so many rows, a task for each."""
         on, told = self.capacity, self.bucket_groups(self.rounds[-1])
         return sizing.source_groups(rows, on.slots, len(on.node_slots), told, on.memory_per_task_bytes)
+
+    @property
+    def target_file_bytes(self) -> int:
+        """About the largest size of a compacted file. It depends on the data alone: every attempt has the same."""
+        data_bytes = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
+        return self.arguments.target_file_bytes or sizing.target_file_bytes(data_bytes)
+
+    def is_small(self, rows: int, data_bytes: float) -> bool:
+        """Whether a compacted file is to be merged with others: below half of the target, by rows and by bytes.
+
+        Where the target grows with the table it is half of the least: or a table would be written anew as it grows.
+        """
+        target = self.arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
+        return 2 * rows < self.arguments.rows_per_compacted_file and 2 * data_bytes < target
 
     @property
     def planned_peak_bytes(self) -> int:

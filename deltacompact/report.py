@@ -79,8 +79,7 @@ def _why(decided: CompactionPlan, source: Any) -> str:
         return f"{source.operation.value} delta at position {source.position}: folded"
     if not decided.input.owned:
         return "compacted file of the source: rewritten into the destination"
-    small = 2 * source.file.rows < decided.arguments.rows_per_compacted_file
-    small = small and 2 * source.file.bytes < decided.arguments.target_file_bytes
+    small = decided.is_small(source.file.rows, source.file.bytes)
     return "small compacted file: merged" if small else "compacted file: rewritten if a row of it dies, else kept"
 
 

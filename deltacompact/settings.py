@@ -21,7 +21,7 @@ class Settings:
     rows_per_round          delta rows folded in one round (default: what fits the object store)
     memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster for each CPU)
     object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
-    target_file_bytes       about the largest size of a compacted file
+    target_file_bytes       about the largest size of a compacted file (default: 256 to 512 MiB, by the partition)
     compression             codec of written files (default: that of the files whose rows they get, else zstd)
     rewrite_dead_fraction   a compacted file whose share of dead rows is below this stays, with a deletion vector
     row_group_rows          rows of a Parquet row group
@@ -42,7 +42,7 @@ class Settings:
     rows_per_round: int | None = None
     memory_per_task_bytes: int | None = None
     object_store_bytes: int | None = None
-    target_file_bytes: int = 512 << 20
+    target_file_bytes: int | None = None
     compression: str | None = None
     row_group_rows: int = ROW_GROUP_ROWS
     rewrite_dead_fraction: float = 0.0

@@ -85,6 +85,11 @@ MASKS_SHARE_OF_INDEX = 1 / 8
 DELTA_KEPT_BYTES_MIN = 32 << 20
 """A delta file below this is written anew, among others, even where it would do as a compacted file."""
 
+TARGET_FILE_BYTES_MIN = 256 << 20
+TARGET_FILE_BYTES_MAX = 512 << 20
+TARGET_FILES = 64
+"""Files of a partition before they grow: an update has the whole file written, so a small table has smaller ones."""
+
 OUTPUT_PARALLEL_BYTES_MIN = 32 << 20
 """Files larger than this are split further, for the sake of parallel writing."""
 
@@ -203,6 +208,15 @@ def source_groups(rows: int, slots: int, nodes: int, bucket_groups: int, memory_
     rows_max = max(SOURCE_GROUP_ROWS_MIN, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY) // RANKED_BYTES)
     wanted = max(stage_tasks(rows, slots, driver_s(nodes, 2 * bucket_groups)), math.ceil(rows / rows_max))
     return max(1, min(math.ceil(rows / SOURCE_GROUP_ROWS_MIN), wanted))
+
+
+def target_file_bytes(data_bytes: int) -> int:
+    """About the largest size of a compacted file, where nobody says, in a partition of so many bytes.
+
+    What a session writes is files that lost rows, whole: of a table of 1.6 GB with files of 512 MiB, a quarter for the
+    first row. Readers split files at 128 MiB as it is.
+    """
+    return min(TARGET_FILE_BYTES_MAX, max(TARGET_FILE_BYTES_MIN, data_bytes // TARGET_FILES))
 
 
 def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int) -> int:

@@ -234,3 +234,21 @@ def test_a_damaged_source_never_crashes_the_assembler(tmp_path: Path) -> None:
             damaged[place] = dice.integers(256)
         with contextlib.suppress(ValueError, MemoryError):
             assembled(bytes(damaged), [0, 3], template)
+
+
+def test_dictionaries_are_made_of_values_that_repeat_however_wide(catalog: DeltaStreamCatalog) -> None:
+    rows, random = 2_000, np.random.default_rng(3)
+    table = pa.table(
+        {
+            "k": pa.array(range(rows)),
+            "noise": [random.bytes(10_000) for _ in range(rows)],
+            "same": [f"{place % 3}" * 10_000 for place in range(rows)],
+            "nothing": pa.nulls(rows),
+        }
+    )
+    catalog.append("t", table)
+    run(catalog)
+    found = footer(catalog).row_group(0)
+    having = {found.column(place).path_in_schema: found.column(place).has_dictionary_page for place in range(4)}
+    assert (having["k"], having["noise"], having["same"]) == (False, False, True)
+    assert catalog.read("t").equals(table)

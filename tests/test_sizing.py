@@ -66,6 +66,15 @@ def test_output_files_hold_no_more_than_they_may_and_no_less_than_half(rows, dat
         assert rows / count >= rows_max / 2 or data_bytes / count >= bytes_max / 2
 
 
+@given(st.integers(0, 2**60), st.integers(0, 2**60))
+def test_files_grow_with_the_table_between_two_sizes(data_bytes, more):
+    target = sizing.target_file_bytes(data_bytes)
+    assert sizing.TARGET_FILE_BYTES_MIN <= target <= sizing.target_file_bytes(data_bytes + more)
+    assert target <= sizing.TARGET_FILE_BYTES_MAX
+    if sizing.TARGET_FILE_BYTES_MIN < target < sizing.TARGET_FILE_BYTES_MAX:
+        assert data_bytes // target == sizing.TARGET_FILES
+
+
 @given(st.integers(0, 10**12), st.integers(1, 8_000), st.integers(1, 250), st.integers(1, 40_000))
 def test_tasks_are_as_many_as_the_driver_can_afford(rows, slots, nodes, buckets):
     per_task = sizing.task_rows(rows, slots, nodes, buckets, 32, 5 * GIB)

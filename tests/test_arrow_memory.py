@@ -1,0 +1,69 @@
+"""A session's allocator is its own affair: the process has what it had before."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from deltacompact import Settings, compact
+from deltacompact.arrow_memory import session_memory
+from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.storage import MemoryStore
+
+
+def backend() -> str:
+    return str(pa.default_memory_pool().backend_name)
+
+
+@pytest.fixture(autouse=True)
+def unchosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+
+
+def test_blocks_may_overlap_in_any_order() -> None:
+    before, entered, leave = backend(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with session_memory():
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with session_memory():
+        thread.start()
+        assert entered.wait(10)
+    assert backend() == "jemalloc"  # the other block's
+    leave.set()
+    thread.join()
+    assert backend() == before
+
+
+def test_it_ends_with_a_session_that_fails() -> None:
+    before = backend()
+    with pytest.raises(KeyError), session_memory():
+        raise KeyError
+    assert backend() == before
+
+
+def test_who_has_chosen_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = backend()
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", before)
+    with session_memory():
+        assert backend() == before
+
+
+def test_a_compaction_works_in_it_and_leaves_none_behind() -> None:
+    seen = []
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1]}))
+    before = backend()
+    compact(
+        "t",
+        delta_catalog_client=catalog,
+        settings=Settings(executor="local"),
+        event_sinks=[lambda event: seen.append((type(event).__name__, backend()))],
+    )
+    assert ("SessionStarted", "jemalloc") in seen and backend() == before
