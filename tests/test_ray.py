@@ -147,16 +147,19 @@ def test_a_driver_that_is_killed_in_any_stage_is_resumed(tmp_path, ray_cluster, 
     assert_sound(catalog, expected)
 
 
+def said_by(script: str, folder: Path) -> str:
+    """What a script prints that starts a cluster of several nodes."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 def test_a_node_that_is_lost_in_mid_run_is_survived(tmp_path):
     """Three nodes on this machine: a head without CPUs, and two workers of which one is lost."""
     catalog = deltacompact.open_catalog(tmp_path)
     expected = fill(catalog)
-    script = Path(__file__).with_name("ray_node_loss.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "node lost during" in done.stdout
+    assert "node lost during" in said_by("ray_node_loss.py", tmp_path)
     assert_sound(catalog, expected)
 
 
@@ -164,14 +167,9 @@ def test_a_cluster_that_grows_is_waited_for(tmp_path):
     """As an autoscaler's does: a head without CPUs, until somebody wants some. Two nodes of different size come."""
     catalog = deltacompact.open_catalog(tmp_path)
     expected = fill(catalog)
-    script = Path(__file__).with_name("ray_growing.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
     said = {
         name: value
-        for line in done.stdout.splitlines()
+        for line in said_by("ray_growing.py", tmp_path).splitlines()
         if line.startswith("{")
         for name, value in json.loads(line).items()
     }

@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -41,55 +43,61 @@ def draw_figures(runs: Sequence[JobRun], bills: dict[int, Bill], out: Path) -> l
     at_largest = [run for run in good if run.decompressed_bytes == largest]
     fullest = _best_buckets(good)
 
-    def cost(pick: Callable[[Bill], float]) -> Value:
-        return lambda run: usd_per_tb(run, pick(bills[run.vcpus]), run.decompressed_bytes)
-
-    plots.append(
-        _lines(
-            out,
+    size = _size(at_largest[0])
+    on_demand = functools.partial(_cost, {vcpus: bill.on_demand_usd_per_h for vcpus, bill in bills.items()})
+    spot = functools.partial(_cost, {vcpus: bill.spot_usd_per_h for vcpus, bill in bills.items()})
+    figures = (
+        Figure(
             "figure-3-2",
             "3-2: rows/s-core by hash buckets",
             ("hash buckets", "rows/s-core"),
-            [(_label, lambda run: run.hash_buckets_used, lambda run: run.rows_per_s_core, good, "-")],
-        )
-    )
-    plots.append(
-        _lines(
-            out,
+            (Series(_label, _buckets, lambda run: run.rows_per_s_core, good),),
+        ),
+        Figure(
             "figure-3-3",
-            f"3-3: throughput by hash buckets and vCPUs ({_size(at_largest[0])})",
+            f"3-3: throughput by hash buckets and vCPUs ({size})",
             ("hash buckets", "decompressed GiB/h"),
-            [(_vcpus, lambda run: run.hash_buckets_used, lambda run: run.tib_per_h * 1024, at_largest, "-")],
-        )
-    )
-    plots.append(
-        _lines(
-            out,
+            (Series(_vcpus, _buckets, lambda run: run.tib_per_h * 1024, at_largest),),
+        ),
+        Figure(
             "figure-3-4",
             "3-4: latency by vCPUs and input size (best number of hash buckets)",
             ("vCPUs", "seconds"),
-            [(_size, lambda run: run.vcpus, lambda run: run.seconds, fullest, "-")],
-        )
-    )
-    plots.append(
-        _lines(
-            out,
+            (Series(_size, lambda run: run.vcpus, lambda run: run.seconds, fullest),),
+        ),
+        Figure(
             "figure-3-5",
-            f"3-5: cost by hash buckets and vCPUs ({_size(at_largest[0])}); dashed: workers on spot",
+            f"3-5: cost by hash buckets and vCPUs ({size}); dashed: workers on spot",
             ("hash buckets", "$ a decompressed TB"),
-            [
-                (
-                    _vcpus,
-                    lambda run: run.hash_buckets_used,
-                    cost(lambda bill: bill.on_demand_usd_per_h),
-                    at_largest,
-                    "-",
-                ),
-                (_vcpus, lambda run: run.hash_buckets_used, cost(lambda bill: bill.spot_usd_per_h), at_largest, "--"),
-            ],
-        )
+            (Series(_vcpus, _buckets, on_demand, at_largest), Series(_vcpus, _buckets, spot, at_largest, "--")),
+        ),
     )
-    return plots
+    return plots + [_drawn(figure, out) for figure in figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line for each label, of values at places, each of one job run; repeats are drawn as their median."""
+
+    label: Callable[[JobRun], str]
+    x: Value
+    y: Value
+    runs: Sequence[JobRun]
+    style: str = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One PNG: its name, its title, and those of its axes."""
+
+    name: str
+    title: str
+    axes: tuple[str, str]
+    series: tuple[Series, ...]
+
+
+def _cost(usd_per_h: Mapping[int, float], run: JobRun) -> float:
+    return usd_per_tb(run, usd_per_h[run.vcpus], run.decompressed_bytes)
 
 
 def usd_per_tb(run: JobRun, usd_per_h: float, data_bytes: int) -> float:
@@ -127,29 +135,23 @@ def _label(run: JobRun) -> str:
     return f"{_size(run)}, {_vcpus(run)}"
 
 
-def _lines(
-    out: Path,
-    name: str,
-    title: str,
-    axes_names: tuple[str, str],
-    series: Sequence[tuple[Callable[[JobRun], str], Value, Value, Sequence[JobRun], str]],
-) -> Plot:
-    """Medians of the repeats. Hash buckets and vCPUs grow by factors: their axis is logarithmic."""
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+def _drawn(figure: Figure, out: Path) -> Plot:
+    """Hash buckets and vCPUs grow by factors: their axis is logarithmic."""
+    drawing, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     colours: dict[str, str] = {}
-    for label, x, y, runs, style in series:
-        for text, some in _grouped(runs, label):
-            points = [(at, median(y(run) for run in here)) for at, here in _grouped(some, x)]
+    for series in figure.series:
+        for text, some in _grouped(series.runs, series.label):
+            points = [(at, median(series.y(run) for run in here)) for at, here in _grouped(some, series.x)]
             colour = colours.setdefault(text, f"C{len(colours)}")
-            named = text if style == "-" else None
-            axes.plot(*zip(*points, strict=True), style, marker="o", color=colour, label=named, markersize=4)
+            named = text if series.style == "-" else None
+            axes.plot(*zip(*points, strict=True), series.style, marker="o", color=colour, label=named, markersize=4)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel(axes_names[0])
-    axes.set_ylabel(axes_names[1])
+    axes.set_xlabel(figure.axes[0])
+    axes.set_ylabel(figure.axes[1])
     axes.legend(frameon=False, fontsize="small")
-    return _saved(figure, axes, Plot(title, f"{name}.png"), out)
+    return _saved(drawing, axes, Plot(figure.title, f"{figure.name}.png"), out)
 
 
 def _recommended(out: Path) -> Plot:

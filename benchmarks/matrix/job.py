@@ -57,7 +57,7 @@ def run_job(job: Job, tell: Callable[[str], None]) -> JobRun:
 
 
 def _run(job: Job, tell: Callable[[str], None]) -> JobRun:
-    _connect(job, tell)
+    _connect(job)
     catalog = open_catalog(f"{job.base.rstrip('/')}/catalog")
     shape = data.Shape(job.point.rows, job.point.payload_bytes)
     for each in (WARM_UP, shape):
@@ -88,25 +88,22 @@ def _run(job: Job, tell: Callable[[str], None]) -> JobRun:
     )
 
 
-def _connect(job: Job, tell: Callable[[str], None]) -> None:
-    """Join the cluster and wait until all its vCPUs are there. Raises TimeoutError where they do not come."""
+def _connect(job: Job) -> None:
+    """Join the cluster, ask it for its vCPUs and wait for them. Raises TimeoutError where they do not come."""
     import ray
 
-    from deltacompact.executors.ray import WORKER_ENVIRONMENT
+    from deltacompact.executors.ray import WORKER_ENVIRONMENT, RayExecutor
 
+    wanted = job.point.vcpus
     if job.here:
         os.environ.pop("RAY_ADDRESS", None)
         os.environ.update(WORKER_ENVIRONMENT)
-        cpus = job.point.vcpus
-        ray.init("local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    else:
-        ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
-    deadline = time.monotonic() + job.patience_s
-    while (there := int(ray.cluster_resources().get("CPU", 0))) < job.point.vcpus:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{there} of {job.point.vcpus} vCPUs came within {job.patience_s:.0f} s")
-        tell(f"{there} of {job.point.vcpus} vCPUs are there")
-        time.sleep(10)
+        ray.init("local", num_cpus=wanted, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    address = None if job.here else "auto"
+    settings = Settings(executor="ray", ray_address=address, ray_cpus=wanted, ray_wait_s=job.patience_s)
+    there = RayExecutor(settings).capacity.slots
+    if there < wanted:
+        raise TimeoutError(f"{there} of {wanted} vCPUs came within {job.patience_s:.0f} s")
 
 
 def _make(catalog: DeltaStreamCatalog, shape: data.Shape, producer: str, tell: Callable[[str], None]) -> None:
