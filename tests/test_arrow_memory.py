@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import Settings, compact
-from deltacompact.arrow_memory import session_memory
+from deltacompact.arrow_memory import choose, session_memory
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.storage import MemoryStore
 
@@ -67,3 +67,18 @@ def test_a_compaction_works_in_it_and_leaves_none_behind() -> None:
         event_sinks=[lambda event: seen.append((type(event).__name__, backend()))],
     )
     assert ("SessionStarted", "jemalloc") in seen and backend() == before
+
+
+def test_a_worker_chooses_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = pa.default_memory_pool()
+    try:
+        choose()
+        assert backend() == "jemalloc"
+        with session_memory():
+            pass
+        assert backend() == "jemalloc"
+    finally:
+        pa.set_memory_pool(before)
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", backend())
+    choose()
+    assert backend() == before.backend_name

@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from deltacompact.arrow_memory import session_memory
+from deltacompact import arrow_memory
 from deltacompact.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.executors import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
@@ -131,8 +131,8 @@ class RayExecutor:
 
 @ray.remote(num_cpus=1)
 def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
-    with session_memory():
-        yield from run_measured(task, inputs, returns)
+    arrow_memory.choose()
+    yield from run_measured(task, inputs, returns)
 
 
 @ray.remote(num_cpus=1)
