@@ -487,9 +487,17 @@ def writer(
 
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
-    """Write one table as one file (number 0)."""
+    """Write one table as one file (number 0). Raises InputError naming a column that the format does not hold."""
     if table.num_rows and not table.num_columns:
         raise InputError(f"a table of {table.num_rows} rows without columns cannot be written")
+    try:
+        return _write_table(store, path, table, options)
+    except (InputError, StoreError):
+        check_writable(table.schema, options.content_type)
+        raise
+
+
+def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
@@ -504,7 +512,7 @@ def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
     def fits(some: pa.Schema) -> bool:
         store, name = MemoryStore(), f"sample{suffix_of(content_type)}"
         try:
-            written = write_table(store, name, some.empty_table(), WriteOptions(content_type))
+            written = _write_table(store, name, some.empty_table(), WriteOptions(content_type))
             return not list(read(store, written))
         except (InputError, StoreError, pa.ArrowException, OSError):
             return False

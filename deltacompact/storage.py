@@ -12,6 +12,7 @@ attempt-unique names, so `writer` need not be conditional, but a write that fail
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -205,6 +206,10 @@ class LocalStore:
             raise NotFoundError(f"{self.root / path} does not exist") from None
         except PermissionError:
             raise InputError(f"{self.root / path} may not be read") from None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise NotFoundError(f"{self.root / path} does not exist") from None
+            raise
 
     @contextlib.contextmanager
     def _unfinished(self) -> Iterator[tuple[DirectFile, Path]]:
@@ -216,6 +221,10 @@ class LocalStore:
         except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
             raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                longest = max(map(os.fsencode, Path(error.filename2 or error.filename or "").parts), key=len)
+                said = f"{longest[:40].decode(errors='replace')}…"
+                raise InputError(f"{said!r}: a name of {len(longest)} bytes is too long for {self.root}") from None
             raise StoreError(f"writing below {self.root} failed: {error.strerror or error}") from error
         finally:
             with contextlib.suppress(OSError):

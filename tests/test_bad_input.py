@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
+from deltacompact.errors import InputError, NotFoundError
 
 
 @pytest.fixture
@@ -353,3 +355,29 @@ def test_an_unexpected_error_is_one_line_and_debug_shows_the_traceback(lake, cap
     assert "surprise" in said and "Traceback" not in said
     assert lake.run("show", "--debug") == 1
     assert "Traceback" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([Decimal(100)], pa.decimal128(5, -2)),
+        pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
+        pa.RunEndEncodedArray.from_arrays([1], ["x"]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_column_that_parquet_does_not_hold_is_named_at_append(lake, column):
+    lake.catalog.create_table("t", primary_keys=["id"])
+    with pytest.raises(InputError, match=r"column 'odd' is .*, which .*parquet files cannot hold"):
+        lake.catalog.append("t", pa.table({"id": [1], "odd": column}))
+    assert lake.catalog.read("t").num_rows == 0
+
+
+def test_a_name_that_is_too_long_for_a_disk_is_refused_by_name(lake):
+    with pytest.raises(InputError, match=r"'ttt.*…': a name of 300 bytes is too long"):
+        lake.catalog.create_table("t" * 300, primary_keys=["id"])
+    with pytest.raises(NotFoundError, match="does not exist"):
+        lake.catalog.read("t" * 300)
+    lake.catalog.create_table("t", primary_keys=["id"], partition_keys=["day"])
+    with pytest.raises(InputError, match=r"'day=xxx.*…': a name of 304 bytes is too long"):
+        lake.catalog.append("t", pa.table({"id": [1]}), {"day": "x" * 300})
