@@ -125,6 +125,7 @@ def _configuration(plan: Plan, configuration: Table, work: Path, tell: Callable[
 
 def measure(spec: child.Spec, named: Measurement, timeout_s: float) -> Measurement:
     """One child, measured from outside while it works."""
+    shutil.rmtree(spec.folder, ignore_errors=True)  # of a run that was killed
     spec.folder.mkdir(parents=True)
     result, meter, cpu_s = _watch(child.measure, spec, timeout_s)
     shutil.rmtree(spec.folder)
