@@ -1,6 +1,8 @@
 """Values that are made in another thread while those before them are used.
 
-with ahead(encoded row groups, 2)     there: encodes 1, 2, waits      here: copies, writes 1      there: encodes 3 …
+    ahead(encoded row groups, 2)    there: encodes 1, 2, waits      here: copies, writes 1      there: encodes 3 …
+
+For work that waits for the disk or the network on one side, and for a core on the other.
 """
 
 from __future__ import annotations

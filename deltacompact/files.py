@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -128,8 +129,7 @@ def read(
     """
     wanted = [name for name in file.schema.names if columns is None or name in columns]
     start, stop = rows or (0, file.rows)
-    place, name = open_object(store, file.path)
-    with _naming(file.path), place.open(name) as source:
+    with opened(store, file) as source:
         yield from _clipped(file, _units(source, file, wanted, start, stop), start, stop)
 
 
@@ -170,11 +170,18 @@ def _units(
 
 
 @contextlib.contextmanager
-def parquet_reader(store: ObjectStore, file: DataFile) -> Iterator[tuple[pa.NativeFile, pq.ParquetFile]]:
-    """A Parquet file's bytes and its footer; errors inside the block name the file."""
+def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
+    """A file's bytes; errors inside the block name it."""
     place, name = open_object(store, file.path)
     with _naming(file.path), place.open(name) as source:
-        yield source, pq.ParquetFile(source)
+        yield source
+
+
+@contextlib.contextmanager
+def parquet_reader(store: ObjectStore, file: DataFile) -> Iterator[pq.ParquetFile]:
+    """A Parquet file with its footer; errors inside the block name it."""
+    with opened(store, file) as source:
+        yield pq.ParquetFile(source)
 
 
 def check_rows(reader: pq.ParquetFile, file: DataFile) -> None:
@@ -313,19 +320,16 @@ class WriteOptions:
     row_group_rows: int = ROW_GROUP_ROWS
 
 
-class TableWriter:
-    """Collects tables of one schema into row groups and writes them."""
+class RowGroups(ABC):
+    """Collects tables of one schema until they are full row groups."""
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
+    def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
         self.rows = 0
         self._schema = schema
         self._options = options
-        self._sink = sink
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._group_rows = 0
-        self._file: Any = None
-        self._dictionaries: dict[str, pa.Array] = {}
 
     def write(self, table: pa.Table) -> None:
         if self._group_rows == 0:
@@ -346,6 +350,20 @@ class TableWriter:
         if self._waiting_rows:
             self._write(pa.concat_tables(waiting))
         self._waiting_rows = 0
+
+    @abstractmethod
+    def _write(self, table: pa.Table) -> None:
+        """One or more full row groups, or the last one."""
+
+
+class TableWriter(RowGroups):
+    """Writes them to a file of any type."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
+        super().__init__(schema, options)
+        self._sink = sink
+        self._file: Any = None
+        self._dictionaries: dict[str, pa.Array] = {}
 
     def close(self) -> None:
         self.flush()

@@ -71,7 +71,7 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
                 if isinstance(step, Encoded):
                     out.add(step)
                 else:
-                    with files.parquet_reader(store, step.file) as (source, _):
+                    with files.opened(store, step.file) as source:
                         out.copy(source, step.run)
             _check_rows(task, out.rows)
     else:
@@ -125,7 +125,7 @@ def _looked_at(
     for piece in pieces:
         found: list[Run] = []
         if piece.file.content_type is ContentType.PARQUET:
-            with files.parquet_reader(store, piece.file) as (_, reader):
+            with files.parquet_reader(store, piece.file) as reader:
                 files.check_rows(reader, piece.file)
                 found = copyable_runs(reader, task.schema, options, piece.lives, piece.rows)
                 codec = codec or codec_of(reader)

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels
 from deltacompact.errors import CorruptionError
-from deltacompact.files import ROW_GROUP_BYTES, TableWriter, WriteOptions, parquet_writer
+from deltacompact.files import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
 CREATED_BY = "deltacompact version 0.1.0"
 """In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
@@ -121,11 +121,11 @@ def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions
     yield from encoder.taken()
 
 
-class _Encoder(TableWriter):
-    """A TableWriter that keeps what it writes, full row groups apart."""
+class _Encoder(RowGroups):
+    """Keeps them in memory, encoded, until they are taken."""
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
-        super().__init__(io.BytesIO(), schema, options)
+        super().__init__(schema, options)
         self._done: list[Encoded] = []
 
     def taken(self) -> list[Encoded]:

@@ -299,10 +299,14 @@ class CompactionPlan:
         return sizing.source_groups(rows, on.slots, len(on.node_slots), told, on.memory_per_task_bytes)
 
     @property
+    def data_bytes(self) -> int:
+        """Of all files that have whole rows."""
+        return sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
+
+    @property
     def target_file_bytes(self) -> int:
         """About the largest size of a compacted file. It depends on the data alone: every attempt has the same."""
-        data_bytes = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
-        return self.arguments.target_file_bytes or sizing.target_file_bytes(data_bytes)
+        return self.arguments.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
 
     def is_small(self, rows: int, data_bytes: float) -> bool:
         """Whether a compacted file is to be merged with others: below half of the target, by rows and by bytes.
@@ -351,7 +355,6 @@ class CompactionPlan:
 
         Nothing is deleted before the switch, so the indices of all rounds are there; a vacuum takes them later.
         """
-        data = sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
         folded = [
             self.base_rows + sum(map(self.rows_of, self.rounds[: place + 1])) for place in range(len(self.rounds))
         ]
@@ -359,7 +362,7 @@ class CompactionPlan:
         rows = sum(source.file.rows for source in self.sources)
         exchange = 0 if sizing.fits_exchange(rows, self.capacity.object_store_bytes) else rows * sizing.EXCHANGE_BYTES
         masks = rows // 8 + exchange
-        return data + entries * self.encoding.entry_bytes + masks
+        return self.data_bytes + entries * self.encoding.entry_bytes + masks
 
 
 def plan(
