@@ -17,8 +17,8 @@ from deltacompact.arrow_memory import session_memory
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
 from deltacompact.catalog.log import genesis_state
 from deltacompact.catalog.state import StreamState
-from deltacompact.errors import DeltaCompactError, InputError, NotFoundError
-from deltacompact.events import EventSink, SessionFinished, fan_out
+from deltacompact.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.executors import Executor
 from deltacompact.executors.choose import executor_for
 from deltacompact.files import check_writable
@@ -34,8 +34,11 @@ from deltacompact.plan import (
 )
 from deltacompact.primary_key_index import IndexManifest, read_manifest
 from deltacompact.session import Published, Session
-from deltacompact.session_records import SessionRecord
+from deltacompact.session_records import SessionRecord, UnresumableError
 from deltacompact.settings import Settings, at_least
+
+SESSIONS_GIVEN_UP_MAX = 20
+"""A session that cannot be resumed makes room for another one, up to so many on one version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,26 +232,52 @@ def run_session(
     catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
 ) -> SessionResult:
     """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it."""
-    partition = dict(given.partition.values)
     spilled_before = executor.spilled_bytes()
     try:
-        session = Session(catalog, plan_session(catalog, job, given, executor.capacity), executor, emit)
-        _open_destination(catalog, job, given.partition)  # nothing was refused
-        record = session.records.adopt_plan(session.plan)
-        if record != SessionRecord.of(session.plan):
-            given = _resumed_input(catalog, job, given, record)
-            session = Session(catalog, plan_session(catalog, job, given, executor.capacity, record), executor, emit)
-        try:
-            published = session.run()
-        except NotFoundError as error:
-            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
-            raise session.conflict() or error from None
+        session, published = _run(catalog, job, given, executor, emit)
     except DeltaCompactError as error:
-        return SessionResult(partition, error=error)
+        return SessionResult(dict(given.partition.values), error=error)
     spilled = executor.spilled_bytes()
     if spilled is not None:
         spilled -= spilled_before or 0
     return _result(session, published, executor, spilled)
+
+
+def _run(
+    catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
+) -> tuple[Session, Published]:
+    """Resume the session of an interrupted attempt, or begin one; begin another where it cannot be resumed."""
+    own = plan_session(catalog, job, given, executor.capacity)
+    _open_destination(catalog, job, given.partition)  # nothing was refused
+    for number in range(SESSIONS_GIVEN_UP_MAX + 1):
+        session = Session(catalog, own, executor, emit, number)
+        try:
+            record = session.records.adopt_plan(own)
+            if record != SessionRecord.of(own):
+                adopted = _adopted_plan(catalog, job, given, record, own)
+                session = Session(catalog, adopted, executor, emit, number)
+            return session, session.run()
+        except UnresumableError as why:
+            logger.warning("%s: session %s is not resumed, another one begins: %s", given.partition, session.id, why)
+        except NotFoundError as error:
+            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
+            raise session.conflict() or error from None
+    where = f"table {job.destination_table_id!r}, partition {given.partition}"
+    raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum takes them away")
+
+
+def _adopted_plan(
+    catalog: DeltaStreamCatalog, job: Job, given: SessionInput, record: SessionRecord, own: CompactionPlan
+) -> CompactionPlan:
+    """The plan of an interrupted session. Raises UnresumableError where ours would do what it cannot do here."""
+    if record.what != SessionRecord.of(own).what:
+        raise UnresumableError("its plan is that of other work")
+    adopted = plan_session(catalog, job, _resumed_input(catalog, job, given, record), own.capacity, record)
+    if SessionRecord.of(adopted) != record:
+        raise UnresumableError("its plan would read other columns today")
+    if own.planned_peak_bytes < adopted.planned_peak_bytes > own.capacity.memory_per_task_bytes:
+        raise UnresumableError("it was planned for tasks of more memory than there is here")
+    return adopted
 
 
 def plan_session(
@@ -377,7 +406,8 @@ def _resumed_input(catalog: DeltaStreamCatalog, job: Job, given: SessionInput, r
     destination = destination_log.state_at(record.destination_version, record.destination_tail)
     tables, purge = (given.source_table_id, given.destination_table_id), job.arguments.purge
     seen = session_input(*tables, given.partition, source, destination, purge)
-    assert isinstance(seen, SessionInput)
+    if isinstance(seen, NothingToDo):
+        raise UnresumableError("its plan is that of other work")
     return seen
 
 

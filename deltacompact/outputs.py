@@ -7,13 +7,17 @@
     outputs    numbers 17 (ranks 0‥4) and 18 (ranks 4‥8)
 
 A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read.
+
+The last round records what is decided here, and whoever resumes the session obeys the record.
+Another release may choose other files; computed again, its ranks would not fit the index that is written already.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +26,32 @@ from deltacompact import sizing
 from deltacompact.model import OperationType
 from deltacompact.plan import CompactionPlan, Source
 from deltacompact.pointers import KEPT, NOWHERE, PointerMap, SourceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDecision:
+    """Everything that was chosen about the outputs; what else an OutputPlan says follows by arithmetic.
+
+    kept        ordinal and file number of each file that stays as it is
+    marked      ordinals of base files that stay, with a deletion vector
+    rewritten   ordinals of the other files with live rows, in the order of their ranks
+    """
+
+    kept: tuple[tuple[int, int], ...]
+    marked: tuple[int, ...]
+    rewritten: tuple[int, ...]
+    first_output_number: int
+    rows_per_output: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> OutputDecision:
+        """Raises KeyError, TypeError or ValueError for what is no decision."""
+        kept = tuple((int(ordinal), int(number)) for ordinal, number in document["kept"])
+        marked, rewritten = (tuple(map(int, document[name])) for name in ("marked", "rewritten"))
+        return cls(kept, marked, rewritten, int(document["first_output_number"]), int(document["rows_per_output"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +72,7 @@ class OutputPlan:
     rewritten   the others, with the rank of their first live row
     """
 
+    decision: OutputDecision
     kept: tuple[Source, ...]
     marked: tuple[Source, ...]
     rewritten: tuple[tuple[Source, int], ...]
@@ -57,35 +88,51 @@ class OutputPlan:
 
 def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
     """`live`: by ordinal, the rows that live after the last round."""
+    return follow(decide_outputs(decided, live), decided, live)
+
+
+def decide_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputDecision:
+    """Choose which files stay, which get a deletion vector, and how many rows each new file has."""
     marked = _marked(decided, live)
     kept = _kept(decided, live, marked)
     stay = {source.ordinal for source in (*kept, *marked)}
-    rewritten, rank = [], 0
-    data_bytes = 0.0
-    for source in decided.sources:
-        rows = int(live[source.ordinal])
-        if rows and source.ordinal not in stay:
-            rewritten.append((source, rank))
-            rank += rows
-            data_bytes += source.file.bytes * rows / source.file.rows
+    rewritten = [source for source in decided.sources if live[source.ordinal] and source.ordinal not in stay]
+    rows = sum(int(live[source.ordinal]) for source in rewritten)
+    data_bytes = sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in rewritten)
     rows_max = decided.arguments.rows_per_compacted_file
-    count = sizing.output_files(rank, int(data_bytes), rows_max, decided.target_file_bytes)
-    per_output = math.ceil(rank / count) if count else 1
-    number = decided.next_file_number
+    count = sizing.output_files(rows, int(data_bytes), rows_max, decided.target_file_bytes)
+    return OutputDecision(
+        kept=tuple((source.ordinal, decided.number_of(source)) for source in kept),
+        marked=tuple(source.ordinal for source in marked),
+        rewritten=tuple(source.ordinal for source in rewritten),
+        first_output_number=decided.next_file_number,
+        rows_per_output=math.ceil(rows / count) if count else 1,
+    )
+
+
+def follow(decision: OutputDecision, decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
+    """What the decision means for these live rows. Raises IndexError where it names a file that there is not."""
+    kept = tuple(decided.sources[ordinal] for ordinal, _ in decision.kept)
+    marked = tuple(decided.sources[ordinal] for ordinal in decision.marked)
+    rewritten, rank = [], 0
+    for ordinal in decision.rewritten:
+        rewritten.append((decided.sources[ordinal], rank))
+        rank += int(live[ordinal])
+    number, per_output = decision.first_output_number, decision.rows_per_output
     outputs = tuple(
         Output(number + place, first, min(rank, first + per_output))
         for place, first in enumerate(range(0, rank, per_output))
     )
     groups, group_of, marked_from = _source_groups(decided, rewritten, marked)
     number_of = np.zeros(len(decided.sources), np.uint32)
-    for source in kept:
-        number_of[source.ordinal] = decided.number_of(source)
-        group_of[source.ordinal] = KEPT
+    for ordinal, kept_number in decision.kept:
+        number_of[ordinal] = kept_number
+        group_of[ordinal] = KEPT
     for source in marked:
         number_of[source.ordinal] = source.file.number
     first_ranks = tuple(group.first_rank for group in groups)
     pointers = PointerMap(group_of, number_of, first_ranks, number, per_output, marked_from)
-    return OutputPlan(kept, marked, tuple(rewritten), outputs, groups, pointers, live)
+    return OutputPlan(decision, kept, marked, tuple(rewritten), outputs, groups, pointers, live)
 
 
 def _marked(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:

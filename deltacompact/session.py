@@ -13,9 +13,10 @@ live ones cannot publish a mix. Tasks write under names used once and delete not
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -37,21 +38,28 @@ from deltacompact.dedupe import (
     dedupe_held,
     dedupe_run,
 )
-from deltacompact.errors import ConflictError, CorruptionError
+from deltacompact.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.events import Event, EventSink, RoundCompleted, SessionStarted
 from deltacompact.exchange import Layout
 from deltacompact.executors import Executor, Submitted
 from deltacompact.files import suffix_of
 from deltacompact.materialize import LiveRange, Materialized, MaterializeTask, materialize
 from deltacompact.model import FORMAT_VERSION, INT64_MAX, CompactedDelta, DataFile, DeletionVector, ObjectRef
-from deltacompact.outputs import Output, OutputPlan, plan_outputs
+from deltacompact.outputs import Output, OutputDecision, OutputPlan, follow, plan_outputs
 from deltacompact.pacing import paced
 from deltacompact.plan import CompactionPlan, Round, Source
 from deltacompact.pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.rehash import rehash
 from deltacompact.relocation import RelocatedFile, Relocation
-from deltacompact.session_records import PUBLISHED, SessionRecords, output_name, round_name, session_id
+from deltacompact.session_records import (
+    PUBLISHED,
+    SessionRecords,
+    UnresumableError,
+    output_name,
+    round_name,
+    session_id,
+)
 from deltacompact.sizing import adds_round_run, fits_exchange, fits_held
 from deltacompact.stages import Measured, Stages
 
@@ -59,9 +67,16 @@ from deltacompact.stages import Measured, Stages
 class Session:
     """Runs one CompactionPlan. `run` reads like the design."""
 
-    def __init__(self, catalog: DeltaStreamCatalog, plan: CompactionPlan, executor: Executor, emit: EventSink) -> None:
+    def __init__(
+        self,
+        catalog: DeltaStreamCatalog,
+        plan: CompactionPlan,
+        executor: Executor,
+        emit: EventSink,
+        number: int = 0,
+    ) -> None:
         given = plan.input
-        self.id = session_id(plan)
+        self.id = session_id(plan, number)
         self.plan = plan
         self.rounds_resumed = 0
         self._catalog = catalog
@@ -88,10 +103,10 @@ class Session:
         folding = Folding(self._base_index(), FoldCounts())
         for each in plan.rounds[:-1]:
             self._still_ours()
-            folding = self._adopted_round(each) or self._round(each, folding)
+            folding = self._resumed_round(each) or self._round(each, folding)
             self._tell(RoundCompleted, each.number, len(plan.rounds), folding.counts.live)
         self._still_ours()
-        last = self._adopted_last() or self._last_round(folding)
+        last = self._resumed_last() or self._last_round(folding)
         self._tell(RoundCompleted, len(plan.rounds), len(plan.rounds), last.counts.live)
         files = self._materialize(last)
         return self._publish(last, files)
@@ -120,7 +135,6 @@ class Session:
         adopted = self._adopted_round(each)
         if adopted is None:
             raise self._record_gone()
-        self.rounds_resumed -= 1
         return adopted
 
     def _last_round(self, before: Folding) -> LastRound:
@@ -165,12 +179,17 @@ class Session:
         ref = self._index_written(writing, outputs, counts, masks_of)
         self.records.put(
             round_name(each.number),
-            {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist(), "masks": masks},
+            {
+                **self._completion(each, ref),
+                "counts": asdict(counts),
+                "live": live.tolist(),
+                "masks": masks,
+                "outputs": outputs.decision.to_json(),
+            },
         )
         adopted = self._adopted_last()
         if adopted is None:
             raise self._record_gone()
-        self.rounds_resumed -= len(plan.rounds[-1:])
         return adopted
 
     def _hash_bucket(self, each: Round) -> tuple[list[Submitted], Layout]:
@@ -254,25 +273,50 @@ class Session:
             "index_version": asdict(index),
         }
 
+    def _resumed_round(self, each: Round) -> Folding | None:
+        """What an earlier attempt at this session completed, once its objects were seen to be there."""
+        folding = self._adopted_round(each)
+        if folding is not None:
+            self.records.check_there(dict.fromkeys(folding.index.manifest.paths))
+            self.rounds_resumed += 1
+        return folding
+
+    def _resumed_last(self) -> LastRound | None:
+        last = self._adopted_last()
+        if last is not None:
+            self.records.check_there(dict.fromkeys([last.index.path, *last.masks.values()]))
+            self.records.check_there(dict.fromkeys(read_manifest(self._store, last.index).paths))
+            self.rounds_resumed += 1
+        return last
+
     def _adopted_round(self, each: Round) -> Folding | None:
-        """What an earlier attempt at this session completed."""
+        """What is recorded of a round, by us or by whoever came first."""
         completion = self.records.get(round_name(each.number))
         if completion is None:
             return None
-        self.rounds_resumed += 1
-        manifest = read_manifest(self._store, ObjectRef(**completion["index_version"]))
-        live = np.array(completion["live"], np.int64)
-        return Folding(BaseIndex(manifest), FoldCounts(**completion["counts"]), live)
+        with _understood(each.number):
+            ref = ObjectRef(**completion["index_version"])
+            counts, live = FoldCounts(**completion["counts"]), np.array(completion["live"], np.int64)
+        return Folding(BaseIndex(self._own_manifest(ref)), counts, live)
 
     def _adopted_last(self) -> LastRound | None:
-        completion = self.records.get(round_name(len(self.plan.rounds)))
+        """The same of the last round. Its outputs are those that it decided on, whatever we would decide today."""
+        number = len(self.plan.rounds)
+        completion = self.records.get(round_name(number))
         if completion is None:
             return None
-        self.rounds_resumed += 1
-        live = np.array(completion["live"], np.int64)
-        masks = {ordinal: path for path, ordinals in completion["masks"] for ordinal in ordinals}
-        counts = FoldCounts(**completion["counts"])
-        return LastRound(ObjectRef(**completion["index_version"]), counts, plan_outputs(self.plan, live), masks)
+        with _understood(number):
+            counts, live = FoldCounts(**completion["counts"]), np.array(completion["live"], np.int64)
+            masks = {ordinal: path for path, ordinals in completion["masks"] for ordinal in ordinals}
+            outputs = follow(OutputDecision.from_json(completion["outputs"]), self.plan, live)
+            return LastRound(ObjectRef(**completion["index_version"]), counts, outputs, masks)
+
+    def _own_manifest(self, ref: ObjectRef) -> IndexManifest:
+        """The manifest of a round's index, which this session wrote."""
+        try:
+            return read_manifest(self._store, ref)
+        except (NotFoundError, CorruptionError) as error:
+            raise self.conflict() or UnresumableError(str(error)) from error
 
     # Pointer assignment
 
@@ -380,7 +424,7 @@ class Session:
     def _materialize(self, last: LastRound) -> tuple[DataFile, ...]:
         """Write the compacted files that no attempt has written yet; each is recorded as soon as it is there."""
         plan, outputs = self.plan, last.outputs
-        missing = [each for each in outputs.outputs if self.records.get(output_name(each.number)) is None]
+        missing = [each for each in outputs.outputs if self._resumed_output(each) is None]
         under_way, self._under_way = self._under_way, {}
         tasks = [under_way.get(each.number) or self._submit_output(each, outputs, last.masks) for each in missing]
 
@@ -395,15 +439,30 @@ class Session:
         files = [replace(source.file, number=plan.number_of(source)) for source in outputs.kept]
         files += [replace(source.file, deletions=_deletions(source, last)) for source in outputs.marked]
         for each in outputs.outputs:
-            document = self.records.get(output_name(each.number))
-            if document is None:
+            recorded = self._recorded_output(each)
+            if recorded is None:
                 raise self._record_gone()
-            files.append(file_from_json(document["file"], SchemaTable(document["schemas"])))
-            self._stages.measured.rows_copied += document["rows_copied"]
+            files.append(recorded.file)
+            self._stages.measured.rows_copied += recorded.rows_copied
         rows = sum(file.live_rows for file in files)
         if rows != last.counts.live:
             raise CorruptionError(f"{rows} rows were written or kept, {last.counts.live} live")
         return tuple(sorted(files, key=lambda file: file.number))
+
+    def _resumed_output(self, output: Output) -> Materialized | None:
+        """A compacted file that an earlier attempt wrote, once it was seen to be there."""
+        recorded = self._recorded_output(output)
+        if recorded is not None:
+            self.records.check_there({recorded.file.path: recorded.file.bytes})
+        return recorded
+
+    def _recorded_output(self, output: Output) -> Materialized | None:
+        document = self.records.get(output_name(output.number))
+        if document is None:
+            return None
+        with _understood(len(self.plan.rounds)):
+            file = file_from_json(document["file"], SchemaTable(document["schemas"]))
+            return Materialized(file, document["rows_copied"])
 
     def _submit_output(self, output: Output, outputs: OutputPlan, masks_of: Mapping[int, str]) -> Submitted:
         plan = self.plan
@@ -505,6 +564,15 @@ class Session:
 
     def _tell(self, kind: type[Event], *values: Any) -> None:
         self._emit(kind(self.plan.input.source_table_id, self.plan.input.partition, *values))
+
+
+@contextlib.contextmanager
+def _understood(number: int) -> Iterator[None]:
+    """Turn what a record lacks or has too much into UnresumableError."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UnresumableError(f"what it recorded of round {number} cannot be read: {error!r}") from error
 
 
 def _deletions(source: Source, last: LastRound) -> DeletionVector:
