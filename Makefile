@@ -39,11 +39,7 @@ tools:
 # The package, editable, and what it depends on.
 .venv/.installed: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install 'maturin>=1.9,<2' 'ziglang>=0.13'
-	$(BIN)/maturin develop --release --quiet --extras test
-	@touch $(KERNELS) $@
-
-.venv/.installed-bench: pyproject.toml | .venv/.installed
-	$(BIN)/maturin develop --release --quiet --extras bench
+	$(BIN)/maturin develop --release --quiet --extras test,bench
 	@touch $(KERNELS) $@
 
 # The kernels alone, after a change to them.
@@ -57,7 +53,7 @@ test: setup
 demo: setup
 	$(BIN)/deltacompact demo
 
-bench: setup .venv/.installed-bench
+bench: setup
 	$(BIN)/pytest benchmarks --benchmark-sort=name --benchmark-columns=min,median,rounds
 
 lint: setup

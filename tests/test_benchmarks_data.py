@@ -19,9 +19,8 @@ from benchmarks.configurations import LHBENCH, Case
 from benchmarks.data import Inputs
 from benchmarks.data import inputs_of as synthetic_inputs_of
 from benchmarks.refresh import GAP, refresh_streams, status_streams
-from benchmarks.tpch import TABLES, TpchTable, generator, inputs_of
+from benchmarks.tpch import TABLES, TpchTable, inputs_of
 
-needs_the_generator = pytest.mark.skipif(generator() is None, reason="tpchgen-cli is missing")
 PRICE = pa.decimal128(15, 2)
 
 
@@ -43,7 +42,6 @@ def checksum(table: pa.Table) -> int:
     return int(row_hashes(table, table.column_names).sum(dtype=np.uint64))
 
 
-@needs_the_generator
 @pytest.mark.parametrize("case", [Case.FULL, Case.REFRESH, Case.STATUS])
 @pytest.mark.parametrize("table", TABLES)
 def test_tpch_expects_what_a_fold_by_hand_leaves(tmp_path: Path, table: str, case: Case) -> None:
@@ -61,9 +59,7 @@ def test_tpch_expects_what_a_fold_by_hand_leaves(tmp_path: Path, table: str, cas
         assert {"P", "F"} <= set(pa.concat_tables(map(pq.read_table, inputs.files[8:]))["o_orderstatus"].to_pylist())
 
 
-@needs_the_generator
 def test_a_competitor_that_forgets_the_deletes_or_a_delta_is_found_out(tmp_path: Path) -> None:
-    pytest.importorskip("polars")
     from benchmarks.competitors.polars_unique import PolarsUnique
 
     inputs = inputs_of(TpchTable("lineitem", 0.001, 3), Case.FULL, tmp_path, 1)

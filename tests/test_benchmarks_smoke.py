@@ -8,19 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from benchmarks.tpch import generator
-
 ROOT = Path(__file__).parent.parent
 FULL = {"floor", "deltacompact local", "polars", "duckdb row_number", "duckdb max_by"}
 INCREMENTAL = {"floor", "deltacompact local", "delta-rs merge"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def peers() -> None:
-    for name in ("polars", "duckdb", "deltalake", "matplotlib"):
-        pytest.importorskip(name)
 
 
 def measured(out: Path, *arguments: str) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -54,7 +44,6 @@ def test_a_scaled_down_run_reports_a_ratio_for_everyone(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "work").exists()
 
 
-@pytest.mark.skipif(generator() is None, reason="tpchgen-cli is missing")
 def test_tpch_with_its_refresh_streams(tmp_path: Path) -> None:
     chosen = ["--only", "floor,deltacompact,duckdb,polars,delta-rs", "--table", "lineitem", "--refreshes", "2"]
     lines = measured(tmp_path / "out", "tpch", "--scale-factor", "0.01", *chosen)

@@ -1,10 +1,10 @@
 """Tables that the first release wrote are read, compacted, checked, vacuumed and rolled back by this one.
 
-tests/golden/lake_0_1_0.tar.gz was written by commit 174bc77. Beside `expected.json`, which has the live rows by table and
-partition, it holds:
+Commit 174bc77 wrote tests/golden/lake_0_1_0.tar.gz; `expected.json` in it has the live rows by table and
+partition. The tables:
 
-    orders        two partitions (one of a null), sort key, runs and relocations, tombstones, deletion vectors, a CSV delta,
-                  a retraction, tokens etl:1 … etl:6, nightly, late
+    orders        two partitions (one of a null), sort key, runs and relocations, tombstones, deletion vectors,
+                  a CSV delta, a retraction, tokens etl:1 … etl:6, nightly, late
     flat          a destination of orders
     events        keys of the first compaction, 100 entries and a checkpoint, lists for other engines
     wide          700 columns: its entry has a body of its own

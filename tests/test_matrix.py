@@ -248,7 +248,6 @@ def test_what_succeeded_is_not_run_again(tmp_path, monkeypatch):
 
 def test_the_matrix_runs_on_this_machine_and_reports(tmp_path, s3_catalog_uri):
     """One table by Ray tasks, on S3, compacted with two numbers of hash buckets."""
-    pytest.importorskip("matplotlib")
     chosen = ["--rows", "20k", "--hash-buckets", "0,3", "--vcpus", "1", "--payload-bytes", "0"]
     done = benchmarks("local", "--base", s3_catalog_uri, "--out", tmp_path / "out", *chosen)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """A session is resumed by another release, on another machine, or after somebody removed some of its files.
 
-The next attempt either continues exactly what was decided, or leaves it and begins another session. It never mixes the two,
-and it never fails for ever.
+The next attempt either continues exactly what was decided, or leaves it and begins another session. It never mixes the
+two, and it never fails for ever.
 """
 
 from __future__ import annotations
