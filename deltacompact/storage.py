@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 from urllib.parse import unquote, urlsplit
@@ -281,12 +282,15 @@ class LocalStore:
 
     def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
         """Do something in a folder, which is made where need be: a `delete` may take it while it is empty."""
-        for _ in range(_FOLDER_ATTEMPTS):
-            with contextlib.suppress(FileNotFoundError):
-                with contextlib.suppress(FileExistsError):  # even `exist_ok` raises it, if the folder goes just then
-                    folder.mkdir(parents=True, exist_ok=True)
+        for attempt in count(1):
+            with contextlib.suppress(FileExistsError):  # even `exist_ok` raises it, if the folder goes just then
+                folder.mkdir(parents=True, exist_ok=True)
+            try:
                 return act()
-        raise StoreError(f"{folder} was deleted again and again while it was written to")
+            except FileNotFoundError:
+                if attempt == _FOLDER_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
 
     def _remove_if_empty(self, folder: Path) -> None:
         if folder != self.root:
