@@ -533,6 +533,8 @@ def vacuum(
                     "fenced_sessions": each.fenced,
                     "waiting": [stat.path for stat in each.waiting],
                     "dead_rows": each.dead_rows,
+                    "doubtful": [stat.path for stat in each.doubtful],
+                    "unfinished": [stat.path for stat in each.unfinished],
                     "dry_run": dry_run,
                 }
                 for each in results

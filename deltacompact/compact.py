@@ -388,13 +388,13 @@ def _open_destination(catalog: DeltaStreamCatalog, job: Job, partition: Partitio
 def _session_input(
     catalog: DeltaStreamCatalog, source: Table, destination_id: str, keys: TableKeys, partition: Partition, purge: bool
 ) -> SessionInput | NothingToDo:
-    state = catalog.state(source.table_id, partition)
+    state = catalog.state(source.table_id, partition, strictly=True)
     if source.keys is None:
         _check_columns(keys, source, state)
     if destination_id == source.table_id:
         return session_input(source.table_id, destination_id, partition, state, state, purge)
     log = catalog.log(destination_id, partition)
-    destination = log.active() if log.exists() else genesis_state()
+    destination = log.active(strictly=True) if log.exists() else genesis_state()
     return session_input(source.table_id, destination_id, partition, state, destination, purge)
 
 

@@ -1,7 +1,7 @@
 """Looking after a table: verifying it, and rehashing its index.
 
-check   log dense, positions ascending · every file there with its rows · every live row has one entry with its
-        digest in the right bucket, and every entry a row
+check   log dense, nothing beside it contradicts it, positions ascending · every file there with its rows · every live
+        row has one entry with its digest in the right bucket, and every entry a row
 rehash  the entries of the index move to another number of hash buckets, published by an `index` entry
 """
 
@@ -17,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact import _kernels, files
+from deltacompact.catalog.contradictions import Evidence, contradictions
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Entry, IndexReplaced
+from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
@@ -57,8 +59,13 @@ def check(
 def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
     versions, rows, entries = 0, 0, 0
     problems: list[str] = []
+    log = StreamLog(
+        catalog.store, TablePaths.of(table_id).stream(partition)
+    )  # it believes nothing that was read before
     try:
-        chain = list(catalog.log(table_id, partition).chain())
+        evidence = Evidence.of(log)
+        chain = list(log.chain())
+        problems += [f"log: {each}" for each in contradictions(log, evidence, chain)]
     except DeltaCompactError as error:
         return CheckResult(partition, 0, 0, 0, 0, (f"log: {error}",))
     versions, state = len(chain), chain[-1]
@@ -170,7 +177,7 @@ def rehash_table(
     at_least("hash bucket count", hash_bucket_count, 1)
     done = []
     for each in catalog.partitions(table_id) if partition is None else [partition]:
-        base = catalog.state(table_id, each)
+        base = catalog.state(table_id, each, strictly=True)
         if base.index is None:
             continue
         manifest = read_manifest(catalog.store, base.index)

@@ -71,6 +71,7 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     """
     table = catalog.table(scan.table_id)
     states = [(place, _state(catalog, scan, place)) for place in _chosen(catalog, scan, table)]
+    table = with_keys_of(catalog, table, [state for _, state in states])
     described = [
         DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
     ]
@@ -106,6 +107,16 @@ def _state(catalog: DeltaStreamCatalog, scan: Scan, partition: Partition) -> Str
     if scan.version is None:
         return catalog.state(scan.table_id, partition)
     return state_of_version(catalog, scan.table_id, partition, scan.version)
+
+
+def with_keys_of(catalog: DeltaStreamCatalog, table: Table, states: Sequence[StreamState]) -> Table:
+    """A table that was read before these states, with the keys by which they are folded.
+
+    The first compaction declares the keys before its seal: a compacted state says that there are some by now.
+    """
+    if table.keys is None and any(state.compacted for state in states):
+        return catalog.table(table.table_id)
+    return table
 
 
 def _selected(table_id: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

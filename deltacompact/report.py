@@ -171,6 +171,14 @@ def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
         out.print(
             f"  {waiting} of older versions still there ({_bytes(sum(s.bytes for s in result.waiting))}): too young"
         )
+    if result.doubtful:
+        doubtful = counted(len(result.doubtful), "object")
+        size = _bytes(sum(stat.bytes for stat in result.doubtful))
+        out.print(
+            f"  {doubtful} that nothing names kept ({size}): newer than the last log entry; vacuum after a commit"
+        )
+    if result.unfinished:
+        out.print(f"  {verb} {counted(len(result.unfinished), 'write')} that was never finished")
     if result.dead_rows:
         dead = counted(result.dead_rows, "dead row")
         out.print(

@@ -1,15 +1,19 @@
 """S3 as an object store: the only door to boto3.
 
 put if absent   PutObject with If-None-Match: *      412: somebody was there first; 409: ask again
-a large file    a multipart upload, completed at the end of the block, aborted where it fails
+                probed once a process: some stores that speak S3 ignore the header
+a large file    a multipart upload, completed at the end of the block, aborted where it fails; where the process
+                died, a vacuum finds it
 random access   Arrow's own S3 reader
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -19,7 +23,11 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from deltacompact.errors import DeltaCompactError, InputError, NotFoundError, StoreError
-from deltacompact.storage import ObjectStat
+from deltacompact.storage import ObjectStat, refuse_overwriting
+
+_PROBED: set[tuple[str | None, str]] = set()
+"""Endpoints and URIs of which this process knows that they do not overwrite."""
+_PROBING = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,18 @@ class S3Store:
             self._client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self._encryption)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
+        place = (self.settings.endpoint_url, self.uri)
+        with _PROBING:  # others wait until it is known
+            if place not in _PROBED:
+                _PROBED.add(place)  # the probe itself comes through here
+                try:
+                    refuse_overwriting(self)
+                except BaseException:
+                    _PROBED.remove(place)
+                    raise
+        return self._put_if_absent(path, data)
+
+    def _put_if_absent(self, path: str, data: bytes) -> bool:
         from botocore.exceptions import ClientError
 
         for attempt in range(self._TASK_ERRORS_RETRIED + 1):
@@ -157,6 +177,31 @@ class S3Store:
                 answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys[start : start + 1000]})
             if failed := answer.get("Errors"):
                 raise StoreError(f"{self.uri}: deleting {failed[0]['Key']} failed: {failed[0]['Code']}")
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
+        """Multipart uploads that were begun below `prefix`, by the time at which they were."""
+        try:
+            for upload in self._uploads(prefix):
+                yield ObjectStat(upload["Key"][len(self.prefix) :], 0, upload["Initiated"].timestamp())
+        except (InputError, StoreError) as error:  # not everybody may list them, not every store can
+            logging.getLogger(__name__).warning("unfinished uploads are not looked for: %s", error)
+
+    def discard(self, begun: Iterable[ObjectStat]) -> None:
+        for stat in begun:
+            for upload in list(self._uploads(stat.path)):
+                if upload["Key"] == self.prefix + stat.path and upload["Initiated"].timestamp() <= stat.modified_s:
+                    with self._asking(stat.path), contextlib.suppress(self._client.exceptions.NoSuchUpload):
+                        self._client.abort_multipart_upload(
+                            Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                        )
+
+    def _uploads(self, prefix: str) -> Iterator[dict[str, Any]]:
+        with self._asking(prefix):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix
+            )
+            for page in pages:
+                yield from page.get("Uploads", ())
 
     @property
     def _encryption(self) -> dict[str, str]:

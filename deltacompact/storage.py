@@ -14,14 +14,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posixpath
+import re
 import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -31,6 +34,14 @@ from deltacompact.errors import InputError, NotFoundError, StoreError
 
 if TYPE_CHECKING:
     from deltacompact.s3_store import S3Settings
+
+Made = TypeVar("Made")
+
+PROBE = ".put-if-absent"
+"""An object below the root of a store, beside the tables, of which `refuse_overwriting` knows."""
+
+_FOLDER_ATTEMPTS = 100
+_UNFINISHED_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,28 @@ class ObjectStore(Protocol):
         """Names of the folders directly below the root, in byte order."""
 
     def delete(self, paths: Iterable[str]) -> None: ...
+
+
+@runtime_checkable
+class LeavesUnfinished(Protocol):
+    """A store where a process that dies in the middle of a write leaves something that no listing shows."""
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
+        """Writes that were begun and not ended: those below `prefix`, or all where the store does not know."""
+
+    def discard(self, begun: Iterable[ObjectStat]) -> None:
+        """Forget such writes. Whoever is still at one gets a StoreError when it ends."""
+
+
+def unfinished(store: ObjectStore, prefix: str) -> Iterator[ObjectStat]:
+    """What writes that were never ended left in a store."""
+    if isinstance(store, LeavesUnfinished):
+        yield from store.unfinished(prefix)
+
+
+def discard(store: ObjectStore, begun: Iterable[ObjectStat]) -> None:
+    if isinstance(store, LeavesUnfinished):
+        store.discard(begun)
 
 
 class MemoryStore:
@@ -147,12 +180,10 @@ class LocalStore:
         with self._unfinished() as (sink, name):
             sink.write(data)
             sink.finish()
-            target = self._parent_made(path)
             try:
-                os.link(name, target)
+                self._place(name, path, os.link)
             except FileExistsError:
                 return False
-            _sync_directory(target.parent)
             return True
 
     def open(self, path: str) -> pa.NativeFile:
@@ -164,9 +195,7 @@ class LocalStore:
         with self._unfinished() as (sink, name):
             yield cast(IO[bytes], sink)
             sink.finish()
-            target = self._parent_made(path)
-            os.replace(name, target)
-            _sync_directory(target.parent)
+            self._place(name, path, os.replace)
 
     def stat(self, path: str) -> ObjectStat:
         with self._reading(path):
@@ -194,9 +223,24 @@ class LocalStore:
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            (self.root / path).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # the folder goes with its last object, as on S3
-                (self.root / path).parent.rmdir()
+            try:
+                (self.root / path).unlink(missing_ok=True)
+            except NotADirectoryError:
+                continue  # nothing of that name
+            except OSError as error:
+                raise StoreError(f"{self.root / path} could not be deleted: {error.strerror or error}") from error
+            self._remove_if_empty((self.root / path).parent)  # the folder goes with its last object, as on S3
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
+        """Of any table: the name of an unfinished file does not say where it was to go."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for found in sorted((self.root / self.UNFINISHED).iterdir()):
+                with contextlib.suppress(NotFoundError):
+                    if _UNFINISHED_NAME.fullmatch(found.name):
+                        yield self.stat(f"{self.UNFINISHED}/{found.name}")
+
+    def discard(self, begun: Iterable[ObjectStat]) -> None:
+        self.delete(stat.path for stat in begun)
 
     @contextlib.contextmanager
     def _reading(self, path: str) -> Iterator[None]:
@@ -215,8 +259,7 @@ class LocalStore:
     def _unfinished(self) -> Iterator[tuple[DirectFile, Path]]:
         name = self.root / self.UNFINISHED / uuid.uuid4().hex
         try:
-            name.parent.mkdir(parents=True, exist_ok=True)
-            with DirectFile(name) as sink:
+            with self._in_folder(name.parent, lambda: DirectFile(name)) as sink:
                 yield sink, name
         except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
             raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
@@ -229,15 +272,37 @@ class LocalStore:
         finally:
             with contextlib.suppress(OSError):
                 name.unlink(missing_ok=True)
+            self._remove_if_empty(name.parent)  # nothing of ours stays beside an exported file
 
-    def _parent_made(self, path: str) -> Path:
+    def _place(self, name: Path, path: str, put: Callable[[Path, Path], None]) -> None:
+        """Put a finished file where it belongs."""
         target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target
+        self._in_folder(target.parent, lambda: put(name, target))
+        _sync_directory(target.parent)
+
+    def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
+        """Do something in a folder, which is made where need be: a `delete` may take it while it is empty."""
+        for attempt in count(1):
+            with contextlib.suppress(FileExistsError):  # even `exist_ok` raises it, if the folder goes just then
+                folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return act()
+            except FileNotFoundError:
+                if attempt == _FOLDER_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _remove_if_empty(self, folder: Path) -> None:
+        if folder != self.root:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        return  # somebody has deleted the object again, and its folder with it
     try:
         os.fsync(handle)
     finally:
@@ -273,6 +338,44 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     other = open_store(folder, getattr(root, "settings", None))
     alike = getattr(root, "alike", None)  # a store that is paced paces others as well
     return (alike(other) if alike else other), (unquote(name) if path.startswith("file:") else name)
+
+
+def refuse_overwriting(store: ObjectStore) -> None:
+    """Raise InputError for a store whose put-if-absent overwrites what is there: two writers would lose commits.
+
+    The probe stays: where it is there already, a refused put of one request is the proof.
+    """
+    first, second = (f"deltacompact: this store refuses to overwrite ({uuid.uuid4().hex})\n".encode() for _ in "12")
+    if store.put_if_absent(PROBE, first) and (store.put_if_absent(PROBE, second) or store.get(PROBE) != first):
+        raise InputError(
+            f"{store.uri} overwrites an object that a conditional put must not (it ignores If-None-Match), so writers "
+            "would lose each other's commits: use a store that honours it"
+        )
+
+
+def identity(root: ObjectStore, path: str) -> str:
+    """The same for all names of an object: its path in a store, and any URI that leads there.
+
+    Names that only might lead to one object (on S3: percent-encoded or not) have one identity as well: this decides
+    what is kept.
+    """
+    store, name = open_object(root, path)
+    if isinstance(folder := getattr(store, "root", None), Path):
+        return Path(os.path.realpath(folder / name)).as_uri()
+    bucket = getattr(store, "bucket", None)
+    if bucket is None:
+        return store.uri + name
+    return f"s3://{bucket}/" + posixpath.normpath(unquote(f"/{store.prefix}{name}")).lstrip("/")  # type: ignore[attr-defined]
+
+
+def path_below(root: ObjectStore, uri: str) -> str | None:
+    """The path below the root of the object that a URI leads to; None where it is somewhere else."""
+    folder = identity(root, ".").rstrip("/") + "/"
+    found = identity(root, uri)
+    if not found.startswith(folder):
+        return None
+    below = found.removeprefix(folder)
+    return unquote(below) if found.startswith("file:") else below
 
 
 def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:

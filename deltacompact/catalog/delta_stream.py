@@ -24,7 +24,7 @@ from deltacompact import files as tabular
 from deltacompact import schemas
 from deltacompact.catalog.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.log import StreamLog
-from deltacompact.catalog.paths import TablePaths, table_name
+from deltacompact.catalog.paths import TablePaths, refuse_files_of_other_streams, table_name
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import ConflictError, CorruptionError, InputError, NotFoundError, PositionError
 from deltacompact.model import (
@@ -135,8 +135,8 @@ class DeltaStreamCatalog:
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
         table, paths = self.table(table_id), TablePaths.of(table_id)
-        marks = [stat.path for stat in self.store.list(paths.partitions)]
-        marked = [paths.partition_of(mark, table.partition_keys) for mark in marks]
+        marks = [paths.partition_of(stat.path, table.partition_keys) for stat in self.store.list(paths.partitions)]
+        marked = [partition for partition in marks if partition is not None]
         return [each for each in marked if self.log(table_id, each).exists()]  # a writer may have died in between
 
     def partition(self, table_id: str, given: Mapping[str, Any] | Partition | None) -> Partition:
@@ -175,10 +175,10 @@ class DeltaStreamCatalog:
             self._logs[key] = StreamLog(self.store, TablePaths.of(table_id).stream(partition))
         return self._logs[key]
 
-    def state(self, table_id: str, partition: Partition) -> StreamState:
-        """The active version of a partition stream. Raises NotFoundError."""
+    def state(self, table_id: str, partition: Partition, strictly: bool = False) -> StreamState:
+        """The active version of a partition stream; `strictly` as of StreamLog.active. Raises NotFoundError."""
         try:
-            return self.log(table_id, partition).active()
+            return self.log(table_id, partition).active(strictly)
         except NotFoundError as error:
             if self.log(table_id, partition).exists():
                 raise CorruptionError(str(error)) from error
@@ -255,6 +255,7 @@ class DeltaStreamCatalog:
         files = []
         for source, described in inspected:  # everything was looked at before anything is written
             if reference:
+                refuse_files_of_other_streams(self.store, described.path, paths)
                 files.append(described)
             else:
                 path = paths.fresh("data", os.path.splitext(source)[1])
@@ -312,7 +313,7 @@ class DeltaStreamCatalog:
             tables = [tables]
         place, _ = self._appending(table_id, partition, "upsert")
         log = self.begin_stream(table_id, place)
-        base, begun_s = log.active(), self.clock()
+        base, begun_s = log.active(strictly=True), self.clock()
         paths = TablePaths.of(table_id).stream(place)
         options = tabular.WriteOptions()
         files = [

@@ -1,6 +1,6 @@
 """Versions of a stream by name: which there are, going back to one, and taking out one delta.
 
-    0                  sealed 4 days ago   vacuumed
+    0                  sealed 4 days ago   vacuumed: a file of it is missing
     1-50a3…            sealed 3 hours ago  3 files, 9,000 rows      retained: may be read, may be rolled back to
     2-77b1…            active              4 files, 9,500 rows, 2 deltas since
 
@@ -11,21 +11,28 @@ between is dropped, what is committed while it runs stays on top of it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.catalog.log import StreamLog
+from deltacompact.catalog.paths import StreamPaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import ConflictError, InputError, NotFoundError
 from deltacompact.model import Partition
+from deltacompact.primary_key_index import read_manifest
+from deltacompact.storage import ObjectStore, open_object
 
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """One version of a stream. `sealed_s` is when it was sealed (store's clock), None of the active one."""
+    """One version of a stream. `sealed_s` is when it was sealed (store's clock), None of the active one.
+
+    `retained`: every file of it is there.
+    """
 
     state: StreamState
     sealed_s: float | None
@@ -38,15 +45,20 @@ class VersionInfo:
 
 
 def versions(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> list[VersionInfo]:
-    """Every version from the first to the active one. Retained: no vacuum may have taken anything of it yet."""
+    """Every version from the first to the active one."""
     log = catalog.log(table_id, partition)
-    return [_info(catalog, log, state) for state in log.chain()]
+    chain = list(log.chain())
+    there = _Files(catalog.store, log.paths)
+    return [
+        VersionInfo(state, log.sealed_s(state) if state.sealed else None, not there.missing_of(state))
+        for state in chain
+    ]
 
 
 def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, version: str) -> StreamState:
     """A version as it was when it was sealed. `version` is its name, its number, or the beginning of its name.
 
-    Raises NotFoundError where there is none, or several.
+    Raises NotFoundError where there is none, or several, or where a file of it is missing.
     """
     chain = list(catalog.log(table_id, partition).chain())
     exact = [state for state in chain if version in (state.version, str(state.opened.number))]
@@ -54,7 +66,13 @@ def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Part
     if len(found) != 1:
         many = "several versions begin" if found else "no version begins"
         raise NotFoundError(f"table {table_id!r}, partition {partition}: {many} with {version!r}")
-    return found[0]
+    (state,) = found
+    if state.sealed and (missing := _Files(catalog.store, catalog.log(table_id, partition).paths).missing_of(state)):
+        raise NotFoundError(
+            f"table {table_id!r}, partition {partition}: version {state.version} cannot be read any more: "
+            f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}, a vacuum took it perhaps"
+        )
+    return state
 
 
 def rollback(
@@ -67,14 +85,12 @@ def rollback(
     """
     place = catalog.partition(table_id, partition)
     log = catalog.log(table_id, place)
-    base, wanted = log.active(), state_of_version(catalog, table_id, place, version)
+    base, wanted = log.active(strictly=True), state_of_version(catalog, table_id, place, version)
     if wanted.version == base.version:
         raise InputError(f"version {wanted.version} is the active one")
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"table {table_id!r} is a destination of {base.compacted.source_table_id!r}: roll that back")
-    if wanted.sealed and catalog.clock() - log.sealed_s(wanted) > VACUUM_AGE_MIN_S / 2:
-        hours = VACUUM_AGE_MIN_S // 7200
-        raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may be taking it")
+    _refuse_old(catalog, log, wanted)
     now_ms, lineage = int(catalog.clock() * 1000), uuid.uuid4().hex
     opened = Opened(
         base.opened.number + 1, base.version, lineage, base.tokens_inherited(now_ms), base.last_position, now_ms
@@ -84,6 +100,7 @@ def rollback(
     def check(state: StreamState) -> None:
         if state.sealed:
             raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
+        _refuse_old(catalog, log, wanted)  # it may have grown old while this went on
 
     return log.release(base, successor, check, now_ms)
 
@@ -124,18 +141,45 @@ def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
     return [*entries, *(Retracted(position) for position in sorted(wanted.retracted))]
 
 
-def _info(catalog: DeltaStreamCatalog, log: StreamLog, state: StreamState) -> VersionInfo:
-    sealed_s = log.sealed_s(state) if state.sealed else None
-    young = sealed_s is None or catalog.clock() - sealed_s < VACUUM_AGE_MIN_S
-    return VersionInfo(state, sealed_s, young or _is_whole(catalog, state))
+def _refuse_old(catalog: DeltaStreamCatalog, log: StreamLog, wanted: StreamState) -> None:
+    if wanted.sealed and catalog.clock() - log.sealed_s(wanted) > VACUUM_AGE_MIN_S / 2:
+        hours = VACUUM_AGE_MIN_S // 7200
+        raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may be taking it")
 
 
-def _is_whole(catalog: DeltaStreamCatalog, state: StreamState) -> bool:
-    """Whether the files of a version that a vacuum might have taken are there."""
-    try:
-        for file in stream_files(state):
-            if "://" not in file.path:
-                catalog.store.stat(file.path)
-    except NotFoundError:
-        return False
-    return True
+class _Files:
+    """The files of a stream that are there, listed once for all versions."""
+
+    def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
+        self._store = store
+        self._there = {stat.path for room in paths.rooms[:3] for stat in store.list(room)}
+        self._elsewhere: dict[str, bool] = {}
+        """Files that were appended by reference: whether they are there."""
+
+    def missing_of(self, state: StreamState) -> list[str]:
+        """What a reader of the version, or a compaction on top of it, would miss. Most of it is known from the log."""
+        files = stream_files(state)
+        needed = [file.path for file in files] + [file.deletions.masks_path for file in files if file.deletions]
+        needed += state.manifests
+        if state.index:
+            needed.append(state.index.path)
+        missing = self._missing(needed)
+        if state.index and not missing:
+            missing = self._missing(read_manifest(self._store, state.index).paths)
+        return missing
+
+    def _missing(self, paths: Iterable[str]) -> list[str]:
+        needed = list(dict.fromkeys(paths))
+        unknown = [path for path in needed if "://" in path and path not in self._elsewhere]
+        if unknown:
+            with ThreadPoolExecutor(16) as threads:
+                self._elsewhere.update(zip(unknown, threads.map(self._is_there, unknown), strict=True))
+        return [path for path in needed if not (path in self._there or self._elsewhere.get(path))]
+
+    def _is_there(self, uri: str) -> bool:
+        store, name = open_object(self._store, uri)
+        try:
+            store.stat(name)
+        except NotFoundError:
+            return False
+        return True

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from deltacompact import files, schemas
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.masks import live_bits, live_mask
-from deltacompact.merge_on_read import live_sources, schema_of
+from deltacompact.merge_on_read import live_sources, schema_of, with_keys_of
 from deltacompact.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import catalog_of, parse_partition
@@ -85,6 +85,7 @@ def live_files(
 ) -> list[tuple[DataFile, npt.NDArray[np.bool_] | None]]:
     """Every file with a live row, and which of its rows live (None: all)."""
     table, state = catalog.table(table_id), catalog.state(table_id, partition)
+    table = with_keys_of(catalog, table, [state])
     if table.keys is None or not state.deltas:
         upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]

@@ -1,0 +1,303 @@
+"""What a vacuum keeps by whatever name it is reached, and what it finds that no listing shows."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import deltacompact
+from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
+from deltacompact.catalog.vacuum import VacuumResult, vacuum
+from deltacompact.cli import run as command_line
+from deltacompact.maintenance import check
+from deltacompact.storage import (
+    LocalStore,
+    MemoryStore,
+    ObjectStat,
+    discard,
+    identity,
+    open_store,
+    path_below,
+    unfinished,
+)
+
+LOCAL = Settings(executor="local", local_threads=1)
+NAME = "5c" * 16
+DAYS = 24 * 3600
+
+
+def rows(*keys: int) -> pa.Table:
+    return pa.table({"k": list(keys)})
+
+
+def keys(catalog: DeltaStreamCatalog) -> list[int]:
+    return sorted(catalog.read("t")["k"].to_pylist())
+
+
+def days_later(store: Any, days: float = 4) -> DeltaStreamCatalog:
+    return DeltaStreamCatalog(store, clock=lambda: time.time() + days * DAYS)
+
+
+def cleaned(store: Any) -> VacuumResult:
+    (result,) = vacuum(days_later(store), "t")
+    return result
+
+
+# --- files that were appended by reference ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A lake in a folder whose name is encoded, reached through a symlink as well."""
+    root = tmp_path / "my läke"
+    root.mkdir()
+    (tmp_path / "link").symlink_to(root)
+    made = DeltaStreamCatalog(LocalStore(root))
+    made.create_table("t", (), ["k"])
+    (root / "t/data").mkdir()
+    pq.write_table(rows(1, 2), root / f"t/data/{NAME}.parquet")
+    return root
+
+
+def spellings(lake: Path) -> dict[str, Callable[[str], str]]:
+    link = lake.parent / "link"
+    return {
+        "uri": lambda name: (lake / "t/data" / name).as_uri(),
+        "localhost": lambda name: (lake / "t/data" / name).as_uri().replace("file://", "file://localhost"),
+        "not encoded": lambda name: f"file://{lake}/t/data/{name}",
+        "dots": lambda name: (lake / "t/data").as_uri() + f"/../../t/./data/{name}",
+        "slashes": lambda name: (lake / "t").as_uri() + f"//data//{name}",
+        "symlink": lambda name: (link / "t/data" / name).as_uri(),
+        "path": lambda name: str(lake / "t/data" / name),
+    }
+
+
+@pytest.mark.parametrize("root", ["my läke", "link"])
+@pytest.mark.parametrize("spelling", ["uri", "localhost", "not encoded", "dots", "slashes", "symlink", "path"])
+def test_a_file_below_the_root_that_was_appended_by_reference_is_never_deleted(
+    lake: Path, spelling: str, root: str
+) -> None:
+    store = LocalStore(lake.parent / root)
+    os.utime(lake / f"t/data/{NAME}.parquet", (1e9, 1e9))
+    uri = spellings(lake)[spelling](f"{NAME}.parquet")
+    DeltaStreamCatalog(store).append_files("t", [uri], reference=True)
+    assert cleaned(store).deleted == ()
+    assert keys(DeltaStreamCatalog(store)) == [1, 2]
+
+
+def test_a_file_below_the_root_that_was_appended_by_reference_is_kept_on_s3(s3_catalog_uri: str) -> None:
+    store: Any = open_store(s3_catalog_uri)
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["k"])
+    with store.writer(f"t/data/{NAME}.parquet") as sink:
+        pq.write_table(rows(1, 2), sink)
+    bucket, _, prefix = s3_catalog_uri.removeprefix("s3://").partition("/")
+    for uri in (f"s3://{bucket}/{prefix}/t/data/{NAME}.parquet", f"s3://{bucket}//{prefix}/t/data/{NAME}.parquet"):
+        assert path_below(store, uri) == f"t/data/{NAME}.parquet"
+    catalog.append_files("t", [f"s3://{bucket}//{prefix}/t/data/{NAME}.parquet"], reference=True)
+    assert cleaned(store).deleted == ()
+    assert keys(catalog) == [1, 2]
+
+
+def test_all_names_of_an_object_have_one_identity(lake: Path) -> None:
+    store = LocalStore(lake)
+    name = f"{NAME}.parquet"
+    assert {identity(store, uri(name)) for kind, uri in spellings(lake).items() if kind != "path"} == {
+        identity(store, f"t/data/{name}")
+    }
+    assert identity(store, "t/data/a.csv") != identity(store, f"t/data/{name}")
+    assert path_below(store, (lake.parent / "other.csv").as_uri()) is None
+    assert path_below(store, (lake / "t/day=a%2Fb/x y.csv").as_uri()) == "t/day=a%2Fb/x y.csv"
+    assert path_below(store, "s3://bucket/t/data/a.csv") is None
+    assert path_below(MemoryStore(), (lake / "a").as_uri()) is None
+
+
+def test_a_file_of_another_stream_is_not_appended_by_reference(lake: Path) -> None:
+    catalog = DeltaStreamCatalog(LocalStore(lake))
+    catalog.create_table("days", ["day"], ["k"])
+    path = catalog.append("days", rows(7), {"day": "mon"}).files[0].path
+    uri = (lake.parent / "link" / path).as_uri()
+    for table, partition in (("t", None), ("days", {"day": "tue"})):
+        with pytest.raises(InputError, match="is a file of 'days/day=mon' in this catalog"):
+            catalog.append_files(table, [uri], partition, reference=True)
+        catalog.append_files(table, [uri], partition)  # a copy is its own
+    catalog.append_files("days", [uri], {"day": "mon"}, reference=True)
+    landing = lake / "landing/data"
+    landing.mkdir(parents=True)
+    pq.write_table(rows(8), landing / "a.parquet")
+    catalog.append_files("t", [str(landing / "a.parquet")], reference=True)
+    assert keys(catalog) == [7, 8]
+
+
+# --- what else lies about ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".CSV", ".csv", ".Parquet", ""])
+def test_a_file_whose_suffix_is_in_capitals_is_ours(tmp_path: Path, suffix: str) -> None:
+    source = tmp_path / f"delta{suffix}"
+    if "arquet" in suffix:
+        pq.write_table(rows(1), source)
+    else:
+        pa.csv.write_csv(rows(1), source)
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog.create_table("t", (), ["k"])
+    kind = deltacompact.ContentType.PARQUET if "arquet" in suffix else deltacompact.ContentType.CSV
+    delta = catalog.append_files("t", [source], content_type=kind)
+    assert delta.files[0].path.endswith(suffix)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    assert delta.files[0].path in {stat.path for stat in cleaned(catalog.store).deleted}
+    assert keys(catalog) == [1]
+
+
+def test_an_export_leaves_nothing_but_its_file(tmp_path: Path) -> None:
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", rows(1))
+    (tmp_path / "out").mkdir()
+    assert command_line(["export", str(tmp_path / "lake"), "t", str(tmp_path / "out/t.parquet")]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["t.parquet"]
+    assert not (tmp_path / "lake/.unfinished").exists()
+
+
+def test_stale_unfinished_files_are_vacuumed_and_young_and_foreign_ones_stay(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", rows(1))
+    folder = tmp_path / ".unfinished"
+    folder.mkdir()
+    for name, age_s in (("5c" * 16, 4 * DAYS), ("77" * 16, 60), ("notes.txt", 4 * DAYS)):
+        (folder / name).write_bytes(b"half")
+        os.utime(folder / name, (time.time() - age_s,) * 2)
+    for how in ({"dry_run": True}, {"age_min_s": 0, "force": True}):
+        (result,) = vacuum(catalog, "t", **how)
+        assert [stat.path for stat in result.unfinished] == [f".unfinished/{'5c' * 16}"]
+    assert sorted(path.name for path in folder.iterdir()) == ["77" * 16, "notes.txt"]
+    assert list(unfinished(MemoryStore(), "")) == []
+    discard(MemoryStore(), [])
+
+
+def test_uploads_to_s3_that_were_never_ended_are_aborted(s3_catalog_uri: str) -> None:
+    store: Any = open_store(s3_catalog_uri)
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", rows(1))
+
+    def begin(path: str) -> None:
+        store._client.create_multipart_upload(Bucket=store.bucket, Key=store.prefix + path)
+
+    for path in (f"t/data/{NAME}.parquet", f"t/data/{'77' * 16}.parquet", "t/data/foreign.bin", f"u/data/{NAME}.csv"):
+        begin(path)
+    assert {stat.path for stat in cleaned(store).unfinished} == {
+        f"t/data/{NAME}.parquet",
+        f"t/data/{'77' * 16}.parquet",
+    }
+    assert sorted(stat.path for stat in store.unfinished("")) == ["t/data/foreign.bin", f"u/data/{NAME}.csv"]
+    assert keys(catalog) == [1]
+
+
+def test_young_uploads_stay_and_uploads_that_may_not_be_listed_do_not_stop_a_vacuum(
+    s3_catalog_uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store: Any = open_store(s3_catalog_uri)
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", rows(1))
+
+    begun = {"Key": f"{store.prefix}t/data/{NAME}.csv", "UploadId": "u", "Initiated": datetime.now(UTC)}
+    monkeypatch.setattr(store, "_uploads", lambda prefix: iter([begun]))
+    assert vacuum(catalog, "t")[0].unfinished == ()
+    assert len(list(store.unfinished("t/"))) == 1
+
+    def refuse(prefix: str) -> Iterator[dict[str, Any]]:
+        raise InputError("S3 refused access (AccessDenied)")
+
+    monkeypatch.setattr(store, "_uploads", refuse)
+    assert vacuum(catalog, "t")[0].unfinished == ()
+    assert "AccessDenied" in caplog.text
+
+
+# --- a folder that goes while it is written to ------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_deleted_under_a_writer_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, made = LocalStore(tmp_path), Path.mkdir
+    left = [3]
+
+    def mkdir(self: Path, *given: Any, **how: Any) -> None:
+        made(self, *given, **how)
+        if left[0] and self.is_dir() and not any(self.iterdir()) and self != tmp_path:
+            left[0] -= 1
+            self.rmdir()  # a delete of the last object that lay there
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    assert store.put_if_absent("a/b/one", b"1")
+    left[0] = 3
+    store.put("a/c/two", b"2")
+    left[0] = 3
+    with store.writer("a/d/three") as sink:
+        sink.write(b"3")
+    assert [stat.path for stat in store.list("")] == ["a/b/one", "a/c/two", "a/d/three"]
+
+
+def test_writers_and_deletes_of_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
+    store, errors = LocalStore(tmp_path), []
+
+    def write_and_delete(name: str) -> None:
+        try:
+            for number in range(60):
+                assert store.put_if_absent(f"t/data/s/{name}{number}", b"x")
+                store.put(f"t/data/s/{name}{number}", b"y")
+                store.delete([f"t/data/s/{name}{number}"])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write_and_delete, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert list(store.list("")) == [] and not (tmp_path / "t/data/s").exists()
+
+
+def test_a_file_that_cannot_be_deleted_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t/data/folder").mkdir(parents=True)
+    with pytest.raises(StoreError, match="t/data/folder could not be deleted"):
+        LocalStore(tmp_path).delete(["t/data/folder"])
+    LocalStore(tmp_path).delete(["t/never", "t/data/never/x"])
+
+
+def test_the_receipt_says_what_is_doubtful(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    from deltacompact.model import Partition
+    from deltacompact.report import print_vacuumed
+
+    stat = ObjectStat(f"t/data/{NAME}.csv", 2048, 0.0)
+    print_vacuumed(
+        Console(width=200), VacuumResult(Partition(), (), (), 1, doubtful=(stat,), unfinished=(stat,)), False
+    )
+    said = capsys.readouterr().out
+    assert "1 object that nothing names kept (2.0 KiB): newer than the last log entry" in said
+    assert "deleted 1 write that was never finished" in said
+
+
+def test_a_table_that_was_vacuumed_is_sound(lake: Path) -> None:
+    catalog = DeltaStreamCatalog(LocalStore(lake))
+    for key in (1, 2, 3):
+        catalog.append("t", rows(key))
+        compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    assert cleaned(catalog.store).deleted
+    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert keys(catalog) == [1, 2, 3]
