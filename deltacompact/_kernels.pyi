@@ -277,20 +277,38 @@ def count_to(entries: npt.NDArray[np.uint8], last: npt.NDArray[np.uint8]) -> int
     """How many of these entries, strictly ascending, have a digest up to that of the one entry ``last`` (1, W)."""
 
 @final
+class ParquetFooter:
+    """The footer of a Parquet file of ``size`` bytes; ``read(offset, length)`` returns bytes of it.
+
+    ValueError: the footer is damaged, or says what no footer should. What ``read`` raises is raised.
+    """
+
+    def __new__(cls, size: int, read: Callable[[int, int], Any]) -> ParquetFooter: ...
+    @property
+    def encrypted(self) -> bool:
+        """Whether some pages are encrypted, though the footer is not."""
+
+    def refusals(self, template: bytes) -> list[str | None]:
+        """For each row group why it cannot be copied into a file that is begun with this template, or None."""
+
+    def decoded(self, columns: list[str]) -> list[tuple[int, int]]:
+        """For each row group its rows, and about the bytes that the columns of these names take when decoded."""
+
+@final
 class ParquetAssembler:
     """A Parquet file made of row groups that are encoded already; nothing is decoded.
 
-    Statistics, page indexes and histograms go with their chunks; bloom filters do not.
+    Statistics and histograms go with their chunks, page indexes where all chunks have them; bloom filters do not.
     """
 
     def __new__(cls, template: bytes, write: Callable[[bytes], object], created_by: str) -> ParquetAssembler:
         """``template``: a Parquet file without rows, which gives columns and key-value metadata."""
 
-    def append(self, size: int, read: Callable[[int, int], Any], row_groups: list[int]) -> None:
-        """Copies row groups of a file of ``size`` bytes; ``read(offset, length)`` returns bytes of it.
+    def append(self, footer: ParquetFooter, size: int, read: Callable[[int, int], Any], row_groups: list[int]) -> None:
+        """Copies row groups of the file of ``size`` bytes that has this footer.
 
-        ValueError: no such row group, columns other than the template's, pages in no known order. What ``read``
-        raises is raised. An assembler that has failed only raises RuntimeError from then on.
+        ValueError: no such row group, or one that ``footer.refusals`` refuses. What ``read`` and ``write`` raise is
+        raised. An assembler that has failed only raises RuntimeError from then on.
         """
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ import pyarrow.json
 import pyarrow.orc
 import pyarrow.parquet as pq
 
-from deltacompact import schemas
+from deltacompact import parquet_read, row_bytes, schemas
 from deltacompact.errors import InputError, NotFoundError, SchemaError, StoreError
 from deltacompact.model import ContentType, DataFile
 from deltacompact.storage import MemoryStore, ObjectStore, open_object
@@ -36,12 +36,6 @@ ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 32 << 20
 """A row group of wide rows is smaller: a single dead row has all of it decoded and encoded again."""
 DEFAULT_CODEC = "zstd"
-READ_AHEAD_BYTES = 64 << 20
-"""Row groups of a remote file are fetched together up to this size (bytes before compression), to spare round trips."""
-
-BATCH_BYTES = 32 << 20
-BATCH_ROWS_MIN = 4 << 10
-"""Rows are decoded in batches of about so many bytes: larger buffers are fresh pages each time, which cost more."""
 
 EXTENSIONS = {
     ".parquet": ContentType.PARQUET,
@@ -66,6 +60,7 @@ _SUFFIX = {
 _TEXT_BLOCK_BYTES = 16 << 20
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Without quotes. pyarrow's own list has NaN as well, which is a number: its key is not that of null."""
+_DICTIONARY_BYTES_MAX = 1 << 30
 _DICTIONARY_ROWS_MIN = 1 << 10
 _DICTIONARY_SAMPLE_ROWS = 32 << 10
 _DICTIONARY_SAMPLE_ROWS_MIN = 64
@@ -95,8 +90,8 @@ def inspect(store: ObjectStore, path: str, content_type: ContentType, known: pa.
     with _naming(path), place.open(name) as source:
         match content_type:
             case ContentType.PARQUET:
-                file = pq.ParquetFile(source)
-                schema, rows = file.schema_arrow, file.metadata.num_rows
+                metadata = parquet_read.described(source).metadata
+                schema, rows = metadata.schema.to_arrow_schema(), metadata.num_rows
             case ContentType.ORC:
                 orc = pa.orc.ORCFile(source)
                 schema, rows = orc.schema, orc.nrows
@@ -152,7 +147,7 @@ def _units(
 ) -> Iterator[tuple[int, pa.Table]]:
     match file.content_type:
         case ContentType.PARQUET:
-            yield from _parquet_units(source, file, columns, start, stop)
+            yield from parquet_read.batches(source, described_parquet(source, file), columns, start, stop)
         case ContentType.ORC:
             orc, first = pa.orc.ORCFile(source), 0
             for stripe in range(orc.nstripes):
@@ -177,56 +172,12 @@ def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
         yield source
 
 
-@contextlib.contextmanager
-def parquet_reader(store: ObjectStore, file: DataFile) -> Iterator[pq.ParquetFile]:
-    """A Parquet file with its footer; errors inside the block name it."""
-    with opened(store, file) as source:
-        yield pq.ParquetFile(source)
-
-
-def check_rows(reader: pq.ParquetFile, file: DataFile) -> None:
-    """Hold a Parquet footer against the log."""
-    if reader.metadata.num_rows != file.rows:
-        raise InputError(f"{file.path} holds {reader.metadata.num_rows} rows where the log says {file.rows}")
-
-
-def _parquet_units(
-    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
-) -> Iterator[tuple[int, pa.Table]]:
-    near = isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
-    reader = pq.ParquetFile(source, pre_buffer=not near)
-    metadata = reader.metadata
-    check_rows(reader, file)
-    first, run, run_first, run_bytes = 0, list[int](), 0, 0
-    for group in range(metadata.num_row_groups):
-        rows, size = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
-        if first + rows > start and first < stop:
-            if run and not near and run_bytes + size > READ_AHEAD_BYTES:
-                yield from _row_groups(reader, run, columns, run_first)
-                run, run_bytes = [], 0
-            if not run:
-                run_first = first
-            run.append(group)
-            run_bytes += size
-        first += rows
-    if run:
-        yield from _row_groups(reader, run, columns, run_first)
-
-
-def _row_groups(
-    reader: pq.ParquetFile, groups: list[int], columns: list[str], first: int
-) -> Iterator[tuple[int, pa.Table]]:
-    """Consecutive row groups in batches of a size that memory allocators handle well."""
-    metadata = reader.metadata
-    rows = sum(metadata.row_group(group).num_rows for group in groups)
-    if not columns:  # a table without columns still has rows, which pyarrow forgets
-        yield first, pa.table({"": pa.nulls(rows)}).select([])
-        return
-    row_bytes = sum(metadata.row_group(group).total_byte_size for group in groups) / max(1, rows)
-    batch_rows = int(max(BATCH_ROWS_MIN, min(ROW_GROUP_ROWS, BATCH_BYTES / max(1.0, row_bytes))))
-    for batch in reader.iter_batches(batch_rows, row_groups=groups, columns=columns):
-        yield first, pa.Table.from_batches([batch]).select(columns)
-        first += batch.num_rows
+def described_parquet(source: pa.NativeFile, file: DataFile) -> parquet_read.Described:
+    """A Parquet footer, held against the log."""
+    found = parquet_read.described(source)
+    if found.metadata.num_rows != file.rows:
+        raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -321,7 +272,10 @@ class WriteOptions:
 
 
 class RowGroups(ABC):
-    """Collects tables of one schema until they are full row groups."""
+    """Collects tables of one schema until they are a full row group: by rows, or by bytes as they are counted.
+
+    A row that would make a group too large begins the next one. Only a row that is larger than a group is one itself.
+    """
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
         self.rows = 0
@@ -329,31 +283,59 @@ class RowGroups(ABC):
         self._options = options
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._group_rows = 0
+        self._waiting_bytes = 0
+        self._dictionaries_in: list[str] | None = None
 
     def write(self, table: pa.Table) -> None:
-        if self._group_rows == 0:
-            self._group_rows = _group_rows(table, self._options.row_group_rows)
-        self._waiting.append(table)
-        self._waiting_rows += table.num_rows
         self.rows += table.num_rows
-        if self._waiting_rows >= self._group_rows:
-            whole = pa.concat_tables(self._waiting)
-            full = whole.num_rows - whole.num_rows % self._group_rows
-            self._write(whole.slice(0, full))
-            self._waiting = [whole.slice(full)]
-            self._waiting_rows = whole.num_rows - full
+        whole = table
+        while table.num_rows:
+            fitting = self._fitting(table)
+            if fitting:
+                piece = row_bytes.compact(table.slice(0, fitting))
+                self._waiting.append(piece)
+                self._waiting_rows += fitting
+                self._waiting_bytes += row_bytes.of_table(piece)
+                table = table.slice(fitting)
+            if not fitting or self._waiting_rows == self._options.row_group_rows:
+                if whole.num_rows > self._waiting_rows:  # a better sample
+                    self._decide_dictionaries(whole)
+                self.flush()
+
+    def _decide_dictionaries(self, sample: pa.Table) -> None:
+        if self._dictionaries_in is None:
+            self._dictionaries_in = _worth_a_dictionary(sample)
 
     def flush(self) -> None:
         """Write what is waiting, as a row group of its own."""
         waiting, self._waiting = self._waiting, []
-        if self._waiting_rows:
-            self._write(pa.concat_tables(waiting))
-        self._waiting_rows = 0
+        if waiting:
+            whole = pa.concat_tables(waiting)
+            self._decide_dictionaries(whole)
+            self._write(whole.unify_dictionaries() if self._dictionaries_differ(waiting) else whole)
+        self._waiting_rows = self._waiting_bytes = 0
+
+    def _fitting(self, table: pa.Table) -> int:
+        """How many of the first rows fit the group: one at least where nothing is waiting."""
+        room = ROW_GROUP_BYTES - self._waiting_bytes
+        rows = min(table.num_rows, self._options.row_group_rows - self._waiting_rows)
+        if row_bytes.of_table(table.slice(0, rows)) <= room:
+            return int(rows)
+        fitting, above = 0, rows
+        while above - fitting > 1:
+            middle = (fitting + above) // 2
+            if row_bytes.of_table(table.slice(0, middle)) <= room:
+                fitting = middle
+            else:
+                above = middle
+        return fitting if self._waiting else max(1, fitting)
+
+    def _dictionaries_differ(self, tables: list[pa.Table]) -> bool:
+        return len(tables) > 1 and any(row_bytes.has_dictionary(field.type) for field in self._schema)
 
     @abstractmethod
     def _write(self, table: pa.Table) -> None:
-        """One or more full row groups, or the last one."""
+        """One row group."""
 
 
 class TableWriter(RowGroups):
@@ -377,11 +359,11 @@ class TableWriter(RowGroups):
                 f"CSV cannot hold a null in a table of one column, {table.column_names[0]!r}: a blank line"
             )
         if self._file is None:
-            self._file = _open_writer(self._sink, self._schema, self._options, table)
+            self._file = _open_writer(self._sink, self._schema, self._options, self._dictionaries_in or [])
         if self._options.content_type is ContentType.PARQUET:
-            self._file.write_table(table, row_group_size=self._group_rows or None)
+            self._file.write_table(table, row_group_size=max(1, table.num_rows))
         elif self._options.content_type is ContentType.FEATHER:
-            self._file.write_table(self._growing(table), max_chunksize=self._group_rows or None)
+            self._file.write_table(self._growing(table))
         elif self._options.content_type is ContentType.ORC:
             self._file.write(_for_orc(table))
         else:
@@ -425,17 +407,11 @@ def _for_orc(table: pa.Table) -> pa.Table:
     return table
 
 
-def _group_rows(first: pa.Table, rows_max: int) -> int:
-    """Rows of a row group, as the first rows of a file suggest it."""
-    row_bytes = first.nbytes / first.num_rows if first.num_rows else 0.0
-    return max(1, min(rows_max, int(ROW_GROUP_BYTES / row_bytes) if row_bytes else rows_max))
-
-
-def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, first: pa.Table) -> Any:
+def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dictionaries_in: list[str]) -> Any:
     codec = options.codec or DEFAULT_CODEC
     match options.content_type:
         case ContentType.PARQUET:
-            return parquet_writer(sink, schema, options, first)
+            return parquet_writer(sink, schema, options, dictionaries_in)
         case ContentType.FEATHER:
             how = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
             return pa.ipc.new_file(sink, schema, options=how)
@@ -448,11 +424,21 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, firs
 
 
 def parquet_writer(
-    sink: IO[bytes] | pa.NativeFile, schema: pa.Schema, options: WriteOptions, first: pa.Table
+    sink: IO[bytes] | pa.NativeFile,
+    schema: pa.Schema,
+    options: WriteOptions,
+    dictionaries_in: list[str],
+    page_index: bool = False,
 ) -> pq.ParquetWriter:
-    """A writer whose dictionaries are those that `first` shows to be worth it."""
+    """A writer that makes dictionaries of the values in these columns.
+
+    Arrow's own dictionaries are written as they are, however large: above its limit, pyarrow would decode all rows.
+    """
     codec = options.codec or DEFAULT_CODEC
-    return pq.ParquetWriter(sink, schema, compression=codec, use_dictionary=_worth_a_dictionary(first) or False)
+    how: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
+    if any(row_bytes.has_dictionary(field.type) for field in schema):
+        how["dictionary_pagesize_limit"] = _DICTIONARY_BYTES_MAX
+    return pq.ParquetWriter(sink, schema, write_page_index=page_index, **how)
 
 
 def _ipc_codec(codec: str) -> str | None:
@@ -559,7 +545,7 @@ def _naming(path: str) -> Iterator[None]:
 
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
-    r"|encrypted|too small|is a directory"
+    r"|encrypted|decrypt|too small|is a directory"
 )
 """Arrow raises OSError for a broken connection and for broken bytes: these words tell the latter."""
 

@@ -125,10 +125,10 @@ def _looked_at(
     for piece in pieces:
         found: list[Run] = []
         if piece.file.content_type is ContentType.PARQUET:
-            with files.parquet_reader(store, piece.file) as reader:
-                files.check_rows(reader, piece.file)
-                found = copyable_runs(reader, task.schema, options, piece.lives, piece.rows)
-                codec = codec or codec_of(reader)
+            with files.opened(store, piece.file) as source:
+                parquet = files.described_parquet(source, piece.file)
+                found = copyable_runs(parquet, piece.file.schema, task.schema, options, piece.lives, piece.rows)
+                codec = codec or codec_of(parquet.metadata)
         runs.append(found)
     return replace(options, codec=codec), runs
 

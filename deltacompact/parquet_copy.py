@@ -3,15 +3,16 @@
     source 14   [group 0: all live] [group 1: 3 rows dead] [group 2: all live]
     output 17   [group 0, copied  ] [group 1, filtered and encoded] [group 2, copied]
 
-A full rewrite costs at least decode and encode of every byte; this does not. A group is copied where the source has
-exactly the columns of the output, where the codec is the one asked for, and where the group is large enough to be worth
-keeping. Statistics, page indexes and histograms go with it.
+A full rewrite costs at least decode and encode of every byte; this does not. The kernel reads the source's footer and
+says of each row group whether it can be copied: whether the columns are stored as the output's are, and whether the
+footer is right about the bytes. Of those, a group is copied where the codec is the one asked for, and where the group
+is large enough to be worth keeping. Statistics, page indexes and histograms go with it. All others are decoded.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -20,14 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact import _kernels
+from deltacompact import _kernels, schemas
 from deltacompact.errors import CorruptionError
 from deltacompact.files import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
+from deltacompact.parquet_read import Described, Footer, reading
 
 CREATED_BY = "deltacompact version 0.1.0"
 """In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
-
-READ_AHEAD_BYTES = 8 << 20
 
 GROUP_SHARE_MIN = 0.25
 GROUP_SHARE_MAX = 8
@@ -42,35 +42,66 @@ class Run:
     groups: range
     start: int
     stop: int
+    footer: Footer
 
 
 def copyable_runs(
-    reader: pq.ParquetFile,
+    parquet: Described,
+    file: pa.Schema,
     schema: pa.Schema,
     options: WriteOptions,
     lives: npt.NDArray[np.bool_],
     rows: tuple[int, int],
 ) -> list[Run]:
-    """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of this schema.
+    """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of `schema`.
 
-    `lives` has one element for each row of the file.
+    `lives` has one element for each row of the file, whose own schema is `file`.
     """
-    if not reader.schema_arrow.equals(schema) or not reader.schema.equals(_columns(schema)):
+    metadata, footer = parquet.metadata, parquet.footer
+    if footer is None or not _stored_alike(file, schema):
         return []
-    runs, begin, metadata = list[Run](), 0, reader.metadata
-    for group in range(metadata.num_row_groups):
+    runs, begin = list[Run](), 0
+    for group, refusal in enumerate(footer.refusals(_template(schema))):
         described = metadata.row_group(group)
         end = begin + described.num_rows
         inside = rows[0] <= begin and end <= rows[1] and lives[begin:end].all()
         share = max(described.num_rows / options.row_group_rows, described.total_byte_size / ROW_GROUP_BYTES)
-        if inside and GROUP_SHARE_MIN <= share <= GROUP_SHARE_MAX and _codec_fits(described, options.codec):
+        fits = refusal is None and GROUP_SHARE_MIN <= share <= GROUP_SHARE_MAX
+        if inside and fits and _codec_fits(described, options.codec):
             if runs and runs[-1].groups.stop == group:
                 before = runs.pop()
-                runs.append(Run(range(before.groups.start, group + 1), before.start, end))
+                runs.append(Run(range(before.groups.start, group + 1), before.start, end, footer))
             else:
-                runs.append(Run(range(group, group + 1), begin, end))
+                runs.append(Run(range(group, group + 1), begin, end, footer))
         begin = end
     return runs
+
+
+def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether these Arrow types make the same of what Parquet stores, which has one type of strings, for instance.
+
+    The kernel compares what the footers say. Some types are known to Arrow alone, such as durations.
+    """
+    return one.names == other.names and all(
+        _stored_type(field.type) == _stored_type(other_field.type)
+        for field, other_field in zip(one, other, strict=True)
+    )
+
+
+def _stored_type(type_: pa.DataType) -> pa.DataType:
+    """The one of several Arrow types that are one type to Parquet. The kernel looks at nullability."""
+    type_ = schemas.without_views(type_)
+    if pa.types.is_dictionary(type_):
+        return _stored_type(type_.value_type)
+    if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):
+        return pa.string() if pa.types.is_large_string(type_) else pa.binary()
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_stored_type(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(_stored_type(type_.key_type), _stored_type(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _stored_type(field.type)) for field in type_])
+    return type_
 
 
 def _codec_fits(group: Any, wanted: str | None) -> bool:
@@ -80,9 +111,8 @@ def _codec_fits(group: Any, wanted: str | None) -> bool:
     return all(group.column(column).compression.lower() == name for column in range(group.num_columns))
 
 
-def codec_of(reader: pq.ParquetFile) -> str | None:
+def codec_of(metadata: pq.FileMetaData) -> str | None:
     """The one codec of the first row group's columns."""
-    metadata = reader.metadata
     if not metadata.num_row_groups:
         return None
     group = metadata.row_group(0)
@@ -98,16 +128,11 @@ def _template(schema: pa.Schema) -> bytes:
     return sink.getvalue()
 
 
-def _columns(schema: pa.Schema) -> pq.ParquetSchema:
-    return pq.ParquetFile(io.BytesIO(_template(schema))).schema
-
-
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Row groups that were encoded in memory, as a Parquet file."""
+    """A row group that was encoded in memory, as a Parquet file."""
 
     file: pa.Buffer
-    groups: int
     rows: int
 
 
@@ -135,9 +160,9 @@ class _Encoder(RowGroups):
 
     def _write(self, table: pa.Table) -> None:
         file = pa.BufferOutputStream()
-        with parquet_writer(file, self._schema, self._options, table) as out:
-            out.write_table(table, row_group_size=self._group_rows)
-        self._done.append(Encoded(file.getvalue(), -(-table.num_rows // self._group_rows), table.num_rows))
+        with parquet_writer(file, self._schema, self._options, self._dictionaries_in or [], page_index=True) as out:
+            out.write_table(table, row_group_size=table.num_rows)
+        self._done.append(Encoded(file.getvalue(), table.num_rows))
 
 
 class CopyingWriter:
@@ -148,35 +173,20 @@ class CopyingWriter:
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
 
     def copy(self, source: pa.NativeFile, run: Run) -> None:
-        """Append these row groups of a file. Raises CorruptionError where they are not what its footer says."""
-        self._append(source, run.groups)
+        """Append these row groups of a file. Raises CorruptionError where the file is not what its footer said."""
+        self._append(run.footer, source, run.groups)
         self.rows += run.stop - run.start
 
     def add(self, given: Encoded) -> None:
         with pa.BufferReader(given.file) as source:
-            self._append(source, range(given.groups))
+            self._append(Footer(source.size(), reading(source)), source, [0])
         self.rows += given.rows
 
     def close(self) -> None:
         self._assembler.close()
 
-    def _append(self, source: pa.NativeFile, groups: Sequence[int]) -> None:
+    def _append(self, footer: Footer, source: pa.NativeFile, groups: Sequence[int]) -> None:
         try:
-            self._assembler.append(source.size(), _reader(source), list(groups))
+            self._assembler.append(footer, source.size(), reading(source), list(groups))
         except ValueError as error:
             raise CorruptionError(f"a row group cannot be copied: {error}") from error
-
-
-def _reader(source: pa.NativeFile) -> Callable[[int, int], pa.Buffer]:
-    """Reads pieces of a file; of a remote one it fetches much at a time."""
-    if isinstance(source, (pa.MemoryMappedFile, pa.BufferReader)):
-        return lambda offset, length: source.read_at(length, offset)
-    ahead: list[Any] = [0, pa.py_buffer(b"")]
-
-    def read(offset: int, length: int) -> pa.Buffer:
-        begin, buffer = ahead
-        if not begin <= offset <= offset + length <= begin + buffer.size:
-            ahead[:] = begin, buffer = offset, pa.py_buffer(source.read_at(max(length, READ_AHEAD_BYTES), offset))
-        return buffer.slice(offset - begin, length)
-
-    return read

@@ -187,8 +187,13 @@ def test_a_large_delta_file_of_which_every_row_lives_is_kept(catalog: DeltaStrea
 
 def assembled(data: bytes, groups: list[int], template: bytes, size: int | None = None) -> bytes:
     sink = io.BytesIO()
+    size = len(data) if size is None else size
+
+    def read(at: int, length: int) -> bytes:
+        return data[at : at + length]
+
     assembler = kernels.ParquetAssembler(template, sink.write, "test version 1")
-    assembler.append(len(data) if size is None else size, lambda at, length: data[at : at + length], groups)
+    assembler.append(kernels.ParquetFooter(size, read), size, read, groups)
     assembler.close()
     return sink.getvalue()
 
@@ -213,7 +218,7 @@ def test_what_an_assembler_refuses(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"\w"):
             wrong()
     with pytest.raises(ZeroDivisionError):
-        kernels.ParquetAssembler(template, lambda data: None, "x").append(9, lambda at, length: 1 // 0, [0])
+        kernels.ParquetFooter(99, lambda at, length: 1 // 0)
 
 
 def _empty(table: pa.Table) -> bytes:

@@ -6,19 +6,22 @@
 //! append(A, 2), append(B, 0)  ->  [A.g2][B.g0] footer with the offsets of the new place
 //! ```
 //!
-//! Statistics, column and offset indexes and histograms go with their chunks. A row group whose columns are not exactly
-//! those of the template is refused.
+//! Statistics and histograms go with their chunks. So do column and offset indexes, where every chunk of the new file has
+//! them: some readers take an index of one chunk for a promise about all. `parquet_footer.rs` decides what can be copied.
 
 use crate::Refused;
+use crate::parquet_footer::{Footer, chunk_begin, dictionary_begin};
 use bytes::Bytes;
-use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
+};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::TrackedWrite;
+use parquet::schema::types::SchemaDescPtr;
 use std::io::{self, BufReader, Read, Write};
-use std::sync::Arc;
 
 /// Fills a buffer with the bytes of a source from an offset on.
 pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'a;
@@ -26,89 +29,137 @@ pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + '
 /// How much of a chunk is in memory at a time: small, and the same memory again and again.
 const PIECE_BYTES: usize = 256 << 10;
 
-pub struct Assembler<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
+pub struct Assembler<W: Write> {
+    sink: TrackedWrite<W>,
+    template: Footer,
+    created_by: String,
+    groups: Vec<RowGroupMetaData>,
+    /// None as soon as a chunk came without.
+    indexes: Option<(Vec<Vec<ColumnIndexMetaData>>, Vec<Vec<OffsetIndexMetaData>>)>,
 }
 
-impl<W: Write + Send> Assembler<W> {
+impl<W: Write> Assembler<W> {
     /// `template` is a whole Parquet file; only its footer is looked at.
-    pub fn new(template: Bytes, sink: W, created_by: String) -> std::result::Result<Self, Refused> {
-        let metadata = ParquetMetaDataReader::new().parse_and_finish(&template).map_err(refused)?;
-        let file = metadata.file_metadata();
-        let properties = WriterProperties::builder()
-            .set_created_by(created_by)
-            .set_key_value_metadata(file.key_value_metadata().cloned())
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .set_offset_index_disabled(false)
-            .build();
-        let schema = file.schema_descr().root_schema_ptr();
-        Ok(Self { writer: SerializedFileWriter::new(sink, schema, Arc::new(properties)).map_err(refused)? })
+    pub fn new(template: &[u8], sink: W, created_by: String) -> std::result::Result<Self, Refused> {
+        let template = Footer::of_template(template)?;
+        let mut sink = TrackedWrite::new(sink);
+        sink.write_all(b"PAR1").map_err(|error| error.to_string())?;
+        Ok(Self { sink, template, created_by, groups: Vec::new(), indexes: Some((Vec::new(), Vec::new())) })
     }
 
-    /// Copies one row group of a source.
-    pub fn append(&mut self, source: &Source, row_group: usize) -> std::result::Result<(), Refused> {
-        let place = |error| format!("row group {row_group}: {}", refused(error));
-        let metadata = &source.metadata;
-        let group = metadata.row_groups().get(row_group).ok_or_else(|| format!("row group {row_group}: there is none"))?;
-        self.copy(source, group, row_group).map_err(place)
-    }
-
-    fn copy(&mut self, source: &Source, group: &RowGroupMetaData, place: usize) -> Result<()> {
-        let mut out = self.writer.next_row_group()?;
-        let pages = source.metadata.page_index();
-        for (column, chunk) in group.columns().iter().enumerate() {
-            let length = check_range(chunk, source.file.size)?;
-            let close = ColumnCloseResult {
-                bytes_written: length,
-                rows_written: group.num_rows() as u64,
-                metadata: chunk.clone(),
-                bloom_filter: None,
-                column_index: pages.and_then(|pages| pages.column_index(place, column)).cloned(),
-                offset_index: pages.and_then(|pages| pages.offset_index(place, column)).cloned(),
-            };
-            out.append_column(&source.file, close)?;
+    /// Copies row groups of a source. Refuses all of them where it refuses one.
+    pub fn append(
+        &mut self,
+        footer: &Footer,
+        size: u64,
+        read: &ReadAt,
+        row_groups: &[usize],
+    ) -> std::result::Result<(), Refused> {
+        let refusals = footer.refusals(&self.template);
+        for &place in row_groups {
+            match refusals.get(place) {
+                Some(None) => {}
+                Some(Some(why)) => return Err(why.clone()),
+                None => return Err(format!("row group {place}: there is none")),
+            }
         }
-        out.close()?;
+        let file = File { size, read };
+        row_groups.iter().try_for_each(|&place| self.copy(footer, &file, place)).map_err(refused)
+    }
+
+    fn copy(&mut self, footer: &Footer, file: &File, place: usize) -> Result<()> {
+        let group = footer.metadata.row_group(place);
+        let schema = self.schema();
+        let mut made = RowGroupMetaData::builder(schema.clone())
+            .set_num_rows(group.num_rows())
+            .set_total_byte_size(group.columns().iter().map(ColumnChunkMetaData::uncompressed_size).sum())
+            .set_file_offset(self.sink.bytes_written() as i64);
+        let mut indexes = Some((Vec::new(), Vec::new()));
+        for (column, chunk) in group.columns().iter().enumerate() {
+            let moved = self.sink.bytes_written() as i64 - chunk_begin(chunk);
+            let mut pages = file.get_read(chunk_begin(chunk) as u64)?.take(chunk.compressed_size() as u64);
+            if io::copy(&mut pages, &mut self.sink)? != chunk.compressed_size() as u64 {
+                return Err(ParquetError::EOF(format!(
+                    "row group {place}: column {}: its pages end too soon",
+                    chunk.column_path()
+                )));
+            }
+            made = made.add_column_metadata(described(chunk, &schema, column, footer, moved)?);
+            indexes =
+                indexes.zip(footer.page_indexes(place, column, group.num_rows())).map(|((mut bounds, mut offsets), found)| {
+                    bounds.push(found.0);
+                    offsets.push(at_new_place(found.1, moved));
+                    (bounds, offsets)
+                });
+        }
+        self.groups.push(made.build()?);
+        self.indexes = self.indexes.take().zip(indexes).map(|((mut bounds, mut offsets), of_group)| {
+            bounds.push(of_group.0);
+            offsets.push(of_group.1);
+            (bounds, offsets)
+        });
         Ok(())
     }
 
-    /// Writes the footer and what is buffered.
-    pub fn close(mut self) -> std::result::Result<(), Refused> {
-        self.writer.finish().map_err(refused)?;
-        self.writer.inner_mut().flush().map_err(|error| error.to_string())
+    fn schema(&self) -> SchemaDescPtr {
+        self.template.metadata.file_metadata().schema_descr_ptr()
+    }
+
+    /// Writes the footer. What its sink says of the last bytes is lost: the sink must remember it.
+    pub fn close(self) -> std::result::Result<(), Refused> {
+        let file = self.template.metadata.file_metadata();
+        let rows = self.groups.iter().map(RowGroupMetaData::num_rows).sum();
+        let pairs = file.key_value_metadata().cloned();
+        let described = FileMetaData::new(file.version(), rows, Some(self.created_by), pairs, file.schema_descr_ptr(), None);
+        let (bounds, offsets) = self.indexes.filter(|_| !self.groups.is_empty()).unzip();
+        let metadata = ParquetMetaDataBuilder::new(described)
+            .set_row_groups(self.groups)
+            .set_column_index(bounds)
+            .set_offset_index(offsets)
+            .build();
+        ParquetMetaDataWriter::new_with_tracked(self.sink, &metadata).finish().map_err(refused)
     }
 }
 
-/// A Parquet file that row groups are copied from.
-pub struct Source<'a> {
-    metadata: Arc<ParquetMetaData>,
-    file: File<'a>,
+/// What the new footer says of a chunk that moved by so many bytes.
+fn described(
+    chunk: &ColumnChunkMetaData,
+    schema: &SchemaDescPtr,
+    column: usize,
+    footer: &Footer,
+    moved: i64,
+) -> Result<ColumnChunkMetaData> {
+    let mut made = ColumnChunkMetaData::builder(schema.column(column))
+        .set_compression_codec(chunk.compression_codec())
+        .set_encodings_mask(*chunk.encodings_mask())
+        .set_total_compressed_size(chunk.compressed_size())
+        .set_total_uncompressed_size(chunk.uncompressed_size())
+        .set_num_values(chunk.num_values())
+        .set_data_page_offset(chunk.data_page_offset() + moved)
+        .set_dictionary_page_offset(dictionary_begin(chunk).map(|at| at + moved))
+        .set_unencoded_byte_array_data_bytes(chunk.unencoded_byte_array_data_bytes())
+        .set_repetition_level_histogram(chunk.repetition_level_histogram().cloned())
+        .set_definition_level_histogram(chunk.definition_level_histogram().cloned());
+    if let Some(statistics) = footer.statistics(chunk) {
+        made = made.set_statistics(statistics);
+    }
+    if let Some(pages) = chunk.page_encoding_stats() {
+        made = made.set_page_encoding_stats(pages.clone());
+    }
+    made.build()
 }
 
-impl<'a> Source<'a> {
-    /// Reads the footer, and the page indexes where there are any.
-    pub fn open(size: u64, read: &'a ReadAt<'a>) -> std::result::Result<Self, Refused> {
-        let file = File { size, read };
-        let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
-        reader.try_parse(&file).map_err(refused)?;
-        Ok(Self { metadata: Arc::new(reader.finish().map_err(refused)?), file })
+fn at_new_place(mut offsets: OffsetIndexMetaData, moved: i64) -> OffsetIndexMetaData {
+    for page in &mut offsets.page_locations {
+        page.offset += moved;
     }
-}
-
-/// The bytes that a chunk has, all inside the file. A dictionary page that is not before the data pages would be lost.
-fn check_range(chunk: &ColumnChunkMetaData, size: u64) -> Result<u64> {
-    let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-    let end = start.checked_add(chunk.compressed_size()).unwrap_or(i64::MAX);
-    if start < 4 || start > chunk.data_page_offset() || end < start || end as u64 > size {
-        return Err(ParquetError::General(format!("column {}: its pages are in no known order", chunk.column_path())));
-    }
-    Ok((end - start) as u64)
+    offsets
 }
 
 #[derive(Clone, Copy)]
-struct File<'a> {
-    size: u64,
-    read: &'a ReadAt<'a>,
+pub struct File<'a> {
+    pub size: u64,
+    pub read: &'a ReadAt<'a>,
 }
 
 impl Length for File<'_> {
@@ -135,7 +186,7 @@ impl<'a> ChunkReader for File<'a> {
 }
 
 /// A file from some place on.
-struct From<'a> {
+pub struct From<'a> {
     file: File<'a>,
     at: u64,
 }
@@ -149,6 +200,6 @@ impl Read for From<'_> {
     }
 }
 
-fn refused(error: ParquetError) -> Refused {
+pub fn refused(error: ParquetError) -> Refused {
     error.to_string()
 }

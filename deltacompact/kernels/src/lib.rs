@@ -26,6 +26,8 @@ mod fold;
 mod key_bytes;
 mod key_state;
 mod new_entries;
+mod parquet_footer;
+mod parquet_schema;
 mod pointers;
 mod python;
 mod ranks;

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _kernels {
     #[pymodule_export]
-    use super::assembler::ParquetAssembler;
+    use super::assembler::{ParquetAssembler, ParquetFooter};
     #[pymodule_export]
     use super::changes::{Touched, changes, count_to, merge_entries, present_entries};
     #[pymodule_export]

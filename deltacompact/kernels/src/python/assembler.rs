@@ -1,55 +1,112 @@
-//! `ParquetAssembler` as a Python class. It reads and writes through Python callables, so that any store will do.
+//! `ParquetFooter` and `ParquetAssembler` as Python classes. They read and write through Python callables, so that any
+//! store will do; an exception of such a callable is raised as it is.
 
 use super::arguments::*;
-use crate::assembler::{Assembler, Source};
-use bytes::Bytes;
+use crate::assembler::{Assembler, ReadAt};
+use crate::parquet_footer::Footer;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// The first exception of a callable.
+#[derive(Clone, Default)]
+struct Raised(Arc<Mutex<Option<PyErr>>>);
+
+impl Raised {
+    fn slot(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, error: PyErr) -> io::Error {
+        let told = io::Error::other(error.to_string());
+        self.slot().get_or_insert(error);
+        told
+    }
+
+    fn or<T>(&self, done: Result<T, String>) -> PyResult<T> {
+        match self.slot().take() {
+            Some(error) => Err(error),
+            None => done.map_err(refuse),
+        }
+    }
+}
+
+#[pyclass(module = "deltacompact._kernels", frozen)]
+pub struct ParquetFooter(Footer);
+
+#[pymethods]
+impl ParquetFooter {
+    #[new]
+    fn new(py: Python<'_>, size: u64, read: Py<PyAny>) -> PyResult<Self> {
+        let raised = Raised::default();
+        let done = py.detach(|| Footer::read(size, &reading(&read, &raised)));
+        raised.or(done).map(Self)
+    }
+
+    /// For each row group its rows, and about the bytes that the columns of these names take when they are decoded.
+    fn decoded(&self, columns: Vec<String>) -> Vec<(i64, i64)> {
+        self.0.decoded(&columns)
+    }
+
+    /// Whether some of its pages are encrypted, though the footer is not.
+    #[getter]
+    fn encrypted(&self) -> bool {
+        self.0.encrypted
+    }
+
+    /// For each row group the reason why it cannot be copied into a file that is begun with this template, or None.
+    fn refusals(&self, template: &[u8]) -> PyResult<Vec<Option<String>>> {
+        let template = Footer::of_template(template).map_err(refuse)?;
+        Ok(self.0.refusals(&template))
+    }
+}
+
 #[pyclass(module = "deltacompact._kernels")]
-pub struct ParquetAssembler(Option<Assembler<BufWriter<Sink>>>);
+pub struct ParquetAssembler(Option<Assembler<BufWriter<Sink>>>, Raised);
 
 #[pymethods]
 impl ParquetAssembler {
     #[new]
     fn new(template: &[u8], write: Py<PyAny>, created_by: String) -> PyResult<Self> {
-        let sink = BufWriter::with_capacity(BUFFER_BYTES, Sink(write));
-        Assembler::new(Bytes::copy_from_slice(template), sink, created_by).map(Some).map(Self).map_err(refuse)
+        let raised = Raised::default();
+        let sink = BufWriter::with_capacity(BUFFER_BYTES, Sink { write, raised: raised.clone() });
+        Assembler::new(template, sink, created_by).map(|made| Self(Some(made), raised)).map_err(refuse)
     }
 
-    fn append(&mut self, py: Python<'_>, size: u64, read: Py<PyAny>, row_groups: Vec<usize>) -> PyResult<()> {
-        let assembler = self.0.as_mut().ok_or_else(|| PyRuntimeError::new_err("this assembler is closed or has failed"))?;
-        let mut failed: Option<PyErr> = None;
-        let done = {
-            let failed = std::sync::Mutex::new(&mut failed);
-            py.detach(|| {
-                let read = |offset: u64, out: &mut [u8]| -> io::Result<()> {
-                    Python::attach(|py| {
-                        read_at(read.bind(py), offset, out).map_err(|error| {
-                            let why = io::Error::other(error.to_string());
-                            **failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
-                            why
-                        })
-                    })
-                };
-                let source = Source::open(size, &read)?;
-                row_groups.iter().try_for_each(|&row_group| assembler.append(&source, row_group))
-            })
-        };
-        done.map_err(|why| {
-            self.0 = None;
-            failed.unwrap_or_else(|| refuse(why))
-        })
+    fn append(
+        &mut self,
+        py: Python<'_>,
+        footer: &ParquetFooter,
+        size: u64,
+        read: Py<PyAny>,
+        row_groups: Vec<usize>,
+    ) -> PyResult<()> {
+        let Self(assembler, raised) = self;
+        let made = assembler.as_mut().ok_or_else(closed)?;
+        let done = py.detach(|| made.append(&footer.0, size, &reading(&read, raised), &row_groups));
+        if done.is_err() {
+            *assembler = None;
+        }
+        raised.or(done)
     }
 
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        let assembler = self.0.take().ok_or_else(|| PyRuntimeError::new_err("this assembler is closed or has failed"))?;
-        py.detach(|| assembler.close()).map_err(PyErr::new::<pyo3::exceptions::PyOSError, _>)
+        let assembler = self.0.take().ok_or_else(closed)?;
+        let done = py.detach(|| assembler.close());
+        self.1.or(done)
     }
+}
+
+fn closed() -> PyErr {
+    PyRuntimeError::new_err("this assembler is closed or has failed")
+}
+
+fn reading<'a>(read: &'a Py<PyAny>, raised: &'a Raised) -> Box<ReadAt<'a>> {
+    Box::new(|offset, out| Python::attach(|py| read_at(read.bind(py), offset, out).map_err(|error| raised.remember(error))))
 }
 
 fn read_at(read: &Bound<'_, PyAny>, offset: u64, out: &mut [u8]) -> PyResult<()> {
@@ -64,12 +121,15 @@ fn read_at(read: &Bound<'_, PyAny>, offset: u64, out: &mut [u8]) -> PyResult<()>
     Ok(())
 }
 
-struct Sink(Py<PyAny>);
+struct Sink {
+    write: Py<PyAny>,
+    raised: Raised,
+}
 
 impl Write for Sink {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        Python::attach(|py| self.0.call1(py, (PyBytes::new(py, data),)).map_err(|error| io::Error::other(error.to_string())))?;
-        Ok(data.len())
+        let written = Python::attach(|py| self.write.call1(py, (PyBytes::new(py, data),)).map(drop));
+        written.map(|()| data.len()).map_err(|error| self.raised.remember(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {

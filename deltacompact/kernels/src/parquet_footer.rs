@@ -1,0 +1,446 @@
+//! The footer of a Parquet file of anybody, and which of its row groups can go into another file as they are.
+//!
+//! ```text
+//! footer of a source    group 0: its chunks end where others begin               -> None: can be copied
+//!                       group 1: 40 bytes more than the footer counts            -> "column a: its pages do not end …"
+//! ```
+//!
+//! Footers are wrong in many ways that their readers forgive. A group is copied where the footer leaves no doubt about
+//! its bytes; what it says about values is kept where it is true for every reader. Everything else is left out.
+
+use crate::Refused;
+use crate::assembler::{File, ReadAt, refused};
+use crate::parquet_schema;
+use bytes::Bytes;
+use parquet::basic::{CompressionCodec, ConvertedType, Encoding, LogicalType, SortOrder, Type as Physical};
+use parquet::data_type::AsBytes;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::file::reader::ChunkReader;
+use parquet::file::statistics::{Statistics, ValueStatistics};
+use parquet::schema::types::ColumnDescriptor;
+use std::collections::BTreeSet;
+
+const TAIL_BYTES: u64 = 8;
+const MAGIC_BYTES: u64 = 4;
+
+/// Larger ones are left out: an offset that is wrong would have much of the file read.
+const PAGE_INDEX_BYTES_MAX: u64 = 64 << 20;
+
+pub struct Footer {
+    pub metadata: ParquetMetaData,
+    pub encrypted: bool,
+    /// Where something begins in the file: a chunk, a bloom filter, a page index, the footer.
+    beginnings: BTreeSet<i64>,
+}
+
+impl Footer {
+    /// Reads it from the end of a file, and the page indexes where there are any that can be understood.
+    pub fn read(size: u64, read: &ReadAt) -> Result<Self, Refused> {
+        let file = File { size, read };
+        let get = |at, length| file.get_bytes(at, length as usize).map_err(refused);
+        if size < TAIL_BYTES + MAGIC_BYTES {
+            return Err(format!("{size} bytes are no Parquet file"));
+        }
+        let tail = get(size - TAIL_BYTES, TAIL_BYTES)?;
+        let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
+        match &tail[4..] {
+            b"PAR1" if length <= size - TAIL_BYTES - MAGIC_BYTES => {}
+            b"PARE" => return Err("the file is encrypted".into()),
+            _ => return Err("the file does not end as a Parquet file does".into()),
+        }
+        Self::decode(&get(size - TAIL_BYTES - length, length)?, size - TAIL_BYTES - length, &file)
+    }
+
+    /// Of a file without rows, all in memory.
+    pub fn of_template(template: &[u8]) -> Result<Self, Refused> {
+        let read = |at: u64, out: &mut [u8]| {
+            out.copy_from_slice(&template[at as usize..at as usize + out.len()]);
+            Ok(())
+        };
+        Self::read(template.len() as u64, &read)
+    }
+
+    fn decode(footer: &Bytes, at: u64, file: &File) -> Result<Self, Refused> {
+        let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
+        let bare = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)).map_err(refused)?;
+        let encrypted = is_encrypted(footer).unwrap_or(true);
+        let beginnings = beginnings(&bare, at);
+        let metadata = if encrypted { bare } else { with_page_indexes(bare, at, file) };
+        Ok(Self { metadata, encrypted, beginnings })
+    }
+
+    /// For each row group the reason why it cannot be copied into a file with the footer of `template`, or None.
+    pub fn refusals(&self, template: &Self) -> Vec<Option<Refused>> {
+        let file = self.unfit(template);
+        let groups = self.metadata.row_groups().iter().enumerate();
+        groups.map(|(place, group)| file.clone().or_else(|| self.doubt(place, group))).collect()
+    }
+
+    /// For each row group its rows, and about the bytes that these columns take when they are decoded; never too few, as
+    /// far as the footer is right.
+    pub fn decoded(&self, columns: &[String]) -> Vec<(i64, i64)> {
+        let wanted =
+            |chunk: &&ColumnChunkMetaData| chunk.column_path().parts().first().is_some_and(|name| columns.contains(name));
+        let group = |group: &RowGroupMetaData| {
+            let bytes = group.columns().iter().filter(wanted).map(decoded_bytes).fold(0, i64::saturating_add);
+            (group.num_rows(), bytes)
+        };
+        self.metadata.row_groups().iter().map(group).collect()
+    }
+
+    fn unfit(&self, template: &Self) -> Option<Refused> {
+        if self.encrypted {
+            return Some("the file is encrypted".into());
+        }
+        let schema = |footer: &Self| footer.metadata.file_metadata().schema_descr().root_schema_ptr();
+        parquet_schema::difference(&schema(template), &schema(self))
+    }
+
+    fn doubt(&self, place: usize, group: &RowGroupMetaData) -> Option<Refused> {
+        let doubt = |(column, chunk): (usize, &ColumnChunkMetaData)| {
+            let pages_are_told = self.offsets(place, column, group.num_rows()).is_some();
+            let why = self.chunk_doubt(chunk, group.num_rows(), pages_are_told)?;
+            Some(format!("row group {place}: column {}: {why}", chunk.column_path()))
+        };
+        group.columns().iter().enumerate().find_map(doubt)
+    }
+
+    /// `pages_are_told`: by an offset index that agrees with the footer. Otherwise the chunk must end where something begins.
+    fn chunk_doubt(&self, chunk: &ColumnChunkMetaData, rows: i64, pages_are_told: bool) -> Option<&'static str> {
+        let (begin, data) = (chunk_begin(chunk), chunk.data_page_offset());
+        let end = begin.checked_add(chunk.compressed_size()).unwrap_or(-1);
+        let flat = chunk.column_descr().max_rep_level() == 0;
+        if chunk.file_path().is_some() {
+            Some("its pages are in another file")
+        } else if begin < MAGIC_BYTES as i64 || begin > data || end < data {
+            Some("its pages are in no known order")
+        } else if !(pages_are_told || self.beginnings.contains(&end)) || self.beginnings.range(begin + 1..end).next().is_some()
+        {
+            Some("its pages do not end where the footer says")
+        } else if rows < 0 || if flat { chunk.num_values() != rows } else { chunk.num_values() < rows } {
+            Some("it has another number of values than rows")
+        } else if matches!(chunk.compression_codec(), CompressionCodec::LZO | CompressionCodec::LZ4) {
+            Some("its codec is one that readers disagree on")
+        } else if chunk.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
+            && self.writer_is("parquet-mr", (1, 8))
+        {
+            Some("its encoding is one that its writer got wrong")
+        } else {
+            None
+        }
+    }
+
+    /// Whether a writer of this name wrote the file, in a version before this one or in one that is not told.
+    fn writer_is(&self, name: &str, before: (u32, u32)) -> bool {
+        let writer = self.metadata.file_metadata().created_by().unwrap_or("");
+        let Some(rest) = writer.strip_prefix(name) else { return false };
+        let mut numbers = rest.trim_start_matches(" version ").split('.').map(|number| number.parse::<u32>().ok());
+        match (numbers.next().flatten(), numbers.next().flatten()) {
+            (Some(major), Some(minor)) => (major, minor) < before,
+            _ => true,
+        }
+    }
+
+    /// What the footer says about a chunk's values, without what a reader of another footer would be misled by.
+    ///
+    /// The old fields of least and greatest value were compared as signed numbers, whatever the type. Old releases of
+    /// parquet-cpp compared decimals as bytes. And NaN has no place in the order of a type.
+    pub fn statistics(&self, chunk: &ColumnChunkMetaData) -> Option<Statistics> {
+        let found = chunk.statistics()?;
+        let column = chunk.column_descr();
+        let signed_number = column.sort_order() == SortOrder::SIGNED && !is_bytes(column);
+        let trusted = (signed_number || !found.is_min_max_deprecated()) && !self.distrusts_bounds(column);
+        Some(rebuilt(found, trusted && !has_nan(found, column)))
+    }
+
+    fn distrusts_bounds(&self, column: &ColumnDescriptor) -> bool {
+        let decimal = matches!(column.logical_type_ref(), Some(LogicalType::Decimal(_)))
+            || column.converted_type() == ConvertedType::DECIMAL;
+        decimal && is_bytes(column) && (self.writer_is("parquet-cpp-arrow", (4, 0)) || self.writer_is("parquet-cpp", (4, 0)))
+    }
+
+    /// The page indexes of a chunk, where they are about these pages.
+    pub fn page_indexes(&self, place: usize, column: usize, rows: i64) -> Option<(ColumnIndexMetaData, OffsetIndexMetaData)> {
+        let offsets = self.offsets(place, column, rows)?;
+        let column_descr = self.metadata.row_group(place).column(column).column_descr();
+        let pages = offsets.page_locations().len() as u64;
+        let bounds = self.metadata.column_index().and_then(|groups| groups.get(place)?.get(column));
+        let kept = bounds.filter(|index| {
+            let counted = matches!(index, ColumnIndexMetaData::NONE) || index.num_pages() == pages;
+            counted && !self.distrusts_bounds(column_descr) && !index_has_nan(index, column_descr)
+        });
+        Some((kept.cloned().unwrap_or(ColumnIndexMetaData::NONE), offsets.clone()))
+    }
+
+    fn offsets(&self, place: usize, column: usize, rows: i64) -> Option<&OffsetIndexMetaData> {
+        let offsets = self.metadata.offset_index()?.get(place)?.get(column)?;
+        covers(offsets, self.metadata.row_group(place).column(column), rows).then_some(offsets)
+    }
+}
+
+/// Values with their offsets. A dictionary may be the whole of a chunk, and nobody says how often a value is used: where
+/// the footer does not tell the bytes of all values, each of the chunk's bytes is taken to be used many times.
+fn decoded_bytes(chunk: &ColumnChunkMetaData) -> i64 {
+    const USES_OF_A_DICTIONARY: i64 = 256;
+    let (values, encoded) = (chunk.num_values().max(0), chunk.uncompressed_size().max(0));
+    let column = chunk.column_descr();
+    let width = match column.physical_type() {
+        Physical::BOOLEAN => 1,
+        Physical::INT32 | Physical::FLOAT => 4,
+        Physical::INT64 | Physical::DOUBLE | Physical::INT96 => 8,
+        Physical::FIXED_LEN_BYTE_ARRAY => i64::from(column.type_length().max(1)),
+        Physical::BYTE_ARRAY => 4,
+    };
+    let characters = match (column.physical_type(), chunk.unencoded_byte_array_data_bytes()) {
+        (Physical::BYTE_ARRAY, Some(bytes)) => bytes.max(0),
+        (Physical::BYTE_ARRAY, None) if dictionary_begin(chunk).is_some() => {
+            encoded.saturating_mul(values.clamp(1, USES_OF_A_DICTIONARY))
+        }
+        (Physical::BYTE_ARRAY, None) => encoded,
+        _ => 0,
+    };
+    values.saturating_mul(width).saturating_add(characters)
+}
+
+/// The first byte of a chunk: that of the dictionary page, where there is one. Some writers say 0 where there is none.
+pub fn chunk_begin(chunk: &ColumnChunkMetaData) -> i64 {
+    dictionary_begin(chunk).unwrap_or(chunk.data_page_offset())
+}
+
+pub fn dictionary_begin(chunk: &ColumnChunkMetaData) -> Option<i64> {
+    chunk.dictionary_page_offset().filter(|&at| at > 0)
+}
+
+fn beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
+    let mut found = BTreeSet::from([footer as i64]);
+    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        found.insert(chunk_begin(chunk));
+        found.extend(chunk.bloom_filter_offset());
+        found.extend(chunk.column_index_offset());
+        found.extend(chunk.offset_index_offset());
+    }
+    // some writers repeat what the footer says of a chunk behind its pages, and tell where
+    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        let end = chunk_begin(chunk).checked_add(chunk.compressed_size());
+        found.extend(end.filter(|&end| end == chunk.file_offset()));
+    }
+    found
+}
+
+fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &File) -> ParquetMetaData {
+    let Some(extent) = page_index_extent(&bare) else { return bare };
+    if extent.is_none_or(|(begin, end)| end > footer || end - begin > PAGE_INDEX_BYTES_MAX) {
+        return bare;
+    }
+    let mut reader = ParquetMetaDataReader::new_with_metadata(bare.clone()).with_page_index_policy(PageIndexPolicy::Optional);
+    reader.read_page_indexes(file).and_then(|()| reader.finish()).unwrap_or(bare)
+}
+
+/// From where to where the page indexes lie; Some(None) where that cannot be, None where there are no such indexes.
+fn page_index_extent(metadata: &ParquetMetaData) -> Option<Option<(u64, u64)>> {
+    let mut found: Option<(u64, u64)> = None;
+    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        let indexes = [
+            (chunk.column_index_offset(), chunk.column_index_length()),
+            (chunk.offset_index_offset(), chunk.offset_index_length()),
+        ];
+        for index in indexes {
+            let (begin, length) = match index {
+                (None, None) => continue,
+                (Some(begin), Some(length)) if begin >= 0 && length >= 0 => (begin as u64, length as u64),
+                _ => return Some(None),
+            };
+            let (first, last) = found.unwrap_or((begin, begin));
+            found = Some((first.min(begin), last.max(begin + length)));
+        }
+    }
+    found.map(Some)
+}
+
+/// Whether these are the pages of the chunk: one after the other, from the first data page to the end.
+fn covers(offsets: &OffsetIndexMetaData, chunk: &ColumnChunkMetaData, rows: i64) -> bool {
+    let (mut at, mut row) = (chunk.data_page_offset(), -1);
+    for page in offsets.page_locations() {
+        let starts = if row < 0 { page.first_row_index == 0 } else { page.first_row_index >= row };
+        if page.offset != at || page.compressed_page_size <= 0 || !starts || page.first_row_index >= rows.max(1) {
+            return false;
+        }
+        at += i64::from(page.compressed_page_size);
+        row = page.first_row_index;
+    }
+    !offsets.page_locations().is_empty() && chunk_begin(chunk).checked_add(chunk.compressed_size()) == Some(at)
+}
+
+fn is_bytes(column: &ColumnDescriptor) -> bool {
+    matches!(column.physical_type(), Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY)
+}
+
+fn is_half(column: &ColumnDescriptor) -> bool {
+    matches!(column.logical_type_ref(), Some(LogicalType::Float16))
+}
+
+fn half_is_nan(bytes: &[u8]) -> bool {
+    bytes.len() == 2 && u16::from_le_bytes([bytes[0], bytes[1]]) & 0x7fff > 0x7c00
+}
+
+fn has_nan(statistics: &Statistics, column: &ColumnDescriptor) -> bool {
+    match statistics {
+        Statistics::Float(of) => [of.min_opt(), of.max_opt()].into_iter().flatten().any(|value| value.is_nan()),
+        Statistics::Double(of) => [of.min_opt(), of.max_opt()].into_iter().flatten().any(|value| value.is_nan()),
+        Statistics::FixedLenByteArray(of) if is_half(column) => {
+            [of.min_opt(), of.max_opt()].into_iter().flatten().any(|value| half_is_nan(value.as_bytes()))
+        }
+        _ => false,
+    }
+}
+
+fn index_has_nan(index: &ColumnIndexMetaData, column: &ColumnDescriptor) -> bool {
+    match index {
+        ColumnIndexMetaData::FLOAT(of) => of.min_values().iter().chain(of.max_values()).any(|value| value.is_nan()),
+        ColumnIndexMetaData::DOUBLE(of) => of.min_values().iter().chain(of.max_values()).any(|value| value.is_nan()),
+        ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(of) if is_half(column) => {
+            of.min_values_iter().chain(of.max_values_iter()).flatten().any(half_is_nan)
+        }
+        _ => false,
+    }
+}
+
+/// The same in the fields of today, with or without least and greatest value.
+fn rebuilt(given: &Statistics, bounds: bool) -> Statistics {
+    macro_rules! rebuilt {
+        ($kind:ident, $of:expr) => {
+            Statistics::$kind(
+                ValueStatistics::new(
+                    $of.min_opt().filter(|_| bounds).cloned(),
+                    $of.max_opt().filter(|_| bounds).cloned(),
+                    $of.distinct_count(),
+                    $of.null_count_opt(),
+                    false,
+                )
+                .with_min_is_exact($of.min_is_exact())
+                .with_max_is_exact($of.max_is_exact())
+                .with_backwards_compatible_min_max($of.is_min_max_backwards_compatible()),
+            )
+        };
+    }
+    match given {
+        Statistics::Boolean(of) => rebuilt!(Boolean, of),
+        Statistics::Int32(of) => rebuilt!(Int32, of),
+        Statistics::Int64(of) => rebuilt!(Int64, of),
+        Statistics::Int96(of) => rebuilt!(Int96, of),
+        Statistics::Float(of) => rebuilt!(Float, of),
+        Statistics::Double(of) => rebuilt!(Double, of),
+        Statistics::ByteArray(of) => rebuilt!(ByteArray, of),
+        Statistics::FixedLenByteArray(of) => rebuilt!(FixedLenByteArray, of),
+    }
+}
+
+/// Whether a footer names an encryption: its columns may look as usual, their pages are not. None: it cannot be read.
+fn is_encrypted(footer: &[u8]) -> Option<bool> {
+    const ENCRYPTION_ALGORITHM: i16 = 8;
+    let (mut input, mut field) = (Compact(footer), 0);
+    loop {
+        let (kind, id) = input.field(field)?;
+        match (kind, id) {
+            (STOP, _) => return Some(false),
+            (_, ENCRYPTION_ALGORITHM) => return Some(true),
+            _ => input.skip(kind, 0)?,
+        }
+        field = id;
+    }
+}
+
+/// Thrift's compact protocol, as far as needed to get past what nobody asked for.
+struct Compact<'a>(&'a [u8]);
+
+const STOP: u8 = 0;
+const DEPTH_MAX: u32 = 32;
+
+impl Compact<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The kind and the number of the field after the one of this number.
+    fn field(&mut self, before: i16) -> Option<(u8, i16)> {
+        let head = self.byte()?;
+        if head & 0xf == STOP {
+            return Some((STOP, 0));
+        }
+        let id = match i16::from(head >> 4) {
+            0 => {
+                let zigzag = self.varint()? as i16;
+                (zigzag as u16 >> 1) as i16 ^ -(zigzag & 1)
+            }
+            delta => before.checked_add(delta)?,
+        };
+        Some((head & 0xf, id))
+    }
+
+    fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        match kind {
+            1 | 2 => {} // a boolean is told by its kind
+            3 => drop(self.byte()?),
+            4..=6 => drop(self.varint()?),
+            7 => self.0 = self.0.get(8..)?,
+            8 => {
+                let length = self.varint()?;
+                self.0 = self.0.get(usize::try_from(length).ok()?..)?;
+            }
+            9 | 10 => {
+                let head = self.byte()?;
+                let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+                for _ in 0..count {
+                    self.element(head & 0xf, depth)?;
+                }
+            }
+            11 => {
+                let count = self.varint()?;
+                let kinds = if count == 0 { 0 } else { self.byte()? };
+                for _ in 0..count {
+                    self.element(kinds >> 4, depth)?;
+                    self.element(kinds & 0xf, depth)?;
+                }
+            }
+            12 => {
+                let mut field = 0;
+                loop {
+                    let (kind, id) = self.field(field)?;
+                    if kind == STOP {
+                        break;
+                    }
+                    self.skip(kind, depth + 1)?;
+                    field = id;
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// In a list, a boolean takes a byte.
+    fn element(&mut self, kind: u8, depth: u32) -> Option<()> {
+        if kind == 1 || kind == 2 { self.byte().map(drop) } else { self.skip(kind, depth + 1) }
+    }
+}

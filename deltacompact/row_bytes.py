@@ -1,0 +1,60 @@
+"""What rows of a table take in memory, and in a row group that is made of them.
+
+    rows 0..3 of a string column           their 3 offsets and their characters, whatever lies around them
+    rows 0..3 of a dictionary of 100,000   their 3 indices and the dictionary, or their values where that is less
+
+Arrow counts a dictionary whole, or in part by a rule of its own, for every slice of its rows.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def of_table(table: pa.Table) -> int:
+    return sum(_of_array(chunk) for column in table.columns for chunk in column.chunks)
+
+
+def has_dictionary(type_: pa.DataType) -> bool:
+    """Whether it is a dictionary, at any depth."""
+    if pa.types.is_dictionary(type_):
+        return True
+    return any(has_dictionary(type_.field(place).type) for place in range(type_.num_fields))
+
+
+def compact(table: pa.Table) -> pa.Table:
+    """The same without dictionaries that are larger than the values that the rows have of them."""
+    for place, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        column = table.column(place)
+        if any(_decoded(chunk) < chunk.dictionary.nbytes for chunk in column.chunks):
+            plain = column.cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field, plain.cast(field.type))
+    return table
+
+
+def _of_array(array: pa.Array) -> int:
+    type_ = array.type
+    if pa.types.is_dictionary(type_):
+        return int(array.indices.nbytes) + min(_decoded(array), int(array.dictionary.nbytes))
+    if not has_dictionary(type_):
+        return int(array.nbytes)
+    if pa.types.is_struct(type_):
+        return len(array) + sum(_of_array(field) for field in array.flatten())
+    if pa.types.is_map(type_):
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        entries = (array.keys.slice(first, last - first), array.items.slice(first, last - first))
+        return 8 * len(array) + sum(_of_array(each) for each in entries)
+    return 8 * len(array) + _of_array(array.flatten())
+
+
+def _decoded(array: pa.DictionaryArray) -> int:
+    """What its values would take, each as often as it is there."""
+    values = array.dictionary
+    try:
+        lengths = pc.binary_length(values)
+    except pa.ArrowNotImplementedError:
+        return int(len(array) * values.nbytes / max(1, len(values)))
+    return int(pc.sum(lengths.take(array.indices).cast(pa.int64())).as_py() or 0)
