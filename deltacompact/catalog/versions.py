@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.catalog.log import StreamLog
-from deltacompact.catalog.state import StreamState
+from deltacompact.catalog.state import StreamState, replay
 from deltacompact.errors import ConflictError, InputError, NotFoundError
 from deltacompact.model import Partition
 
@@ -85,7 +86,8 @@ def rollback(
         if state.sealed:
             raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
 
-    return log.release(base, successor, check, now_ms)
+    with telling_interrupts():
+        return log.release(base, successor, check, now_ms)
 
 
 def retract(
@@ -107,9 +109,11 @@ def retract(
             )
         return Retracted(position)
 
-    log = catalog.log(table_id, place)
-    log.extend(decide)
-    return log.active()
+    with telling_interrupts():
+        state = catalog.log(table_id, place).extend(decide)
+    if position in state.retracted:
+        return state
+    return replay(state.version, [(Retracted(position), None)], state)
 
 
 def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
