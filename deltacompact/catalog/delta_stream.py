@@ -106,7 +106,7 @@ class DeltaStreamCatalog:
         if tombstone_retention is not None and not 0 <= tombstone_retention <= INT64_MAX:
             raise InputError(f"tombstone retention {tombstone_retention} is not a number of stream positions")
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
-        check_path(f"table {table_id[:40]!r}", table_root(table_id))
+        check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
         table = Table(table_id, tuple(partition_keys), keys, tombstone_retention)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
@@ -173,17 +173,17 @@ class DeltaStreamCatalog:
 
         Raises InputError where it is something else already.
         """
-        table, paths = self.table(table_id), TablePaths.of(table_id)
+        table = self._tables.get(table_id) or self.table(table_id)  # as it was last read: the put decides
         self.check_source(table, source_table_id)
         if table.source_table_id is None and not table.holds_streams:
             document = dump({"format": FORMAT_VERSION, "source_table_id": source_table_id})
-            if put_certainly(self.store, paths.source, document):
+            if put_certainly(self.store, TablePaths.of(table_id).source, document):
                 self._tables[table_id] = _of_source(table, source_table_id)
             else:
                 self.check_source(self.table(table_id), source_table_id)
 
     def check_source(self, table: Table, source_table_id: str | None) -> None:
-        """Raises InputError where the table cannot be a destination of this source, or hold streams of its own (None)."""
+        """Refuse a table that cannot be a destination of this source, or (None) hold streams of its own."""
         holds_streams = table.holds_streams
         if source_table_id and not table.source_table_id and not holds_streams and self.partitions(table.table_id):
             # Whoever begins a stream puts source.json first: so it is there by now, or release 0.1 began the stream.
@@ -246,7 +246,7 @@ class DeltaStreamCatalog:
         *,
         force_position: bool = False,
     ) -> Delta:
-        """Commit one delta: each table becomes one file. Returns the delta; its `committed` is False where it was skipped.
+        """Commit one delta: each table becomes one file. Returns the delta, whose `committed` says if this call did it.
 
         `token` is a name, or a producer and the number of its batch: ("etl", 7). A token that is known is skipped.
         Raises OutcomeUnknownError where the delta may be there or not: repeat it with the same token. Raises
@@ -257,7 +257,7 @@ class DeltaStreamCatalog:
         if not tables:
             raise InputError("there is nothing to append: give at least one table (one of zero rows will do)")
         known_by = Token.of(token)
-        self.check_position(stream_position, 1, force_position)
+        stream_position = self.checked_position(stream_position, 1, force_position)
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         paths = TablePaths.of(table_id).stream(place)
@@ -293,7 +293,7 @@ class DeltaStreamCatalog:
         if not sources:
             raise InputError("there is nothing to append: name at least one file")
         known_by = Token.of(token)
-        self.check_position(stream_position, 1, force_position)
+        stream_position = self.checked_position(stream_position, 1, force_position)
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         if (known := self._known(table_id, place, known_by, kind)) is not None:
@@ -338,7 +338,7 @@ class DeltaStreamCatalog:
         """
         _check_not_empty(deltas)
         known_by = Token.of(token)
-        self.check_position(stream_position, len(deltas), force_position)
+        stream_position = self.checked_position(stream_position, len(deltas), force_position)
         commit_id = uuid.uuid4().hex
         kinds = tuple(kind for kind, _ in deltas)
         outcome: list[tuple[Delta, ...]] = []
@@ -468,10 +468,10 @@ class DeltaStreamCatalog:
             raise PositionError(f"stream position {asked} is not greater than {last}, the last one of the stream")
         return asked
 
-    def check_position(self, asked: int | None, deltas: int, force: bool) -> None:
+    def checked_position(self, asked: int | None, deltas: int, force: bool) -> int | None:
         """Refuse a position that no later one could follow, or that is probably in another unit than milliseconds."""
         if asked is None:
-            return
+            return None
         first = whole_number(asked)
         if first is None:
             raise PositionError(f"stream position {asked!r} is not a whole number")
@@ -482,6 +482,7 @@ class DeltaStreamCatalog:
                 f"stream position {first} is more than a year ahead of the clock, in milliseconds since the epoch, "
                 "and all later ones would have to be greater: force_position (--force-position) allows it"
             )
+        return first
 
     def check_age(self, begun_s: float | None) -> None:
         """Refuse to commit objects that a vacuum may have taken for garbage by now."""

@@ -6,7 +6,7 @@
 Both put source.json if absent before they begin the table's first stream, so that of the two which meet one is refused.
 A table without source.json that holds a stream was written by release 0.1: it counts as its own.
 
-Nothing of a destination is made before its first version is complete: a compaction that is refused leaves no trace of it.
+Nothing of a destination is made before its first version is complete: a compaction that is refused leaves no trace.
 """
 
 from __future__ import annotations

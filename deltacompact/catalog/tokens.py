@@ -10,7 +10,7 @@ A version begins with the tokens of all commits before it (`Tokens`, in its open
 their own (`Commits`): the next commit is added to what is there, so that 10,000 appends do not cost 10,000 copies.
 
 Release 0.1 took every token of the form "etl:7" for batch 7 of producer "etl". What it committed stays known in both
-ways, as the name "etl:7" and as ("etl", 7), so that a batch which is sent again after the upgrade is not committed twice.
+ways, as the name "etl:7" and as ("etl", 7): a batch that is sent again after the upgrade is not committed twice.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _JOINED = re.compile(r"(?s)(?P<producer>.+):(?P<sequence>\d{1,18})")
 class Known:
     """What is remembered of a token's commit.
 
-    Of a producer it is the greatest sequence number and its commit. `operations` are those of the commit's deltas (none:
-    release 0.1 did not record them), `deltas` the deltas themselves while they are not compacted. `time_ms` is when a
-    name's commit was compacted.
+    Of a producer it is the greatest sequence number and its commit. `operations` are those of the commit's deltas
+    (none: release 0.1 did not record them), `deltas` the deltas themselves while they are not compacted. `time_ms`
+    is when a name's commit was compacted.
     """
 
     position: int

@@ -107,7 +107,7 @@ def write_target(
         _token(options),
         _flag(options, "force_position"),
     )
-    catalog.check_position(target.position, 1, target.force_position)
+    catalog.checked_position(target.position, 1, target.force_position)
     _check_columns(target, columns)
     return target
 
