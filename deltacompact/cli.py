@@ -21,9 +21,10 @@ from typing import Any
 import click
 from rich.console import Console
 
+from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
-from deltacompact.errors import ConflictError, DeltaCompactError, InputError
-from deltacompact.model import Partition
+from deltacompact.errors import ConflictError, DeltaCompactError, InputError, Interrupted
+from deltacompact.model import INT64_MAX, Partition
 from deltacompact.settings import EXECUTORS, Settings
 from deltacompact.wording import counted
 
@@ -47,8 +48,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.UsageError as error:
         error.show()
         return 2
-    except (KeyboardInterrupt, click.Abort):
-        err.print("deltacompact: interrupted; the table is as it was, the same command resumes", style="red")
+    except (KeyboardInterrupt, click.Abort) as stop:
+        told = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click makes an Abort of a KeyboardInterrupt
+        was = str(told) if isinstance(told, Interrupted) else "the table is as it was, the same command resumes"
+        err.print(f"deltacompact: interrupted; {was}", style="red", markup=False)
         return 130
     except Exception as error:
         if debug:
@@ -59,7 +62,15 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_status if isinstance(error, DeltaCompactError) else 1
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """Commands that say, when they are interrupted, what they have put into effect."""
+
+    def invoke(self, context: click.Context) -> Any:
+        with telling_interrupts():
+            return super().invoke(context)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="deltacompact")
 def cli() -> None:
     """Fold the deltas of merge-on-read tables into few large files, one live row per primary key.
@@ -170,7 +181,14 @@ def create(
 @partition_option
 @click.option("--operation", type=click.Choice(["upsert", "delete"]), default="upsert", show_default=True)
 @click.option("--position", type=int, metavar="N", help="Stream position; default: milliseconds since the epoch.")
-@click.option("--token", help="Commits once, however often it is repeated; `producer:n` counts upwards.")
+@click.option("--force-position", is_flag=True, help="Allow a position of more than a year ahead of the clock.")
+@click.option("--token", metavar="NAME", help="Commits once, however often it is repeated.")
+@click.option(
+    "--token-sequence",
+    type=click.IntRange(0, INT64_MAX),
+    metavar="N",
+    help="Batch N of the producer that --token names: counts upwards, and is known for ever.",
+)
 @click.option("--reference", is_flag=True, help="Leave the files where they are instead of copying them.")
 @json_option
 def append(
@@ -180,14 +198,30 @@ def append(
     partition: Sequence[str],
     operation: str,
     position: int | None,
+    force_position: bool,
     token: str | None,
+    token_sequence: int | None,
     reference: bool,
     as_json: bool,
 ) -> None:
     """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://."""
-    delta = catalog.append_files(table, files, _pairs(partition), operation, position, token, reference=reference)
+    if token is None and token_sequence is not None:
+        raise InputError("--token-sequence counts the batches of a producer: name it with --token")
+    delta = catalog.append_files(
+        table,
+        files,
+        _pairs(partition),
+        operation,
+        position,
+        token if token is None or token_sequence is None else (token, token_sequence),
+        reference=reference,
+        force_position=force_position,
+    )
     if as_json:
-        _say_json({"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes})
+        document = {"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes}
+        _say_json({**document, "committed": delta.committed, "skipped": delta.skipped})
+    elif delta.skipped:
+        out.print(f"skipped: {delta.skipped}", markup=False)
     else:
         out.print(
             f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')} "

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.arrow_memory import session_memory
+from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
+from deltacompact.catalog.destinations import check_destination
 from deltacompact.catalog.log import genesis_state
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
@@ -146,18 +148,19 @@ def compact(
     emit = fan_out(sinks)
     executor: Executor | None = None
     results = []
-    for partition, given in job.inputs:
-        if isinstance(given, NothingToDo):
-            results.append(SessionResult(dict(partition.values), nothing_to_do=given.reason))
-            continue
-        if isinstance(given, DeltaCompactError):
-            results.append(SessionResult(dict(partition.values), error=given))
-            continue
-        executor = executor or executor_for(settings, job.delta_rows, job.bytes)
-        with session_memory():
-            result = run_session(catalog, job, given, executor, emit)
-        emit(SessionFinished(source_table_id, partition, _reason(result.error), result.live))
-        results.append(result)
+    with telling_interrupts():
+        for partition, given in job.inputs:
+            if isinstance(given, NothingToDo):
+                results.append(SessionResult(dict(partition.values), nothing_to_do=given.reason))
+                continue
+            if isinstance(given, DeltaCompactError):
+                results.append(SessionResult(dict(partition.values), error=given))
+                continue
+            executor = executor or executor_for(settings, job.delta_rows, job.bytes)
+            with session_memory():
+                result = run_session(catalog, job, given, executor, emit)
+            emit(SessionFinished(source_table_id, partition, _reason(result.error), result.live))
+            results.append(result)
     done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
         error = done.errors[0]
@@ -210,7 +213,7 @@ def prepare(
     keys = _keys(source, primary_keys, sort_keys)
     destination = destination_table_id or source_table_id
     if destination != source_table_id:
-        _check_destination(catalog, source, destination)
+        check_destination(catalog, source, keys, destination)
     inputs: list[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError]] = []
     for partition in chosen:
         try:
@@ -248,7 +251,6 @@ def _run(
 ) -> tuple[Session, Published]:
     """Resume the session of an interrupted attempt, or begin one; begin another where it cannot be resumed."""
     own = plan_session(catalog, job, given, executor.capacity)
-    _open_destination(catalog, job, given.partition)  # nothing was refused
     for number in range(SESSIONS_GIVEN_UP_MAX + 1):
         session = Session(catalog, own, executor, emit, number)
         try:
@@ -354,37 +356,6 @@ def _partitions(
     return catalog.partitions(table_id)
 
 
-def _check_destination(catalog: DeltaStreamCatalog, source: Table, destination_id: str) -> None:
-    """Refuse a table that cannot take the source's compacted rows."""
-    try:
-        destination = catalog.table(destination_id)
-    except NotFoundError:
-        return
-    if destination.source_table_id not in (None, source.table_id):
-        other = destination.source_table_id
-        raise InputError(f"table {destination_id!r} is the destination of {other!r}, not of {source.table_id!r}")
-    if destination.partition_keys != source.partition_keys:
-        raise InputError(
-            f"table {destination_id!r} is partitioned by {list(destination.partition_keys)}, "
-            f"its source by {list(source.partition_keys)}"
-        )
-    for partition in catalog.partitions(destination_id):
-        if catalog.state(destination_id, partition).commits:
-            raise InputError(f"table {destination_id!r} holds deltas of its own: it cannot be a destination")
-
-
-def _open_destination(catalog: DeltaStreamCatalog, job: Job, partition: Partition) -> None:
-    """Make the destination, its source and its stream, where they are not there yet."""
-    if job.destination_table_id == job.source_table_id:
-        return
-    try:
-        catalog.table(job.destination_table_id)
-    except NotFoundError:
-        catalog.create_table(job.destination_table_id, job.partition_keys, tombstone_retention=job.tombstone_retention)
-    catalog.declare_source(job.destination_table_id, job.source_table_id)
-    catalog.begin_stream(job.destination_table_id, partition)
-
-
 def _session_input(
     catalog: DeltaStreamCatalog, source: Table, destination_id: str, keys: TableKeys, partition: Partition, purge: bool
 ) -> SessionInput | NothingToDo:
@@ -394,6 +365,7 @@ def _session_input(
     if destination_id == source.table_id:
         return session_input(source.table_id, destination_id, partition, state, state, purge)
     log = catalog.log(destination_id, partition)
+    # A destination is begun when its first version is complete.
     destination = log.active(strictly=True) if log.exists() else genesis_state()
     return session_input(source.table_id, destination_id, partition, state, destination, purge)
 
@@ -403,7 +375,10 @@ def _resumed_input(catalog: DeltaStreamCatalog, job: Job, given: SessionInput, r
     source_log = catalog.log(given.source_table_id, given.partition)
     destination_log = catalog.log(given.destination_table_id, given.partition)
     source = source_log.state_at(record.source_version, record.source_tail)
-    destination = destination_log.state_at(record.destination_version, record.destination_tail)
+    if destination_log.exists():
+        destination = destination_log.state_at(record.destination_version, record.destination_tail)
+    else:
+        destination = genesis_state()
     tables, purge = (given.source_table_id, given.destination_table_id), job.arguments.purge
     seen = session_input(*tables, given.partition, source, destination, purge)
     if isinstance(seen, NothingToDo):

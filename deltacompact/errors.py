@@ -2,7 +2,8 @@
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
     ConflictError   nobody: somebody else was faster, run it again           exit status 3
-    StoreError      the store: outcome unknown, retry (with the token)       exit status 1
+    StoreError      the store: it failed, run it again                       exit status 1
+    OutcomeUnknownError   the store failed when a commit was under way: repeat it with the same token
     CorruptionError an operator: what is stored is not what was written      exit status 1
 
 Every message is one line that names the culprit.
@@ -43,6 +44,14 @@ class ConflictError(DeltaCompactError):
 
 class StoreError(DeltaCompactError):
     """The object store failed. Whether a pending write took effect is unknown."""
+
+
+class OutcomeUnknownError(StoreError):
+    """A put that takes effect may or may not have landed: says which one, and what to do."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C after a put that takes effect was begun: the message says what is in effect, what is not, what to do."""
 
 
 class CorruptionError(DeltaCompactError):

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact import _kernels, files
+from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.contradictions import Evidence, contradictions
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Entry, IndexReplaced
@@ -176,14 +177,15 @@ def rehash_table(
     """
     at_least("hash bucket count", hash_bucket_count, 1)
     done = []
-    for each in catalog.partitions(table_id) if partition is None else [partition]:
-        base = catalog.state(table_id, each, strictly=True)
-        if base.index is None:
-            continue
-        manifest = read_manifest(catalog.store, base.index)
-        if manifest.hash_bucket_count != hash_bucket_count:
-            _rehash_stream(catalog, table_id, each, base, manifest, hash_bucket_count, executor)
-        done.append((each, manifest.hash_bucket_count, hash_bucket_count))
+    with telling_interrupts():
+        for each in catalog.partitions(table_id) if partition is None else [partition]:
+            base = catalog.state(table_id, each, strictly=True)
+            if base.index is None:
+                continue
+            manifest = read_manifest(catalog.store, base.index)
+            if manifest.hash_bucket_count != hash_bucket_count:
+                _rehash_stream(catalog, table_id, each, base, manifest, hash_bucket_count, executor)
+            done.append((each, manifest.hash_bucket_count, hash_bucket_count))
     return done
 
 

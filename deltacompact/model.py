@@ -12,6 +12,7 @@ Rows are folded per primary key in the order (stream position, file number, row 
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -140,6 +141,8 @@ class Partition:
         for name in partition_keys:
             if name not in given:
                 raise InputError(f"partition key {name!r} has no value")
+            if (text := partition_text(given[name])) is not None and not is_text(text):
+                raise InputError(f"partition key {name!r}: {text!r} is not a text that UTF-8 can hold")
         return cls(tuple((name, partition_text(given[name])) for name in partition_keys))
 
     def __str__(self) -> str:
@@ -192,12 +195,78 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """By what a commit is recognised when it is sent again.
+
+    Token("nightly")     a name, of which no character has a meaning
+    Token("etl", 7)      batch 7 of a producer, which counts upwards
+
+    `joined` says that release 0.1 wrote it, as one text that may stand for both: see catalog/tokens.py.
+    """
+
+    name: str
+    sequence: int | None = None
+    joined: bool = False
+
+    @classmethod
+    def of(cls, value: Token | str | Sequence[Any] | None) -> Token | None:
+        """Accept "name", ("producer", 7) or a Token. Raises InputError for anything else."""
+        if value is None or isinstance(value, cls):
+            return value
+        name, sequence = (value, None) if isinstance(value, str) else _pair(value)
+        if not isinstance(name, str):
+            raise InputError(f'token {value!r} is neither a text nor a pair like ("producer", 7)')
+        if not 0 < len(name) <= _TOKEN_CHARACTERS_MAX or not is_text(name):
+            raise InputError(f"token {name[:40]!r} is not a text of 1 to {_TOKEN_CHARACTERS_MAX:,} characters")
+        if sequence is None:
+            return cls(name)
+        number = whole_number(sequence)
+        if number is None or not 0 <= number <= INT64_MAX:
+            raise InputError(f"token {name!r}: the sequence number {sequence!r} is not a whole number from 0 on")
+        return cls(name, number)
+
+    def __str__(self) -> str:
+        return repr(self.name) if self.sequence is None else f"{self.name!r} sequence {self.sequence}"
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """Producer and sequence number; a pair of nothing where it is no pair."""
+    pair = tuple(value) if isinstance(value, list | tuple) else ()
+    return (pair[0], pair[1]) if len(pair) == 2 and pair[1] is not None else (None, None)
+
+
+_TOKEN_CHARACTERS_MAX = 1000
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is a text that UTF-8 can hold (half of a surrogate pair is none)."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def whole_number(value: Any) -> int | None:
+    """The value as an int where it is a whole number (of NumPy as well; True and 1.0 are none), else None."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
-    """Rows committed at one stream position."""
+    """Rows committed at one stream position. `skipped` says why nothing was committed: the token was known."""
 
     position: int
     operation: OperationType
     files: tuple[DataFile, ...] = ()
+    skipped: str | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether this call committed it; False where an earlier one did."""
+        return self.skipped is None
 
     @property
     def rows(self) -> int:
@@ -215,7 +284,7 @@ class Commit:
     commit_id: str
     time_ms: int
     deltas: tuple[Delta, ...]
-    token: str | None = None
+    token: Token | None = None
 
     @property
     def last_position(self) -> int:
@@ -267,6 +336,8 @@ class Table:
     tombstone_retention: int | None = None
     source_table_id: str | None = None
     """Set where the table is the destination of another: it then refuses appends."""
+    holds_streams: bool = False
+    """Set where the table was begun by an append: it can be no destination. (Of a table of release 0.1 it is unset.)"""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -25,8 +25,9 @@ import numpy.typing as npt
 
 from deltacompact import hash_bucket as step1
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.catalog.destinations import open_destination
 from deltacompact.catalog.entries import Compacted, Opened, SchemaTable, file_from_json, file_to_json
-from deltacompact.catalog.paths import TablePaths
+from deltacompact.catalog.paths import GENESIS, TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.dedupe import (
     BaseIndex,
@@ -508,13 +509,18 @@ class Session:
             base.opened.number + 1, base.version, base.lineage, base.tokens_inherited(now_ms), last_position, now_ms
         )
         self._still_ours()
-        for table_id in dict.fromkeys((given.source_table_id, given.destination_table_id)):
-            self._catalog.declare_keys(table_id, plan.keys)  # of two first compactions by other keys one stops here
+        # Of two first compactions by other keys, or into a table that others append to, one stops here.
+        if given.source_table_id == given.destination_table_id:
+            self._catalog.declare_keys(given.source_table_id, plan.keys)
+        else:
+            source = self._catalog.table(given.source_table_id)
+            open_destination(self._catalog, source, plan.keys, given.destination_table_id, given.partition)
         successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], self.id)
         state = self._log.release(base, successor, self._check_base, now_ms, self.id)
         completion = self._completion(plan.rounds[-1], last.index)
         published = {"compacted_stream_version": state.version, "compacted_bytes": compacted.bytes}
-        self.records.put(PUBLISHED, {**completion, **published})
+        with contextlib.suppress(Exception):  # the version is in force: nothing depends on this record
+            self.records.put(PUBLISHED, {**completion, **published})
         return Published(state.version, compacted, last.counts, last.outputs)
 
     def conflict(self) -> ConflictError | None:
@@ -526,7 +532,9 @@ class Session:
         return None
 
     def _still_ours(self) -> None:
-        self._check_base(self._log.state(self.plan.input.destination.version))
+        base = self.plan.input.destination
+        begun = base.version != GENESIS or self._log.exists()  # a new destination is begun when it is published
+        self._check_base(self._log.state(base.version) if begun else base)
 
     def _check_base(self, state: StreamState) -> None:
         given = self.plan.input

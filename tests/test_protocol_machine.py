@@ -28,7 +28,7 @@ from deltacompact.errors import DeltaCompactError
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.files import WriteOptions, write_table
 from deltacompact.maintenance import check, rehash_table
-from deltacompact.model import Commit, OperationType, Partition
+from deltacompact.model import Commit, OperationType, Partition, Token
 
 HOURS = 3600
 DAYS = 24 * HOURS
@@ -49,7 +49,7 @@ def bag(rows: list[Row]) -> Bag:
 class Batch:
     """What a writer commits at once under one token."""
 
-    token: str
+    token: Token
     deltas: tuple[tuple[str, tuple[Row, ...]], ...]
 
 
@@ -72,9 +72,9 @@ class World:
     sort_keys: list[tuple[str, str]]
     retention: int | None
     simulation: Simulation = field(default_factory=Simulation)
-    batches: dict[str, Batch] = field(default_factory=dict)
+    batches: dict[Token, Batch] = field(default_factory=dict)
     restated: dict[int, tuple[Row, ...]] = field(default_factory=dict)
-    acknowledged: dict[str, int] = field(default_factory=dict)
+    acknowledged: dict[Token | None, int] = field(default_factory=dict)
     lineages: list[str] = field(default_factory=list)
     published: list[str] = field(default_factory=list)
     reads: list[tuple[int, int, Bag]] = field(default_factory=list)
@@ -124,7 +124,8 @@ class World:
     def _rows_of(self, event: Event) -> list[tuple[Row, ...]]:
         if event.is_restatement:
             return [self.restated[event.commit.deltas[0].rows]]
-        batch = self.batches[event.commit.token or ""]
+        assert event.commit.token is not None
+        batch = self.batches[event.commit.token]
         assert [operation for operation, _ in batch.deltas] == [delta.operation for delta in event.commit.deltas]
         return [rows for _, rows in batch.deltas]
 
@@ -399,7 +400,7 @@ def roles_of(world: World, random_: random.Random, with_vacuum: bool) -> list[Ro
 def batches_of(writer: str, random_: random.Random) -> Iterator[tuple[Batch, int | None]]:
     counted = random_.random() < 0.5
     for number in range(random_.randint(1, 5)):
-        token = f"{writer}:{number}" if counted else f"{writer} batch {number}"
+        token = Token(writer, number) if counted else Token(f"{writer}:{number}")
         upserts = ("upsert", tuple(row(random_, f"{token} {n}") for n in range(random_.randint(1, 3))))
         deletes = ("delete", tuple(row(random_, None) for _ in range(random_.randint(1, 2))))
         deltas = random_.choice([(upserts,), (upserts,), (deletes,), (deletes, upserts)])
@@ -512,7 +513,7 @@ def two_rows_to_fold() -> World:
     catalog.create_table("t", primary_keys=["k"])
     for number in range(2):
         upsert = ("upsert", ({"k": 1, "s": 0, "v": f"w{number}"}, {"k": 2 + number, "s": 0, "v": f"w{number}"}))
-        append(world, Batch(f"w:{number}", (upsert,)), number)(catalog)
+        append(world, Batch(Token("w", number), (upsert,)), number)(catalog)
         if number == 0:
             compaction(world, settings=LOCAL)(catalog)
     return world
@@ -548,7 +549,7 @@ def each_meeting(
 
 
 def one_batch(world: World) -> Task:
-    return append(world, Batch("late", (("delete", ({"k": 1, "s": None, "v": None},)),)), None)
+    return append(world, Batch(Token("late"), (("delete", ({"k": 1, "s": None, "v": None},)),)), None)
 
 
 def folding(world: World) -> Task:
@@ -586,7 +587,7 @@ def test_a_writer_may_commit_between_any_two_operations_of_a_compaction(compacti
 def test_a_compaction_may_publish_between_any_two_operations_of_a_writer() -> None:
     for world, writer, compactor in each_meeting(one_batch, folding):
         assert compactor.error is None and writer.error is None
-        assert "late" in world.acknowledged and len(world.published) == 2
+        assert Token("late") in world.acknowledged and len(world.published) == 2
         world.assert_sound()
 
 

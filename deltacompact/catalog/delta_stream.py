@@ -22,10 +22,12 @@ import pyarrow as pa
 
 from deltacompact import files as tabular
 from deltacompact import schemas
+from deltacompact.catalog.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.log import StreamLog
-from deltacompact.catalog.paths import TablePaths, refuse_files_of_other_streams, table_name
+from deltacompact.catalog.paths import TablePaths, check_path, refuse_files_of_other_streams, table_name, table_root
 from deltacompact.catalog.state import StreamState
+from deltacompact.catalog.tokens import Known
 from deltacompact.errors import ConflictError, CorruptionError, InputError, NotFoundError, PositionError
 from deltacompact.model import (
     FORMAT_VERSION,
@@ -40,10 +42,15 @@ from deltacompact.model import (
     SortKey,
     Table,
     TableKeys,
+    Token,
+    whole_number,
 )
 from deltacompact.s3_store import S3Settings
 from deltacompact.storage import ObjectStore, copy_into, open_store
 
+TokenLike = Token | str | tuple[str, int] | None
+"""A token as callers give it: a name, or a producer and the number of its batch."""
+_POSITION_AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 VACUUM_AGE_MIN_S = 3 * 24 * 3600
 """Objects younger than this are never vacuumed (seconds); writers refuse to commit files older than half of it."""
@@ -99,11 +106,15 @@ class DeltaStreamCatalog:
         if tombstone_retention is not None and not 0 <= tombstone_retention <= INT64_MAX:
             raise InputError(f"tombstone retention {tombstone_retention} is not a number of stream positions")
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
+        check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
         table = Table(table_id, tuple(partition_keys), keys, tombstone_retention)
         paths = TablePaths.of(table_id)
-        if not self.store.put_if_absent(paths.table, dump(_table_document(table))):
+        effect = Effect(f"table {table_id!r}", "created", "repeat the command")
+        with telling_interrupts():
+            created = put_certainly(self.store, paths.table, dump(_table_document(table)), effect)
+        if not created:
             existing = self.table(table_id)
-            if replace(existing, source_table_id=None) != table:
+            if replace(existing, source_table_id=None, holds_streams=False) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
 
@@ -122,10 +133,9 @@ class DeltaStreamCatalog:
             self._tables[table_id] = known
         if known.keys is None:
             known = known.with_keys(self._first_compaction_keys(paths))
-        if known.source_table_id is None:
-            known = replace(known, source_table_id=self._source_of(paths))
-        if known.keys is not None and known.source_table_id is not None:
-            self._tables[table_id] = known
+        if known.source_table_id is None and not known.holds_streams:
+            known = self._with_source(known)
+        self._tables[table_id] = known
         return known
 
     def tables(self) -> list[str]:
@@ -158,13 +168,38 @@ class DeltaStreamCatalog:
         check_keys(table, keys)
         return table.keys
 
-    def declare_source(self, table_id: str, source_table_id: str) -> None:
-        """Make the table a destination of another, for ever. Raises InputError where it has another source."""
-        paths = TablePaths.of(table_id)
-        document = dump({"format": FORMAT_VERSION, "source_table_id": source_table_id})
-        self.store.put_if_absent(paths.source, document)
-        if (source := self._source_of(paths)) != source_table_id:
-            raise InputError(f"table {table_id!r} is the destination of {source!r}, not of {source_table_id!r}")
+    def declare_source(self, table_id: str, source_table_id: str | None) -> None:
+        """Make the table a destination of another for ever, or (None) one that holds streams of its own.
+
+        Raises InputError where it is something else already.
+        """
+        table = self._tables.get(table_id) or self.table(table_id)  # as it was last read: the put decides
+        self.check_source(table, source_table_id)
+        if table.source_table_id is None and not table.holds_streams:
+            document = dump({"format": FORMAT_VERSION, "source_table_id": source_table_id})
+            if put_certainly(self.store, TablePaths.of(table_id).source, document):
+                self._tables[table_id] = _of_source(table, source_table_id)
+            else:
+                self.check_source(self.table(table_id), source_table_id)
+
+    def check_source(self, table: Table, source_table_id: str | None) -> None:
+        """Refuse a table that cannot be a destination of this source, or (None) hold streams of its own."""
+        holds_streams = table.holds_streams
+        if source_table_id and not table.source_table_id and not holds_streams and self.partitions(table.table_id):
+            # Whoever begins a stream puts source.json first: so it is there by now, or release 0.1 began the stream.
+            table = self.table(table.table_id)
+            holds_streams = table.source_table_id is None
+        if table.source_table_id not in (None, source_table_id):
+            assert table.source_table_id is not None
+            if source_table_id is None:
+                raise _is_destination(table.table_id, table.source_table_id)
+            raise InputError(
+                f"table {table.table_id!r} is the destination of {table.source_table_id!r}, not of {source_table_id!r}"
+            )
+        if source_table_id and holds_streams:
+            raise InputError(
+                f"table {table.table_id!r} holds data of its own: it cannot be a destination of {source_table_id!r}"
+            )
 
     # Streams
 
@@ -184,12 +219,17 @@ class DeltaStreamCatalog:
                 raise CorruptionError(str(error)) from error
             raise NotFoundError(f"table {table_id!r} has no partition {partition}") from None
 
-    def begin_stream(self, table_id: str, partition: Partition) -> StreamLog:
-        """The log of a partition stream, begun if need be."""
+    def begin_stream(self, table_id: str, partition: Partition, source_table_id: str | None = None) -> StreamLog:
+        """The log of a partition stream, begun if need be; `source_table_id` where the table is a destination.
+
+        Raises InputError where the table holds streams of the other sort.
+        """
         log = self.log(table_id, partition)
         if not log.exists():
+            check_path(f"table {table_id!r}, partition {str(partition)[:80]}", log.paths.root)
             # The mark comes first: a mark without a stream is an empty partition, a stream without a mark is lost.
             self.store.put_if_absent(TablePaths.of(table_id).partition_mark(partition), b"")
+            self.declare_source(table_id, source_table_id)
             log.begin()
         return log
 
@@ -202,19 +242,26 @@ class DeltaStreamCatalog:
         partition: Mapping[str, Any] | Partition | None = None,
         operation: str = "upsert",
         stream_position: int | None = None,
-        token: str | None = None,
+        token: TokenLike = None,
+        *,
+        force_position: bool = False,
     ) -> Delta:
-        """Commit one delta: each table becomes one file. Returns the committed delta.
+        """Commit one delta: each table becomes one file. Returns the delta, whose `committed` says if this call did it.
 
-        If it raises StoreError the outcome is unknown: call it again with the same `token`, which commits once.
-        Raises PositionError where `stream_position` (int64) is not greater than all before it.
+        `token` is a name, or a producer and the number of its batch: ("etl", 7). A token that is known is skipped.
+        Raises OutcomeUnknownError where the delta may be there or not: repeat it with the same token. Raises
+        PositionError where `stream_position` (int64) is not greater than all before it, or more than a year ahead of
+        the clock (milliseconds since the epoch) without `force_position`.
         """
-        if isinstance(tables, pa.Table):
-            tables = [tables]
+        tables = [tables] if isinstance(tables, pa.Table) else list(tables)
+        if not tables:
+            raise InputError("there is nothing to append: give at least one table (one of zero rows will do)")
+        known_by = Token.of(token)
+        stream_position = self.checked_position(stream_position, 1, force_position)
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         paths = TablePaths.of(table_id).stream(place)
-        if (known := self._known(table_id, place, token, kind)) is not None:
+        if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
         options = tabular.WriteOptions()
         files = []
@@ -222,7 +269,9 @@ class DeltaStreamCatalog:
             path = paths.fresh("data", tabular.suffix_of(options.content_type))
             tabular.check_columns(table.schema, "the appended table")
             files.append(tabular.write_table(self.store, path, table, options))
-        return self.commit(table_id, place, [(kind, files)], stream_position, token, begun_s)[0]
+        return self.commit(
+            table_id, place, [(kind, files)], stream_position, known_by, begun_s, force_position=force_position
+        )[0]
 
     def append_files(
         self,
@@ -231,18 +280,23 @@ class DeltaStreamCatalog:
         partition: Mapping[str, Any] | Partition | None = None,
         operation: str = "upsert",
         stream_position: int | None = None,
-        token: str | None = None,
+        token: TokenLike = None,
         *,
         reference: bool = False,
         content_type: ContentType | None = None,
+        force_position: bool = False,
     ) -> Delta:
         """Commit files (local paths or URIs) as one delta: copied into the catalog, or with `reference` left in place.
 
         CSV and JSON columns take the types that the stream's schema knows.
         """
+        if not sources:
+            raise InputError("there is nothing to append: name at least one file")
+        known_by = Token.of(token)
+        stream_position = self.checked_position(stream_position, 1, force_position)
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
-        if (known := self._known(table_id, place, token, kind)) is not None:
+        if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
         paths = TablePaths.of(table_id).stream(place)
         types = self._known_types(table_id, place)
@@ -261,7 +315,9 @@ class DeltaStreamCatalog:
                 path = paths.fresh("data", os.path.splitext(source)[1])
                 copy_into(self.store, source, path)
                 files.append(replace(described, path=path))
-        return self.commit(table_id, place, [(kind, files)], stream_position, token, begun_s)[0]
+        return self.commit(
+            table_id, place, [(kind, files)], stream_position, known_by, begun_s, force_position=force_position
+        )[0]
 
     def commit(
         self,
@@ -269,25 +325,29 @@ class DeltaStreamCatalog:
         partition: Partition,
         deltas: Sequence[tuple[OperationType, Sequence[DataFile]]],
         stream_position: int | None = None,
-        token: str | None = None,
+        token: TokenLike = None,
         begun_s: float | None = None,
+        *,
+        force_position: bool = False,
     ) -> tuple[Delta, ...]:
         """Commit written files as one entry; its deltas (a CDC batch: deletes, then upserts) become visible at once.
 
         `stream_position` is that of the first delta, the next ones follow it. `begun_s` says when the files were
-        begun (store's clock, seconds): too old files are refused, a vacuum may have seen them as garbage.
+        begun (store's clock, seconds): too old files are refused, a vacuum may have seen them as garbage. Raises
+        InputError for a commit without deltas or a delta without files, and for a token that stands for another
+        operation.
         """
-        if stream_position is not None and not -INT64_MAX - 1 <= stream_position <= INT64_MAX - len(deltas) + 1:
-            raise PositionError(f"stream position {stream_position} is not an int64")
-        log = self.begin_stream(table_id, partition)
+        _check_not_empty(deltas)
+        known_by = Token.of(token)
+        stream_position = self.checked_position(stream_position, len(deltas), force_position)
         commit_id = uuid.uuid4().hex
+        kinds = tuple(kind for kind, _ in deltas)
         outcome: list[tuple[Delta, ...]] = []
 
         def decide(state: StreamState) -> Entry | None:
             outcome.clear()
-            known = state.tokens.position_of(token)
-            if known is not None:
-                outcome.append(tuple(_committed_before(state, token, known, kind) for kind, _ in deltas))
+            if known_by and (known := state.known(known_by)):
+                outcome.append(_skipped(table_id, known_by, known, kinds))
                 return None
             if state.compacted and state.compacted.source_table_id != table_id:
                 raise _is_destination(table_id, state.compacted.source_table_id)
@@ -300,17 +360,19 @@ class DeltaStreamCatalog:
                 for place, (kind, files) in enumerate(deltas)
             )
             outcome.append(positioned)
-            return Committed(Commit(commit_id, int(self.clock() * 1000), positioned, token))
+            return Committed(Commit(commit_id, int(self.clock() * 1000), positioned, known_by))
 
-        log.extend(decide)
-        return outcome[0]
+        with telling_interrupts():
+            self.begin_stream(table_id, partition).extend(decide)
+            return outcome[0]
 
     def restate(
         self, table_id: str, tables: pa.Table | Iterable[pa.Table], partition: Mapping[str, Any] | None = None
     ) -> StreamState:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
-        if isinstance(tables, pa.Table):
-            tables = [tables]
+        tables = [tables] if isinstance(tables, pa.Table) else list(tables)
+        if not tables:
+            raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         place, _ = self._appending(table_id, partition, "upsert")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(strictly=True), self.clock()
@@ -334,7 +396,8 @@ class DeltaStreamCatalog:
                 raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
             self.check_age(begun_s)
 
-        return log.release(base, successor, check, now_ms)
+        with telling_interrupts():
+            return log.release(base, successor, check, now_ms)
 
     # Reading
 
@@ -384,14 +447,13 @@ class DeltaStreamCatalog:
             raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
         return Partition.of(table.partition_keys, partition), kind
 
-    def _known(self, table_id: str, partition: Partition, token: str | None, kind: OperationType) -> Delta | None:
+    def _known(self, table_id: str, partition: Partition, token: Token | None, kind: OperationType) -> Delta | None:
         """What the token committed, without writing the data first."""
         log = self.log(table_id, partition)
         if token is None or not log.exists():
             return None
-        state = log.active()
-        position = state.tokens.position_of(token)
-        return None if position is None else _committed_before(state, token, position, kind)
+        known = log.active().known(token)
+        return None if known is None else _skipped(table_id, token, known, (kind,))[0]
 
     def _known_types(self, table_id: str, partition: Partition) -> pa.Schema | None:
         log = self.log(table_id, partition)
@@ -406,6 +468,22 @@ class DeltaStreamCatalog:
         elif last is not None and asked <= last:
             raise PositionError(f"stream position {asked} is not greater than {last}, the last one of the stream")
         return asked
+
+    def checked_position(self, asked: int | None, deltas: int, force: bool) -> int | None:
+        """Refuse a position that no later one could follow, or that is probably in another unit than milliseconds."""
+        if asked is None:
+            return None
+        first = whole_number(asked)
+        if first is None:
+            raise PositionError(f"stream position {asked!r} is not a whole number")
+        if not -INT64_MAX - 1 <= first <= INT64_MAX - deltas + 1:
+            raise PositionError(f"stream position {first} is not an int64")
+        if first > int(self.clock() * 1000) + _POSITION_AHEAD_MAX_MS and not force:
+            raise PositionError(
+                f"stream position {first} is more than a year ahead of the clock, in milliseconds since the epoch, "
+                "and all later ones would have to be greater: force_position (--force-position) allows it"
+            )
+        return first
 
     def check_age(self, begun_s: float | None) -> None:
         """Refuse to commit objects that a vacuum may have taken for garbage by now."""
@@ -424,11 +502,17 @@ class DeltaStreamCatalog:
         except NotFoundError:
             return None
 
-    def _source_of(self, paths: TablePaths) -> str | None:
+    def _with_source(self, table: Table) -> Table:
+        """The table with what source.json says, if it is there."""
+        path = TablePaths.of(table.table_id).source
         try:
-            return str(_document(self.store.get(paths.source), paths.source)["source_table_id"])
+            return _of_source(table, _document(self.store.get(path), path)["source_table_id"])
         except NotFoundError:
-            return None
+            return table
+
+
+def _of_source(table: Table, source_table_id: str | None) -> Table:
+    return replace(table, source_table_id=source_table_id, holds_streams=source_table_id is None)
 
 
 def stream_files(state: StreamState) -> list[DataFile]:
@@ -459,14 +543,35 @@ def _is_destination(table_id: str, source_table_id: str) -> InputError:
     return InputError(f"table {table_id!r} is a destination of {source_table_id!r}: append there")
 
 
-def _committed_before(state: StreamState, token: str | None, position: int, kind: OperationType) -> Delta:
-    """The delta that a token committed; its files are not named any more once it was compacted."""
-    for commit in state.commits:
-        if commit.token == token:
-            for delta in commit.deltas:
-                if delta.operation is kind:
-                    return delta
-    return Delta(position, kind)
+def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
+    """The deltas that a known token committed; files are named as long as they are not compacted.
+
+    Raises InputError where the token stands for other operations: then it was given to two batches.
+    """
+    said = f"token {token} known since position {known.position}"
+    if token.sequence is not None and token.sequence != known.sequence:
+        said = f"{said}, where its producer is at sequence {known.sequence}"
+        return tuple(Delta(known.position, kind, skipped=said) for kind in kinds)
+    if known.operations and known.operations != kinds:
+        first, asked = ("+".join(operations) for operations in (known.operations, kinds))
+        raise InputError(
+            f"table {table_id!r}: token {token} stands for the {first} at position {known.position}, not for this "
+            f"{asked}: give every batch a token of its own"
+        )
+    if known.deltas:
+        return tuple(replace(delta, skipped=said) for delta in known.deltas)
+    return tuple(Delta(known.position, kind, skipped=said) for kind in kinds)
+
+
+def _check_not_empty(deltas: Sequence[tuple[OperationType, Sequence[DataFile]]]) -> None:
+    """A commit without deltas has no position, and a delta without files no schema."""
+    if not deltas:
+        raise InputError("a commit needs at least one delta")
+    for kind, files in deltas:
+        if not files:
+            raise InputError(
+                f"the {kind} to commit has no files: a delta needs at least one (one of zero rows will do)"
+            )
 
 
 def _absolute(path: str) -> str:

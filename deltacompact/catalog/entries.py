@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ from deltacompact.model import (
     Delta,
     ObjectRef,
     OperationType,
+    Token,
 )
 
 
@@ -62,7 +64,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    commits: tuple[Commit, ...]
+    commits: Sequence[Commit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +200,32 @@ def _commit_to(commit: Commit, schemas: SchemaTable) -> dict[str, Any]:
     return {
         "commit_id": commit.commit_id,
         "time_ms": commit.time_ms,
-        "token": commit.token,
+        **token_to_json(commit.token),
         "deltas": [delta_to_json(delta, schemas) for delta in commit.deltas],
     }
 
 
 def _commit_from(value: dict[str, Any], schemas: SchemaTable) -> Commit:
     deltas = tuple(delta_from_json(delta, schemas) for delta in value["deltas"])
-    return Commit(value["commit_id"], value["time_ms"], deltas, value["token"])
+    return Commit(value["commit_id"], value["time_ms"], deltas, token_from_json(value))
+
+
+def token_to_json(token: Token | None) -> dict[str, Any]:
+    """A producer and its number are written as one text, as release 0.1 did; `sequence` says which they are."""
+    if token is None or token.joined:
+        return {"token": token.name if token else None}
+    text = token.name if token.sequence is None else f"{token.name}:{token.sequence}"
+    return {"token": text, "sequence": token.sequence}
+
+
+def token_from_json(value: dict[str, Any]) -> Token | None:
+    text = value["token"]
+    if text is None:
+        return None
+    if "sequence" not in value:
+        return Token(text, joined=True)
+    sequence = value["sequence"]
+    return Token(text) if sequence is None else Token(text.removesuffix(f":{sequence}"), sequence)
 
 
 def _compacted_from(value: dict[str, Any], schemas: SchemaTable) -> CompactedDelta:

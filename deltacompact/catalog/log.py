@@ -5,8 +5,8 @@
     a compactor puts `sealed(4-a1)` at 9                     -> the one put that is the switch
     writer C reads up to 9, meets the seal, goes on in 4-a1
 
-A put whose reply is lost is put again at the same number: the slot then holds either ours or somebody else's entry,
-for ever, and our commit id tells which. Nothing is ever found by listing versions, only by following seals.
+After a put whose reply is lost the slot is read: the commit id in it tells whether it is ours, see certain_put.py.
+Nothing is ever found by listing versions, only by following seals.
 
     entries 0 1 2 4      entry 3 was removed from outside: everybody who lists this log refuses to go on
     hint.json            names a version that a seal led to; it counts only if that seal is there
@@ -23,9 +23,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
+from deltacompact.catalog.certain_put import Effect, put_certainly
 from deltacompact.catalog.entries import (
     Carried,
     Committed,
@@ -45,13 +45,12 @@ from deltacompact.catalog.entries import (
 from deltacompact.catalog.paths import GENESIS, StreamPaths, is_version
 from deltacompact.catalog.state import StreamState, replay
 from deltacompact.catalog.tokens import Tokens
-from deltacompact.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.model import FORMAT_VERSION
 from deltacompact.storage import ObjectStore
 
 ENTRIES_BETWEEN_CHECKPOINTS = 100
 ENTRY_BYTES_MAX = 64 << 10
-_PUT_ATTEMPTS = 3
 _PROBES_BEFORE_LISTING = 8
 
 
@@ -150,11 +149,11 @@ class StreamLog:
     def put(self, version: str, sequence: int, entry: Entry) -> bool:
         """Put one entry at its sequence number. False: the slot holds another entry, read it first.
 
-        Every entry below must have been read. Raises StoreError where the store fails for good: outcome unknown.
+        Every entry below must have been read. Raises OutcomeUnknownError where the entry may be there or not.
         """
-        won = self._put_certainly(version, sequence, entry)
+        won = self._put_certainly(version, sequence, entry, effect=effect_of(entry, self.paths.root))
         if won and _is_checkpointed(sequence + 1):
-            with contextlib.suppress(StoreError):  # a checkpoint saves time, nothing depends on it
+            with contextlib.suppress(Exception):  # a checkpoint saves time, nothing depends on it
                 self._write_checkpoint(self.state(version))
         return won
 
@@ -203,27 +202,22 @@ class StreamLog:
             for position in sorted(state.retracted & since - told):
                 self._put_certainly(successor, self.state(successor).tail, Retracted(position), owner)
                 told.add(position)
-            check(state)  # as late as possible: it looks at the ages of files
+            released = self.state(successor)  # read now: once the seal is there, nothing may fail any more
+            check(state)  # the last thing before the seal: files age meanwhile
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
         self._active = successor
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(Exception):  # a hint saves time, nothing depends on it
             self.store.put(self.paths.hint, dump({"version": successor, "parent": base.version, "seal": state.tail}))
-        return self.state(successor)
+        return released
 
     # Entries on the store
 
-    def _put_certainly(self, version: str, sequence: int, entry: Entry, owner: str = "") -> bool:
-        """Put, and put again where the reply was lost, until it is known whose entry the slot holds."""
+    def _put_certainly(
+        self, version: str, sequence: int, entry: Entry, owner: str = "", effect: Effect | None = None
+    ) -> bool:
         data = self._encoded(entry, owner)
-        path = self.paths.entry(version, sequence)
-        for attempt in count(1):
-            try:
-                return self.store.put_if_absent(path, data) or self.store.get(path) == data
-            except StoreError:
-                if attempt == _PUT_ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
+        return put_certainly(self.store, self.paths.entry(version, sequence), data, effect)
 
     def _encoded(self, entry: Entry, owner: str) -> bytes:
         document = to_document(entry)
@@ -437,6 +431,25 @@ def _entry_from(document: dict[str, Any], path: str) -> Entry:
         return from_document(document, path)
     except (LookupError, TypeError, ValueError, AttributeError):
         raise CorruptionError(f"{path} is no log entry as we write them: overwritten from outside") from None
+
+
+def effect_of(entry: Entry, stream: str) -> Effect | None:
+    """What an entry in the active version does, in words; a fence does nothing that a user waits for."""
+    match entry:
+        case Committed(commit):
+            advice = "repeat it with the same token, which is committed once"
+            if commit.token is None:
+                advice = "it has no token, so see with `show` whether it is there before you repeat it"
+            return Effect(f"the delta at position {commit.last_position} of {stream}", "committed", advice)
+        case Sealed(successor):
+            advice = "`show --versions` says which version is active; the same command goes on from there"
+            return Effect(f"version {successor} of {stream}", "published", advice)
+        case IndexReplaced():
+            return Effect(f"the new index of {stream}", "in force", "repeat the command")
+        case Retracted(position):
+            return Effect(f"the delta at position {position} of {stream}", "retracted", "repeat the command")
+        case _:
+            return None
 
 
 def _summary(state: StreamState) -> list[Entry]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from deltacompact.errors import InputError
-from deltacompact.model import Partition
+from deltacompact.model import Partition, is_text
 from deltacompact.storage import ObjectStore, path_below
 
 GENESIS = "0"
@@ -39,8 +39,20 @@ _MANAGED = re.compile(
 """A path that `StreamPaths.fresh` makes, or that of a session's record: its stream, its session."""
 
 
+PATH_BYTES_MAX = 800
+"""Of a stream's folder: an S3 key has at most 1,024 bytes, and the names below the folder take some of them."""
+
+
+def check_path(what: str, path: str) -> None:
+    """Refuse a name that is too long for the keys of a store, before the table or stream is begun."""
+    if len(path) > PATH_BYTES_MAX:
+        raise InputError(f"{what}: its path would have {len(path):,} bytes, more than {PATH_BYTES_MAX}: shorten it")
+
+
 def table_root(table_id: str) -> str:
     """The table's folder below the catalog's root."""
+    if not is_text(table_id):
+        raise InputError(f"{table_id!r} is not a table name")
     if not table_id or table_id in (".", "..") or table_id.startswith(".unfinished"):
         raise InputError(f"{table_id!r} is not a table name")
     return quote(table_id, safe="")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deltacompact.catalog.entries import (
     Carried,
@@ -21,9 +21,9 @@ from deltacompact.catalog.entries import (
     Retracted,
     Sealed,
 )
-from deltacompact.catalog.tokens import Tokens
+from deltacompact.catalog.tokens import Commits, Known, Tokens
 from deltacompact.errors import CorruptionError
-from deltacompact.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef
+from deltacompact.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StreamState:
     opened: Opened
     compacted: CompactedDelta | None = None
     index: ObjectRef | None = None
-    commits: tuple[Commit, ...] = ()
+    commits: Commits = field(default_factory=Commits)
     fences: frozenset[str] = frozenset()
     sealed: Sealed | None = None
     manifests: tuple[str, ...] = ()
@@ -57,9 +57,9 @@ class StreamState:
         """The same with those that were retracted."""
         return tuple(delta for commit in self.commits for delta in commit.deltas)
 
-    @property
-    def tokens(self) -> Tokens:
-        return self.opened.tokens.including(self.commits)
+    def known(self, token: Token) -> Known | None:
+        """The commit of a token, or that of a greater number of its producer; None where it is to be committed."""
+        return self.commits.known(token) or self.opened.tokens.known(token)
 
     def tokens_inherited(self, now_ms: int) -> Tokens:
         """What a successor begins with: a token expires so long after its commit was compacted, not made."""
@@ -68,7 +68,7 @@ class StreamState:
     @property
     def last_position(self) -> int | None:
         """The greatest stream position ever committed, across versions."""
-        known = [self.opened.last_position, *(commit.last_position for commit in self.commits[-1:])]
+        known = [self.opened.last_position, self.commits[-1].last_position if self.commits else None]
         return max((position for position in known if position is not None), default=None)
 
     @property
@@ -91,8 +91,8 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
     Raises CorruptionError where the log says what no writer of ours would.
     """
     tail = state.tail if state else 0
-    commits = list(state.commits) if state else []
-    manifests = list(state.manifests) if state else []
+    commits: list[Commit] = []
+    manifests: list[str] = []
     for entry, manifest in entries:
         if (tail == 0) != isinstance(entry, Opened):
             raise CorruptionError(f"version {version}: entry {tail} is {type(entry).__name__}, out of place")
@@ -118,7 +118,14 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
         if manifest:
             manifests.append(manifest)
         tail += 1
-    return _known(state, tail=tail, commits=tuple(commits), manifests=tuple(manifests))
+    state = _known(state)
+    # A log is replayed entry by entry as it grows: what is known is added to and not copied.
+    return replace(
+        state,
+        tail=tail,
+        commits=state.commits.plus(commits),
+        manifests=(*state.manifests, *manifests) if manifests else state.manifests,
+    )
 
 
 def _known(state: StreamState | None, **changes: object) -> StreamState:

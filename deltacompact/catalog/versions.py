@@ -16,11 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import StreamPaths
-from deltacompact.catalog.state import StreamState
+from deltacompact.catalog.state import StreamState, replay
 from deltacompact.errors import ConflictError, InputError, NotFoundError
 from deltacompact.model import Partition
 from deltacompact.primary_key_index import read_manifest
@@ -102,7 +103,8 @@ def rollback(
             raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
         _refuse_old(catalog, log, wanted)  # it may have grown old while this went on
 
-    return log.release(base, successor, check, now_ms)
+    with telling_interrupts():
+        return log.release(base, successor, check, now_ms)
 
 
 def retract(
@@ -124,9 +126,11 @@ def retract(
             )
         return Retracted(position)
 
-    log = catalog.log(table_id, place)
-    log.extend(decide)
-    return log.active()
+    with telling_interrupts():
+        state = catalog.log(table_id, place).extend(decide)
+    if position in state.retracted:
+        return state
+    return replay(state.version, [(Retracted(position), None)], state)
 
 
 def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:

@@ -29,7 +29,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from deltacompact.errors import InputError
-from deltacompact.spark.options import WriteTarget, write_target
+from deltacompact.model import Token
+from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
 from deltacompact.spark.writing import Written, commit_written, write_rows
 
@@ -53,9 +54,10 @@ class DeltaCompactSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         if overwrite:
             raise InputError("output mode 'complete' would replace the table: use 'append' or 'update'")
-        if self.options.get("position") is not None:
-            raise InputError("option 'position' cannot serve every batch of a stream")
-        target = write_target(self.options, schema.names, overwrite=False)
+        for name in ("position", "force_position", "token_sequence"):
+            if self.options.get(name) is not None:
+                raise InputError(f"option {name!r} cannot serve every batch of a stream")
+        target = write_target(self.options, schema.names, False, STREAM_OPTIONS)
         return StreamWriter(target, self.options.get("checkpointLocation"))
 
 
@@ -84,7 +86,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         query_ids = [message.query_id for message in messages if message is not None and message.query_id]
-        producer = self._target.token or next(iter(query_ids), self._checkpoint)
+        option = self._target.token.name if self._target.token else None
+        producer = option or next(iter(query_ids), self._checkpoint)
         if producer is None:
             raise InputError("the stream has no identity: give option 'token' or 'checkpointLocation'")
-        commit_written(self._target, messages, f"{producer}:{batchId}")
+        commit_written(self._target, messages, Token.of((producer, batchId)))

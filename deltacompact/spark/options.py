@@ -4,20 +4,35 @@ catalog=s3://lake/tables  table=orders                              rows go wher
 partition="day=2024-01-01,region=eu"  or  {"day": "2024-01-01"}     all rows go to (or: have this part fixed)
 operation=delete                                                    default upsert
 operation_column=op                                                 CDC: each row says it; needs sort keys
-token=nightly-7  position=1704067200000                             as for catalog.append
+token=nightly  position=1704067200000                               as for catalog.append
+token=etl  token_sequence=7                                         batch 7 of a producer, which counts upwards
+
+An option that is not known is an error: without it, `operation_colum` would make live rows of deletes.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
 from deltacompact.errors import InputError
-from deltacompact.model import OperationType, Table, partition_text
+from deltacompact.model import OperationType, Table, Token, partition_text
 
-KNOWN = ("catalog", "table", "operation", "operation_column", "partition", "position", "token")
+READ_OPTIONS = ("catalog", "table", "partition")
+WRITE_OPTIONS = (
+    *READ_OPTIONS,
+    "operation",
+    "operation_column",
+    "position",
+    "force_position",
+    "token",
+    "token_sequence",
+)
+STREAM_OPTIONS = (*READ_OPTIONS, "operation", "operation_column", "token", "checkpointLocation", "queryName")
+"""The last two are what Spark itself hands to a source that a stream is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,8 @@ class WriteTarget:
     operation: OperationType
     operation_column: str | None
     position: int | None
-    token: str | None
+    token: Token | None
+    force_position: bool = False
 
     @property
     def routed(self) -> tuple[str, ...]:
@@ -47,6 +63,19 @@ class WriteTarget:
         return [name for name in columns if name in needed]
 
 
+def check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse an option that means nothing here, and name the one that was probably meant. Case does not count."""
+    for name in options:
+        spelled = {option.lower(): option for option in known}
+        if name.lower() in spelled:
+            continue
+        if name.lower() in ("path", "paths"):
+            raise InputError(f"{options[name]!r}: a path names no table: give options 'catalog' and 'table' instead")
+        nearest = difflib.get_close_matches(name.lower(), spelled, 1, 0.5)
+        meant = f"did you mean {spelled[nearest[0]]!r}?" if nearest else f"known are {', '.join(known)}"
+        raise InputError(f"unknown option {name!r}: {meant}")
+
+
 def catalog_of(options: Mapping[str, str]) -> tuple[DeltaStreamCatalog, str]:
     """The catalog (default: $DELTACOMPACT_CATALOG) and the name of a table in it. Raises NotFoundError."""
     table_id = options.get("table")
@@ -57,8 +86,11 @@ def catalog_of(options: Mapping[str, str]) -> tuple[DeltaStreamCatalog, str]:
     return catalog, table_id
 
 
-def write_target(options: Mapping[str, str], columns: Sequence[str], overwrite: bool) -> WriteTarget:
+def write_target(
+    options: Mapping[str, str], columns: Sequence[str], overwrite: bool, known: Sequence[str] = WRITE_OPTIONS
+) -> WriteTarget:
     """Raises InputError or NotFoundError for what cannot be written; nothing has been written then."""
+    check_options(options, known)
     if overwrite:
         raise InputError("deltacompact tables are appended to: use mode('append'); catalog.restate() replaces rows")
     catalog, table_id = catalog_of(options)
@@ -71,9 +103,11 @@ def write_target(options: Mapping[str, str], columns: Sequence[str], overwrite: 
         _fixed_partition(options.get("partition"), table),
         _operation(options),
         options.get("operation_column"),
-        _position(options.get("position")),
-        options.get("token"),
+        _whole_number(options, "position"),
+        _token(options),
+        _flag(options, "force_position"),
     )
+    catalog.checked_position(target.position, 1, target.force_position)
     _check_columns(target, columns)
     return target
 
@@ -114,11 +148,26 @@ def _operation(options: Mapping[str, str]) -> OperationType:
         raise InputError(f"operation {given!r} is neither 'upsert' nor 'delete'") from None
 
 
-def _position(text: str | None) -> int | None:
+def _whole_number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
     try:
         return None if text is None else int(text)
     except ValueError:
-        raise InputError(f"option 'position': {text!r} is not a whole number") from None
+        raise InputError(f"option {name!r}: {text!r} is not a whole number") from None
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InputError(f"option {name!r}: {text!r} is neither 'true' nor 'false'")
+    return text == "true"
+
+
+def _token(options: Mapping[str, str]) -> Token | None:
+    name, sequence = options.get("token"), _whole_number(options, "token_sequence")
+    if name is None and sequence is not None:
+        raise InputError("option 'token_sequence' counts the batches of a producer: name it in option 'token'")
+    return Token.of(name if name is None or sequence is None else (name, sequence))
 
 
 def _check_columns(target: WriteTarget, columns: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from deltacompact.masks import live_bits, live_mask
 from deltacompact.merge_on_read import live_sources, schema_of, with_keys_of
 from deltacompact.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.spark import arrow_types
-from deltacompact.spark.options import catalog_of, parse_partition
+from deltacompact.spark.options import READ_OPTIONS, catalog_of, check_options, parse_partition
 from deltacompact.storage import ObjectStore
 
 PIECE_ROWS = 1 << 20
@@ -45,6 +45,7 @@ class LiveRows(DataSourceReader):
     """Reads one snapshot of each partition, taken when the query is planned."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        check_options(options, READ_OPTIONS)
         self._catalog, self._table_id = catalog_of(options)
         self._given = parse_partition(options.get("partition"))
         self._schema = to_arrow_schema(schema)
@@ -65,6 +66,7 @@ class LiveRows(DataSourceReader):
 
 def table_schema(options: Mapping[str, str]) -> StructType:
     """The union over the partitions that are read, in Spark's types."""
+    check_options(options, READ_OPTIONS)
     catalog, table_id = catalog_of(options)
     described = []
     for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):

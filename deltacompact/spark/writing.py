@@ -15,6 +15,7 @@ sort key clears what was there before the batch.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,11 +30,12 @@ from pyspark.sql.datasource import WriterCommitMessage
 from deltacompact import files, schemas
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.errors import InputError, SchemaError
-from deltacompact.model import DataFile, OperationType, Partition, partition_text
+from deltacompact.model import DataFile, OperationType, Partition, Token, partition_text
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.storage import ObjectStore
 
+_log = logging.getLogger(__name__)
 OPEN_FILES_MAX = 64
 """Files that a task holds open at a time; beyond that the one longest unused is finished."""
 
@@ -69,8 +71,8 @@ def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> Writte
     return Written(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
 
 
-def commit_written(target: WriteTarget, messages: Iterable[Written | None], token: str | None) -> None:
-    """One log entry for each partition. A token that is known commits nothing; its files are left for vacuum."""
+def commit_written(target: WriteTarget, messages: Iterable[Written | None], token: Token | None) -> None:
+    """One log entry for each partition. A known token commits nothing, and the log says so; vacuum takes its files."""
     by_partition: dict[Partition, dict[OperationType, list[DataFile]]] = {}
     tasks = [message for message in messages if message is not None]
     for task in tasks:
@@ -80,7 +82,17 @@ def commit_written(target: WriteTarget, messages: Iterable[Written | None], toke
         of = by_partition[partition]
         deltas = [(kind, of[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in of]
         begun_s = min(task.begun_s for task in tasks)
-        target.catalog.commit(target.table.table_id, partition, deltas, target.position, token, begun_s)
+        committed = target.catalog.commit(
+            target.table.table_id,
+            partition,
+            deltas,
+            target.position,
+            token,
+            begun_s,
+            force_position=target.force_position,
+        )
+        if skipped := committed[0].skipped:
+            _log.warning("table %r, partition %s: skipped: %s", target.table.table_id, partition, skipped)
 
 
 def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Table]]:

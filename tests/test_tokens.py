@@ -1,0 +1,265 @@
+"""Tokens: a batch is committed once, every skip is said, and one token never stands for two batches."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stores import unmeasured  # noqa: F401
+
+import deltacompact
+from deltacompact import DeltaStreamCatalog, InputError, cli
+from deltacompact.catalog import log as stream_log
+from deltacompact.catalog.entries import from_document, to_document
+from deltacompact.catalog.state import replay
+from deltacompact.catalog.tokens import Commits
+from deltacompact.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
+from deltacompact.storage import LocalStore, MemoryStore
+
+LOCAL = deltacompact.Settings(executor="local")
+ALL = Partition()
+
+
+def rows(*keys: int) -> pa.Table:
+    return pa.table({"id": list(keys)})
+
+
+@pytest.fixture
+def catalog() -> DeltaStreamCatalog:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"])
+    return catalog
+
+
+def compact(catalog: DeltaStreamCatalog, table_id: str = "t") -> None:
+    deltacompact.compact(table_id, delta_catalog_client=catalog, settings=LOCAL)
+
+
+def keys(catalog: DeltaStreamCatalog) -> list[int]:
+    return sorted(catalog.read("t")["id"].to_pylist())
+
+
+# Which tokens count
+
+
+def test_a_name_with_a_number_behind_a_colon_is_a_name(catalog: DeltaStreamCatalog) -> None:
+    for key, token in enumerate(["etl:8", "etl:7", "10:45", "10:44"]):
+        assert catalog.append("t", rows(key), token=token).committed
+    compact(catalog)
+    assert catalog.append("t", rows(4), token="etl:6").committed
+    assert not catalog.append("t", rows(5), token="etl:7").committed
+    assert keys(catalog) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_producer_counts_upwards_and_a_skip_is_said(catalog: DeltaStreamCatalog, compacted: bool) -> None:
+    first = catalog.append("t", rows(1), token=("etl", 7))
+    last = catalog.append("t", rows(2), token=("etl", 8))
+    if compacted:
+        compact(catalog)
+    again, below = catalog.append("t", rows(3), token=("etl", 8)), catalog.append("t", rows(4), token=("etl", 6))
+    assert (again.position, again.committed) == (last.position, False)
+    assert again.skipped == f"token 'etl' sequence 8 known since position {last.position}"
+    assert below.skipped == (
+        f"token 'etl' sequence 6 known since position {last.position}, where its producer is at sequence 8"
+    )
+    assert first.committed and catalog.append("t", rows(9), token=("etl", 9)).committed
+    assert catalog.append("t", rows(10), token="etl").committed, "a name is no producer"
+    assert keys(catalog) == [1, 2, 9, 10]
+
+
+@pytest.mark.parametrize("token", ["nightly", ("etl", 7)])
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_token_of_another_operation_is_refused_by_name(
+    catalog: DeltaStreamCatalog, token: Any, compacted: bool, fresh: bool
+) -> None:
+    position = catalog.append("t", rows(1), token=token).position
+    if compacted:
+        compact(catalog)
+        catalog.append("t", rows(2))
+        compact(catalog)
+    catalog = DeltaStreamCatalog(catalog.store) if fresh else catalog
+    name = token if isinstance(token, str) else token[0]
+    with pytest.raises(InputError, match=f"'{name}'.* stands for the upsert at position {position}, not .* delete"):
+        catalog.append("t", rows(1), operation="delete", token=token)
+    file = catalog.append("t", rows(3)).files[0]
+    both = [(OperationType.DELETE, [file]), (OperationType.UPSERT, [file])]
+    with pytest.raises(InputError, match=r"not for this delete\+upsert: give every batch a token of its own"):
+        catalog.commit("t", ALL, both, None, token)
+    assert not catalog.append("t", rows(1), token=token).committed
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        (7, "token 7 is neither"),
+        ("", "token ''"),
+        ("x" * 1001, "1 to 1,000 characters"),
+        ("\ud800", "is not a text"),
+        (("etl",), "neither a text nor a pair"),
+        (("etl", None), "neither a text nor a pair"),
+        (("etl", "7"), "'7' is not a whole number"),
+        (("etl", 7.0), "7.0 is not a whole number"),
+        (("etl", True), "True is not a whole number"),
+        (("etl", -1), "-1 is not a whole number from 0 on"),
+        (("etl", 2**63), "is not a whole number from 0 on"),
+        ((7, 7), "neither a text nor a pair"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_token_is_refused_before_anything_is_written(token: Any, said: str) -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t")
+    before = [stat.path for stat in catalog.store.list("")]
+    with pytest.raises(InputError, match=said.replace("(", r"\(")):
+        catalog.append("t", rows(1), token=token)
+    assert [stat.path for stat in catalog.store.list("")] == before
+
+
+def test_every_token_comes_back_from_an_entry_as_it_was() -> None:
+    tokens = [Token("étl:7"), Token("a:b", 7), Token("etl:007", joined=True), Token("nightly", joined=True), None]
+    for token in tokens:
+        commit = Commit("id", 0, (Delta(1, OperationType.UPSERT),), token)
+        entry = stream_log.Committed(commit)
+        assert from_document(json.loads(json.dumps(to_document(entry))), "entry") == entry
+
+
+# The command line
+
+
+def test_the_command_line_says_a_skip_and_exits_with_0(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lake, file = str(tmp_path / "lake"), tmp_path / "rows.parquet"
+    pq.write_table(rows(1), file)
+    assert cli.run(["create", lake, "t", "--primary-key", "id"]) == 0
+    call = ["append", lake, "t", str(file), "--token", "etl", "--token-sequence", "7", "--position", "40"]
+    assert cli.run(call) == 0
+    capfd.readouterr()
+    assert cli.run(call) == 0
+    assert capfd.readouterr().out == "skipped: token 'etl' sequence 7 known since position 40\n"
+    assert cli.run([*call, "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert (document["committed"], document["position"]) == (False, 40)
+    assert cli.run([*call, "--operation", "delete"]) == 2
+    assert "'etl' sequence 7 stands for the upsert at position 40" in capfd.readouterr().err
+    assert cli.run(["append", lake, "t", str(file), "--token", "etl:6", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["committed"] is True
+    assert cli.run(["append", lake, "t", str(file), "--token-sequence", "7"]) == 2
+    assert "--token" in capfd.readouterr().err
+
+
+# Tables of release 0.1
+
+
+def old_entry(kind: str, **body: Any) -> Any:
+    return from_document({"format": 1, "kind": kind, "schemas": [], **body}, "entry")
+
+
+def old_commit(token: str | None, position: int, operation: str = "upsert") -> Any:
+    deltas = [{"position": position, "operation": operation, "files": []}]
+    return old_entry("committed", commit={"commit_id": str(position), "time_ms": 0, "token": token, "deltas": deltas})
+
+
+def old_opened(producers: dict[str, Any], others: dict[str, Any]) -> Any:
+    tokens = {"producers": producers, "others": others}
+    return old_entry("opened", number=1, parent="0", lineage="0", tokens=tokens, last_position=9, time_ms=0)
+
+
+def test_what_release_0_1_committed_stays_known_in_either_form() -> None:
+    old = replay("1", [(old_opened({"etl": [7, 7]}, {"nightly": [5, 1]}), None), (old_commit("feed:3", 10), None)])
+    states = [old]
+    opened = stream_log.Opened(2, "1", "0", old.tokens_inherited(2), 10)
+    document = json.loads(json.dumps(to_document(opened)))
+    states.append(replay("2", [(from_document(document, "entry"), None)]))
+    carried = json.loads(json.dumps(to_document(stream_log.Carried(old.commits))))
+    states.append(replay("1", [(old.opened, None), (from_document(carried, "entry"), None)]))
+    for state in states:
+        for name in ("nightly", "etl:7", "etl:6", "feed:3", "feed:2"):
+            assert state.known(Token(name)), name
+        for pair in (Token("etl", 7), Token("etl", 0), Token("feed", 3), Token("feed", 2)):
+            assert state.known(pair), pair
+        for token in (Token("etl:8"), Token("etl", 8), Token("feed:4"), Token("feed", 4), Token("etl"), Token("x:0")):
+            assert state.known(token) is None, token
+
+
+def test_a_producer_of_today_makes_no_name_known() -> None:
+    state = replay("1", [(old_opened({"etl": [7, 7]}, {}), None)])
+    commit = Commit("c", 0, (Delta(11, OperationType.UPSERT),), Token("etl", 9))
+    newer = replay("1", [(stream_log.Committed(commit), None)], state)
+    inherited = replay("2", [(stream_log.Opened(2, "1", "0", newer.tokens_inherited(1), 11), None)])
+    for each in (newer, inherited):
+        assert each.known(Token("etl", 8)) and not each.known(Token("etl:8")) and each.known(Token("etl:7"))
+
+
+def golden_tokens(catalog: DeltaStreamCatalog) -> None:
+    for day in (None, "2026-11-01"):
+        state = catalog.state("orders", Partition((("day", day),)))
+        for sequence in range(1, 7):
+            assert state.known(Token(f"etl:{sequence}")) and state.known(Token("etl", sequence))
+        assert state.known(Token("nightly")) and state.known(Token("late"))
+        assert not state.known(Token("etl:7")) and not state.known(Token("etl", 7))
+
+
+# Many tokens
+
+
+FILE = DataFile(0, "t/data/x.parquet", ContentType.PARQUET, 1, 10, pa.schema([("id", pa.int64())]))
+
+
+def seconds(catalog: DeltaStreamCatalog, count: int, token: Any) -> float:
+    catalog.create_table("t")
+    began = time.process_time()
+    for number in range(count):
+        catalog.commit("t", ALL, [(OperationType.UPSERT, [FILE])], number, token(number))
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("token", [lambda n: f"batch {n}", lambda n: ("etl", n)], ids=["names", "a producer"])
+def test_appends_with_tokens_cost_little_more_than_those_without(token: Any) -> None:
+    ratios = []
+    for _ in range(3):
+        plain = seconds(DeltaStreamCatalog(MemoryStore()), 1500, lambda _: None)
+        ratios.append(seconds(DeltaStreamCatalog(MemoryStore()), 1500, token) / plain)
+    assert min(ratios) <= 1.25, ratios
+
+
+def test_an_append_adds_to_the_commits_and_copies_none(catalog: DeltaStreamCatalog) -> None:
+    for number in range(5):
+        catalog.append("t", rows(number), token=("etl", number))
+    state = catalog.state("t", ALL)
+    catalog.append("t", rows(5), token=("etl", 5))
+    later = catalog.state("t", ALL)
+    assert later.commits._ledger is state.commits._ledger
+    assert (len(state.commits), len(later.commits)) == (5, 6)
+    assert later.known(Token("etl", 5)) and not state.known(Token("etl", 5))
+
+
+def test_commits_that_grow_in_two_ways_do_not_see_each_other() -> None:
+    def commit(number: int) -> Commit:
+        return Commit(str(number), 0, (Delta(number, OperationType.UPSERT),), Token("p", number))
+
+    two = Commits([commit(1), commit(2)])
+    three, other = two.plus([commit(3)]), two.plus([commit(4), commit(5)])
+    assert [c.commit_id for c in two] == ["1", "2"] and two == (two[0], two[-1])
+    assert [c.commit_id for c in three] == ["1", "2", "3"]
+    assert [c.commit_id for c in other] == ["1", "2", "4", "5"] and other[2:] == (commit(4), commit(5))
+    assert not two.known(Token("p", 3)) and three.known(Token("p", 3)) and not three.known(Token("p", 4))
+    assert other.known(Token("p", 3)) and two.plus([]) is two
+    with pytest.raises(IndexError):
+        two[2]
+
+
+def test_the_golden_lake_of_release_0_1_knows_its_tokens(tmp_path: Path) -> None:
+    with tarfile.open(Path(__file__).parent / "golden" / "lake_0_1_0.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    golden_tokens(catalog)
+    assert not catalog.append("orders", rows(1), {"day": None}, token="etl:4").committed
+    compact(catalog, "orders")
+    golden_tokens(DeltaStreamCatalog(catalog.store))
