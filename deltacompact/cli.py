@@ -184,10 +184,20 @@ def append(
     reference: bool,
     as_json: bool,
 ) -> None:
-    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://."""
-    delta = catalog.append_files(table, files, _pairs(partition), operation, position, token, reference=reference)
+    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl (text also .gz, .bz2 or .zst).
+
+    FILE is a file, a directory, a glob (in quotes) or an S3 prefix that ends with /. Below a directory or prefix every
+    data file is taken, in byte order of the paths, except names that begin with . or _.
+    """
+    from deltacompact.sources import sources
+
+    found = sources(catalog.store, files)
+    for path, why in found.left_out:
+        err.print(f"left out {path}: {why}", markup=False)
+    delta = catalog.append_files(table, found.files, _pairs(partition), operation, position, token, reference=reference)
     if as_json:
-        _say_json({"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes})
+        told = {"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes}
+        _say_json({**told, "left_out": [{"path": path, "why": why} for path, why in found.left_out]})
     else:
         out.print(
             f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')} "

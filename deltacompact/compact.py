@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.advice import advised
 from deltacompact.arrow_memory import session_memory
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
 from deltacompact.catalog.log import genesis_state
@@ -244,7 +245,8 @@ def run_session(
             # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
             raise session.conflict() or error from None
     except DeltaCompactError as error:
-        return SessionResult(partition, error=error)
+        told = advised(error, catalog.uri, given.source_table_id, given.partition, given.source)
+        return SessionResult(partition, error=told)
     spilled = executor.spilled_bytes()
     if spilled is not None:
         spilled -= spilled_before or 0

@@ -35,11 +35,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
-    """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock)."""
+    """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock).
+
+    `etag` where the store has one and was asked for this object alone.
+    """
 
     path: str
     bytes: int
     modified_s: float
+    etag: str | None = None
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
     catalog = open_catalog("s3://lake/tables")
     catalog.create_table("orders", partition_keys=["day"], primary_keys=["id"])
-    catalog.append("orders", rows, partition={"day": "1995-04-03"})         one commit, one delta, one file a table
+    catalog.append("orders", rows, partition={"day": "1995-04-03"})         one commit, one delta, one file
     catalog.read("orders")                                                  the live rows
 
 Data is written first, under names used once; the log entry that names it makes it visible.
@@ -10,23 +10,34 @@ Data is written first, under names used once; the log entry that names it makes 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from deltacompact import files as tabular
-from deltacompact import schemas
+from deltacompact import schemas, stamps
 from deltacompact.catalog.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import TablePaths, table_name
+from deltacompact.catalog.shape import StreamShape, shape_of
 from deltacompact.catalog.state import StreamState
-from deltacompact.errors import ConflictError, CorruptionError, InputError, NotFoundError, PositionError
+from deltacompact.errors import (
+    ConflictError,
+    CorruptionError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    PositionError,
+)
+from deltacompact.incoming import incoming, write_rows
+from deltacompact.keys import Encoding
 from deltacompact.model import (
     FORMAT_VERSION,
     INT64_MAX,
@@ -41,7 +52,9 @@ from deltacompact.model import (
     Table,
     TableKeys,
 )
+from deltacompact.primary_key_index import read_manifest
 from deltacompact.s3_store import S3Settings
+from deltacompact.sources import identity
 from deltacompact.storage import ObjectStore, copy_into, open_store
 
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
@@ -65,9 +78,10 @@ class DeltaStreamCatalog:
         self.clock = clock
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._tables: dict[str, Table] = {}
+        self._shapes: dict[tuple[str, Partition], StreamShape] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"store": self.store, "clock": self.clock, "_logs": {}, "_tables": {}}
+        return {"store": self.store, "clock": self.clock, "_logs": {}, "_tables": {}, "_shapes": {}}
 
     @property
     def uri(self) -> str:
@@ -124,8 +138,7 @@ class DeltaStreamCatalog:
             known = known.with_keys(self._first_compaction_keys(paths))
         if known.source_table_id is None:
             known = replace(known, source_table_id=self._source_of(paths))
-        if known.keys is not None and known.source_table_id is not None:
-            self._tables[table_id] = known
+        self._tables[table_id] = known  # what is declared stays; what is not is asked for again
         return known
 
     def tables(self) -> list[str]:
@@ -198,31 +211,33 @@ class DeltaStreamCatalog:
     def append(
         self,
         table_id: str,
-        tables: pa.Table | Iterable[pa.Table],
+        tables: Any,
         partition: Mapping[str, Any] | Partition | None = None,
         operation: str = "upsert",
         stream_position: int | None = None,
         token: str | None = None,
     ) -> Delta:
-        """Commit one delta: each table becomes one file. Returns the committed delta.
+        """Commit one delta: `tables` is anything that holds rows (see incoming.py), or a list of such: one file each.
 
         If it raises StoreError the outcome is unknown: call it again with the same `token`, which commits once.
-        Raises PositionError where `stream_position` (int64) is not greater than all before it.
+        Raises PositionError where `stream_position` (int64) is not greater than all before it, SchemaError where the
+        rows do not fit those of the stream.
         """
-        if isinstance(tables, pa.Table):
-            tables = [tables]
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
-        paths = TablePaths.of(table_id).stream(place)
         if (known := self._known(table_id, place, token, kind)) is not None:
             return known
-        options = tabular.WriteOptions()
-        files = []
-        for table in tables:
-            path = paths.fresh("data", tabular.suffix_of(options.content_type))
-            tabular.check_columns(table.schema, "the appended table")
-            files.append(tabular.write_table(self.store, path, table, options))
-        return self.commit(table_id, place, [(kind, files)], stream_position, token, begun_s)[0]
+        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+
+        def written() -> Iterator[DataFile]:
+            for rows in incoming(tables):
+                tabular.check_columns(rows.schema, rows.name)
+                path = paths.fresh("data", tabular.suffix_of(options.content_type))
+                described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
+                self._check_fits(table_id, place, [(kind, [described])])
+                yield write_rows(self.store, path, rows, place, options)
+
+        return self._commit_written(table_id, place, kind, written(), stream_position, token, begun_s)
 
     def append_files(
         self,
@@ -238,29 +253,23 @@ class DeltaStreamCatalog:
     ) -> Delta:
         """Commit files (local paths or URIs) as one delta: copied into the catalog, or with `reference` left in place.
 
-        CSV and JSON columns take the types that the stream's schema knows.
+        CSV and JSON columns take the types that the stream's schema knows. A file that is left in place must stay as
+        it is: whoever reads it later refuses another one.
         """
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         if (known := self._known(table_id, place, token, kind)) is not None:
             return known
-        paths = TablePaths.of(table_id).stream(place)
         types = self._known_types(table_id, place)
         inspected = []
-        for source in [os.fspath(each) for each in sources]:
+        for source in _distinct(sources):
             format_ = content_type or tabular.content_type_of(source)
-            uri = source if "://" in source else os.path.abspath(source)
-            described = tabular.inspect(self.store, _absolute(uri), format_, types)
-            inspected.append((source, described))
-        files = []
-        for source, described in inspected:  # everything was looked at before anything is written
-            if reference:
-                files.append(described)
-            else:
-                path = paths.fresh("data", os.path.splitext(source)[1])
-                copy_into(self.store, source, path)
-                files.append(replace(described, path=path))
-        return self.commit(table_id, place, [(kind, files)], stream_position, token, begun_s)[0]
+            described = tabular.inspect(self.store, _absolute(source), format_, types, place, hashed=reference)
+            inspected.append(replace(described, name=_readable(source)))
+        self._check_fits(table_id, place, [(kind, inspected)])
+        # Every file was looked at before anything is written.
+        taken = iter(inspected) if reference else (self._copied(table_id, place, file, types) for file in inspected)
+        return self._commit_written(table_id, place, kind, taken, stream_position, token, begun_s)
 
     def commit(
         self,
@@ -278,6 +287,7 @@ class DeltaStreamCatalog:
         """
         if stream_position is not None and not -INT64_MAX - 1 <= stream_position <= INT64_MAX - len(deltas) + 1:
             raise PositionError(f"stream position {stream_position} is not an int64")
+        self._check_fits(table_id, partition, deltas)
         log = self.begin_stream(table_id, partition)
         commit_id = uuid.uuid4().hex
         outcome: list[tuple[Delta, ...]] = []
@@ -290,6 +300,7 @@ class DeltaStreamCatalog:
                 return None
             if state.compacted and state.compacted.source_table_id != table_id:
                 raise _is_destination(table_id, state.compacted.source_table_id)
+            self._check_fits(table_id, partition, deltas, state)
             self.check_age(begun_s)
             first = self._position(stream_position, state.last_position)
             if first > INT64_MAX - len(deltas) + 1:
@@ -304,21 +315,21 @@ class DeltaStreamCatalog:
         log.extend(decide)
         return outcome[0]
 
-    def restate(
-        self, table_id: str, tables: pa.Table | Iterable[pa.Table], partition: Mapping[str, Any] | None = None
-    ) -> StreamState:
+    def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
-        if isinstance(tables, pa.Table):
-            tables = [tables]
-        place, _ = self._appending(table_id, partition, "upsert")
+        place, kind = self._appending(table_id, partition, "upsert")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(), self.clock()
-        paths = TablePaths.of(table_id).stream(place)
-        options = tabular.WriteOptions()
-        files = [
-            replace(tabular.write_table(self.store, paths.fresh("data", ".parquet"), table, options), number=number)
-            for number, table in enumerate(tables)
-        ]
+        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+        files: list[DataFile] = []
+        shape = StreamShape.of(self.table(table_id))
+        with self._discarding(files, BaseException):
+            for number, rows in enumerate(incoming(tables)):
+                tabular.check_columns(rows.schema, rows.name)
+                described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
+                shape = shape.with_file(kind, described)
+                written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options)
+                files.append(replace(written, number=number))
         now_ms = int(self.clock() * 1000)
         # Below all that is carried over on top of it, at whatever position.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
@@ -396,7 +407,76 @@ class DeltaStreamCatalog:
         log = self.log(table_id, partition)
         if not log.exists():
             return None
-        return stream_schema(log.active())
+        return self._shape(table_id, partition, log.active()).columns
+
+    def _shape(self, table_id: str, partition: Partition, state: StreamState | None) -> StreamShape:
+        """The shape of a stream's state; of None, as far as this process remembers it without a request."""
+        table = self._tables.get(table_id) or self.table(table_id)
+        known = self._shapes.get((table_id, partition))
+        if state is None:
+            return known if known is not None and known.keys == table.keys else StreamShape.of(table)
+        if table.keys is None and state.compacted:
+            table = self.table(table_id)  # compacted since this process asked for the keys
+
+        def indexed() -> Encoding:
+            assert state.compacted is not None
+            return read_manifest(self.store, state.index or state.compacted.index).encoding
+
+        shape = shape_of(table, state, known, indexed)
+        self._shapes[table_id, partition] = shape
+        return shape
+
+    def _check_fits(
+        self,
+        table_id: str,
+        partition: Partition,
+        deltas: Sequence[tuple[OperationType, Sequence[DataFile]]],
+        state: StreamState | None = None,
+    ) -> None:
+        """Refuse files that the stream could not be folded or read with, before the log names them."""
+        self._shape(table_id, partition, state).with_files(deltas)
+
+    def _copied(self, table_id: str, partition: Partition, source: DataFile, types: pa.Schema | None) -> DataFile:
+        """The copy of an inspected file. One that was written to meanwhile is described by what was copied of it."""
+        name, suffix = source.name or source.path, tabular.stored_suffix(source.path)
+        path = TablePaths.of(table_id).stream(partition).fresh("data", suffix)
+        copy = replace(source, path=path, stamp=None)
+        with self._discarding([copy], BaseException):
+            if copy_into(self.store, source.path, path) == source.bytes and stamps.is_untouched(self.store, source):
+                return copy
+            try:
+                described = tabular.inspect(self.store, path, source.content_type, types, partition)
+            except InputError as error:
+                raise type(error)(f"{name} was written to while it was copied: {error}") from error
+            return replace(described, name=name)
+
+    def _commit_written(
+        self,
+        table_id: str,
+        partition: Partition,
+        operation: OperationType,
+        written: Iterator[DataFile],
+        stream_position: int | None,
+        token: str | None,
+        begun_s: float,
+    ) -> Delta:
+        """Commit files as they are written. Where one is refused nothing is left behind."""
+        files: list[DataFile] = []
+        with self._discarding(files, BaseException):
+            for file in written:
+                files.append(file)
+        with self._discarding(files, InputError):  # after another error the log may name them
+            return self.commit(table_id, partition, [(operation, files)], stream_position, token, begun_s)[0]
+
+    @contextlib.contextmanager
+    def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
+        """Delete the files that lie in the catalog where the block ends by such an exception."""
+        try:
+            yield
+        except refusal:
+            with contextlib.suppress(DeltaCompactError):  # a vacuum takes what stays
+                self.store.delete([file.path for file in files if "://" not in file.path])
+            raise
 
     def _position(self, asked: int | None, last: int | None) -> int:
         if asked is None:
@@ -471,7 +551,21 @@ def _committed_before(state: StreamState, token: str | None, position: int, kind
 def _absolute(path: str) -> str:
     from pathlib import Path
 
-    return path if "://" in path else Path(path).as_uri()
+    return path if "://" in path else Path(os.path.abspath(path)).as_uri()
+
+
+def _distinct(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The names of files, all of different ones."""
+    names: dict[str, str] = {}
+    for source in [os.fspath(source) for source in sources]:
+        if (known := names.setdefault(identity(source), source)) is not source:
+            raise InputError(f"{source} is named twice" if known == source else f"{source} and {known} are one file")
+    return list(names.values())
+
+
+def _readable(name: str) -> str:
+    """A file name as text that can be stored: names on a disk need not be UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _document(data: bytes, path: str) -> dict[str, Any]:
