@@ -370,12 +370,12 @@ def _read_text(
 
 def _decompressed(source: pa.NativeFile, path: str) -> tuple[pa.NativeFile, bool]:
     """The text of a file, and whether there is none."""
-    codec = COMPRESSIONS.get(_extensions(path)[1])
-    if codec is None or source.size() == 0:
-        return source, source.size() == 0
-    is_empty = not pa.CompressedInputStream(source, codec).read(1)
-    source.seek(0)
-    return pa.CompressedInputStream(source, codec), is_empty
+    codec, size = COMPRESSIONS.get(_extensions(path)[1]), source.size()
+    if codec is None or size == 0:
+        return source, size == 0
+    # Of streams of its own: a compressed stream that goes closes what it reads.
+    is_empty = not pa.CompressedInputStream(source.get_stream(0, size), codec).read(1)
+    return pa.CompressedInputStream(source.get_stream(0, size), codec), is_empty
 
 
 def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:

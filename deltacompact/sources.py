@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from deltacompact.errors import InputError
 from deltacompact.files import content_type_of
 from deltacompact.storage import ObjectStore, open_object
+from deltacompact.wording import counted
 
 _MAGIC = "*?["
 
@@ -46,10 +47,13 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
             left_out += skipped
             if not chosen:
                 what = "matches" if _is_glob(name) else "holds"
-                raise InputError(f"{name} {what} no data file ({len(skipped)} others skipped)")
+                others = counted(len(skipped), "other")
+                raise InputError(f"{name} {what} no data file ({others} skipped)")
         for path in chosen:
-            if files.setdefault(identity(path), path) is not path:
-                left_out.append((path, f"it is {files[identity(path)]}, which is appended already"))
+            if (known := files.get(identity(path))) is not None:
+                left_out.append((path, f"it is {known}, which is appended already"))
+            else:
+                files[identity(path)] = path
     return Sources(tuple(files.values()), tuple(left_out))
 
 
@@ -58,7 +62,7 @@ def identity(path: str) -> str:
     parts = urlsplit(path) if "://" in path else None
     if parts is None:
         return os.path.realpath(path)
-    return os.path.realpath(unquote(parts.path)) if parts.scheme == "file" else path
+    return os.path.realpath(unquote(parts.path, errors="surrogateescape")) if parts.scheme == "file" else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class _Found:
 def _found(store: ObjectStore, name: str) -> list[_Found] | None:
     """What lies below a directory or a prefix, or matches a glob, in byte order; None for the name of a file."""
     if name.startswith("file://"):
-        name = unquote(urlsplit(name).path)
+        name = unquote(urlsplit(name).path, errors="surrogateescape")
     if "://" in name:
         if not _is_glob(name) and not name.endswith("/"):
             return None
@@ -88,6 +92,11 @@ def _found(store: ObjectStore, name: str) -> list[_Found] | None:
 
 def _is_glob(name: str) -> bool:
     return any(sign in name for sign in _MAGIC)
+
+
+def _means_hidden(pattern: str) -> bool:
+    """Whether a glob asks for names that are skipped otherwise: `_*.csv`."""
+    return any(part.startswith((".", "_")) for part in pattern.split("/") if _is_glob(part))
 
 
 def _below(directory: str) -> Iterator[_Found]:
@@ -109,7 +118,7 @@ def _matches(pattern: str) -> Iterator[_Found]:
 
     typed = [part for part in pattern.split("/") if not _is_glob(part)]
     for path in glob.glob(pattern, recursive=True):
-        inner = "/".join(part for part in path.split("/") if part not in typed)
+        inner = "" if _means_hidden(pattern) else "/".join(part for part in path.split("/") if part not in typed)
         if not os.path.isdir(path):
             yield _Found(path, inner)
         elif "**" not in pattern:
@@ -127,7 +136,7 @@ def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
         if stat.path.endswith("/"):  # what consoles make of a folder
             continue
         if not pattern or _fits(stat.path.split("/"), pattern.split("/")):
-            yield _Found(folder + stat.path, stat.path)
+            yield _Found(folder + stat.path, "" if _means_hidden(pattern) else stat.path)
 
 
 def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:

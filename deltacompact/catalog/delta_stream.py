@@ -35,6 +35,7 @@ from deltacompact.errors import (
     InputError,
     NotFoundError,
     PositionError,
+    SchemaError,
 )
 from deltacompact.incoming import incoming, write_rows
 from deltacompact.keys import Encoding
@@ -465,8 +466,11 @@ class DeltaStreamCatalog:
         with self._discarding(files, BaseException):
             for file in written:
                 files.append(file)
-        with self._discarding(files, InputError):  # after another error the log may name them
-            return self.commit(table_id, partition, [(operation, files)], stream_position, token, begun_s)[0]
+        try:
+            with self._discarding(files, InputError):  # after another error the log may name them
+                return self.commit(table_id, partition, [(operation, files)], stream_position, token, begun_s)[0]
+        except SchemaError as error:
+            raise SchemaError(_as_called(str(error), files)) from error
 
     @contextlib.contextmanager
     def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
@@ -558,9 +562,17 @@ def _distinct(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The names of files, all of different ones."""
     names: dict[str, str] = {}
     for source in [os.fspath(source) for source in sources]:
-        if (known := names.setdefault(identity(source), source)) is not source:
+        if (known := names.get(identity(source))) is not None:
             raise InputError(f"{source} is named twice" if known == source else f"{source} and {known} are one file")
+        names[identity(source)] = source
     return list(names.values())
+
+
+def _as_called(text: str, files: Sequence[DataFile]) -> str:
+    """The text of a refusal with the caller's names of the files, which are deleted by now."""
+    for number, file in enumerate(files, 1):
+        text = text.replace(file.path, file.name or (f"appended table {number}" if files[1:] else "the appended table"))
+    return text
 
 
 def _readable(name: str) -> str:
