@@ -277,9 +277,9 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     folder, _, name = path.rpartition("/")
     other = open_store(folder, getattr(root, "settings", None))
     alike = getattr(root, "alike", None)  # a store that is paced paces others as well
-    return (alike(other) if alike else other), (
-        unquote(name, errors="surrogateescape") if path.startswith("file:") else name
-    )
+    if path.startswith("file:"):
+        name = unquote(name, errors="surrogateescape")
+    return (alike(other) if alike else other), name
 
 
 def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:

@@ -306,7 +306,7 @@ def test_a_file_that_is_named_twice_is_taken_once_and_said(run, catalog, landing
     assert said.err.count("it is a.csv, which is appended already") == 5
     with pytest.raises(InputError, match="are one file"):
         catalog.append_files("t", ["a.csv", link])
-    with pytest.raises(InputError, match="a.csv is named twice"):
+    with pytest.raises(InputError, match=r"a.csv is named twice"):
         catalog.append_files("t", ["a.csv", "a.csv"])
 
 
@@ -355,3 +355,18 @@ def test_prefixes_and_globs_on_s3(s3_catalog_uri, capfd):
     assert sorted(catalog.read("t")["id"].to_pylist()) == [0, 1, 2, 3]
     assert cli.run(["append", s3_catalog_uri, "t", f"s3://{bucket}/nothing/"]) == 2
     assert "holds no data file" in capfd.readouterr().err
+
+
+def test_what_reads_for_spark_reads_compressed_text_and_refuses_changed_files(tmp_path, catalog):
+    """Its executors read through the same door."""
+    pytest.importorskip("pyspark")
+    from deltacompact.spark.reading import Piece, piece_rows
+
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(CSV))
+    (file,) = catalog.append_files("t", [path], reference=True).files
+    piece = Piece(Partition(), file, 0, 2, None)
+    assert sum(batch.num_rows for batch in piece_rows(catalog, piece, file.schema)) == 2
+    path.write_bytes(gzip.compress(CSV + b"3,c\n"))
+    with pytest.raises(InputError, match="was changed since it was appended"):
+        list(piece_rows(catalog, piece, file.schema))
