@@ -204,12 +204,21 @@ def append(
     reference: bool,
     as_json: bool,
 ) -> None:
-    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://."""
+    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl (text also .gz, .bz2 or .zst).
+
+    FILE is a file, a directory, a glob (in quotes) or an S3 prefix that ends with /. Below a directory or prefix every
+    data file is taken, in byte order of the paths, except names that begin with . or _.
+    """
+    from deltacompact.sources import sources
+
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")
+    found = sources(catalog.store, files)
+    for path, why in found.left_out:
+        err.print(f"left out {path}: {why}", markup=False)
     delta = catalog.append_files(
         table,
-        files,
+        found.files,
         _pairs(partition),
         operation,
         position,
@@ -219,7 +228,8 @@ def append(
     )
     if as_json:
         document = {"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes}
-        _say_json({**document, "committed": delta.committed, "skipped": delta.skipped})
+        left_out = [{"path": path, "why": why} for path, why in found.left_out]
+        _say_json({**document, "committed": delta.committed, "skipped": delta.skipped, "left_out": left_out})
     elif delta.skipped:
         out.print(f"skipped: {delta.skipped}", markup=False)
     else:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.advice import advised
 from deltacompact.arrow_memory import session_memory
 from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
@@ -239,7 +240,8 @@ def run_session(
     try:
         session, published = _run(catalog, job, given, executor, emit)
     except DeltaCompactError as error:
-        return SessionResult(dict(given.partition.values), error=error)
+        told = advised(error, catalog.uri, given.source_table_id, given.partition, given.source)
+        return SessionResult(dict(given.partition.values), error=told)
     spilled = executor.spilled_bytes()
     if spilled is not None:
         spilled -= spilled_before or 0

@@ -5,7 +5,8 @@
     with writer(...) as out: out.write(table)        -> row groups of about 128 k rows, visible when the block ends
 
 Parquet, ORC and Arrow files know their types; CSV and JSON lines take those of the table's schema, and what was decided
-at append is recorded in the log, so that every later reader decides the same.
+at append is recorded in the log, so that every later reader decides the same. CSV and JSON lines may be compressed
+(.csv.gz); a file outside of the catalog is held against its stamp whenever it is opened.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ import pyarrow.json
 import pyarrow.orc
 import pyarrow.parquet as pq
 
-from deltacompact import parquet_read, row_bytes, schemas
+from deltacompact import parquet_read, row_bytes, schemas, stamps
 from deltacompact.errors import InputError, NotFoundError, SchemaError, StoreError
-from deltacompact.model import ContentType, DataFile
+from deltacompact.model import ContentType, DataFile, Partition
 from deltacompact.storage import MemoryStore, ObjectStore, open_object
 
 ROW_GROUP_ROWS = 128 << 10
@@ -50,6 +51,8 @@ EXTENSIONS = {
     ".ndjson": ContentType.JSON,
 }
 UNTYPED = frozenset({ContentType.CSV, ContentType.JSON})
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""Of whole text files; the other formats compress what is in them."""
 
 _SUFFIX = {
     ContentType.PARQUET: ".parquet",
@@ -70,10 +73,24 @@ _DICTIONARY_DISTINCT_MAX = 0.4
 
 def content_type_of(path: str) -> ContentType:
     """By the file's extension; raises InputError where it says nothing."""
-    extension = PurePosixPath(path).suffix.lower()
-    if extension not in EXTENSIONS:
-        raise InputError(f"{path}: unknown extension {extension!r} (known: {', '.join(EXTENSIONS)})")
-    return EXTENSIONS[extension]
+    extension, compression = _extensions(path)
+    content_type = EXTENSIONS.get(extension)
+    if content_type is None or (compression and content_type not in UNTYPED):
+        known = f"{', '.join(EXTENSIONS)}; text also with {', '.join(COMPRESSIONS)}"
+        raise InputError(f"{path}: unknown extension {extension + compression!r} (known: {known})")
+    return content_type
+
+
+def stored_suffix(path: str) -> str:
+    """The extensions by which a copy of a file is read like the file itself."""
+    return "".join(_extensions(path))
+
+
+def _extensions(path: str) -> tuple[str, str]:
+    """The extension and that of a compression around it: "b.CSV.gz" has (".csv", ".gz")."""
+    pure = PurePosixPath(path)
+    last = pure.suffix.lower()
+    return (pure.with_suffix("").suffix.lower(), last) if last in COMPRESSIONS else (last, "")
 
 
 def suffix_of(content_type: ContentType) -> str:
@@ -83,26 +100,66 @@ def suffix_of(content_type: ContentType) -> str:
     return _SUFFIX[content_type]
 
 
-def inspect(store: ObjectStore, path: str, content_type: ContentType, known: pa.Schema | None = None) -> DataFile:
-    """Schema, rows and bytes of a file (number 0). `known` types the columns of CSV and JSON that it names."""
+def inspect(
+    store: ObjectStore,
+    path: str,
+    content_type: ContentType,
+    known: pa.Schema | None = None,
+    partition: Partition | None = None,
+    *,
+    hashed: bool = False,
+) -> DataFile:
+    """Schema, rows and bytes of a file (number 0). `known` types the columns of CSV and JSON that it names.
+
+    With `partition`, its values are looked for in the partition columns of a file that is near. A file outside of the
+    catalog gets a stamp, with `hashed` the one that its later readers need: it must not change meanwhile.
+    """
     place, name = open_object(store, path)
-    size = place.stat(name).bytes
-    with _naming(path), place.open(name) as source:
-        match content_type:
-            case ContentType.PARQUET:
-                metadata = parquet_read.described(source).metadata
-                schema, rows = metadata.schema.to_arrow_schema(), metadata.num_rows
-            case ContentType.ORC:
-                orc = pa.orc.ORCFile(source)
-                schema, rows = orc.schema, orc.nrows
-            case ContentType.FEATHER:
-                batches = _feather(source, None)
-                schema, rows = batches.schema, sum(batches.rows)
-            case _:
-                table = _read_text(source, content_type, known, None)
-                schema, rows = table.schema, table.num_rows
-    check_columns(schema, path)
-    return DataFile(0, path, content_type, rows, size, schema.remove_metadata())
+    outside = "://" in path
+    with _naming(path):
+        stat = stamps.settled(place, name) if outside else place.stat(name)
+        with place.open(name) as source:
+            if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
+                source = pa.BufferReader(source.read_buffer())  # parsing and hashing share one download
+            schema, rows = _described(source, path, content_type, known, partition)
+            check_columns(schema, path)
+            to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
+            stamp = stamps.stamp_of(stat, to_hash) if outside else None
+        if hashed and stat.etag is None and place.stat(name) != stat:
+            raise InputError(f"{path} was written to while it was read: append it when it is finished")
+    return DataFile(0, path, content_type, rows, stat.bytes, schema.remove_metadata(), stamp=stamp)
+
+
+def _described(
+    source: pa.NativeFile,
+    path: str,
+    content_type: ContentType,
+    known: pa.Schema | None,
+    partition: Partition | None,
+) -> tuple[pa.Schema, int]:
+    """Schema and rows of an opened file."""
+    match content_type:
+        case ContentType.PARQUET:
+            metadata = parquet_read.described(source).metadata
+            schema, rows = metadata.schema.to_arrow_schema(), metadata.num_rows
+        case ContentType.ORC:
+            orc = pa.orc.ORCFile(source)
+            schema, rows = orc.schema, orc.nrows
+        case ContentType.FEATHER:
+            batches = _feather(source, None)
+            schema, rows = batches.schema, sum(batches.rows)
+        case _:
+            table = _read_text(source, path, content_type, known, None)
+            if partition:
+                schemas.check_partition_values(table, partition, path)
+            return table.schema, table.num_rows
+    names = [name for name in (partition.names if partition else ()) if name in schema.names]
+    if partition and names and parquet_read.is_near(source):
+        file = DataFile(0, path, content_type, rows, 0, schema)
+        source.seek(0)
+        for _, table in _units(source, file, names, 0, rows):
+            schemas.check_partition_values(table, partition, path)
+    return schema, rows
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:
@@ -161,15 +218,22 @@ def _units(
                     yield first, batches.table(place).select(columns)
                 first += rows
         case _:
-            yield 0, _read_text(source, file.content_type, file.schema, columns)
+            yield 0, _read_text(source, file.path, file.content_type, file.schema, columns)
 
 
 @contextlib.contextmanager
 def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
-    """A file's bytes; errors inside the block name it."""
+    """A file's bytes; errors inside the block name it. Raises InputError where it is not what was appended."""
     place, name = open_object(store, file.path)
     with _naming(file.path), place.open(name) as source:
+        if "://" not in file.path:
+            yield source
+            return
+        stat = place.stat(name) if parquet_read.is_near(source) else None
+        stamps.check_unchanged(place, name, source, file)
         yield source
+        if stat is not None and place.stat(name) != stat:  # a file on a disk can be written to while it is read
+            stamps.check_unchanged(place, name, source, file)
 
 
 def described_parquet(source: pa.NativeFile, file: DataFile) -> parquet_read.Described:
@@ -208,15 +272,16 @@ def _batch_rows(reader: Any, place: int) -> int:
 
 
 def _read_text(
-    source: pa.NativeFile, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
+    source: pa.NativeFile, path: str, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
 ) -> pa.Table:
     """CSV with a header line, or one JSON object a line."""
+    text, is_empty = _decompressed(source, path)
     types = {field.name: schemas.without_views(field.type) for field in known or ()}
     if columns is None:  # other files know it: a column that has had no value yet has no type yet
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
     if content_type is ContentType.CSV:
-        if source.size() == 0:
+        if is_empty:
             raise InputError("an empty CSV file has no header line")
         convert = pa.csv.ConvertOptions(
             column_types=plain,
@@ -226,18 +291,18 @@ def _read_text(
             quoted_strings_can_be_null=False,
         )
         table = pa.csv.read_csv(
-            source,
+            text,
             read_options=pa.csv.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
             parse_options=pa.csv.ParseOptions(newlines_in_values=True),
             convert_options=convert,
         )
-    elif source.size() == 0:
+    elif is_empty:
         table = (known or pa.schema([])).empty_table()
     else:
         names = list(plain) if columns is None else columns
         explicit = pa.schema([(name, plain[name]) for name in names if name in plain])
         table = pa.json.read_json(
-            source,
+            text,
             read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
             parse_options=pa.json.ParseOptions(
                 explicit_schema=explicit, unexpected_field_behavior="infer" if columns is None else "ignore"
@@ -247,6 +312,16 @@ def _read_text(
         if name in types and table.column(place).type != types[name]:
             table = table.set_column(place, name, schemas.cast(table.column(place), types[name], "text", name))
     return table if columns is None else table.select(columns)
+
+
+def _decompressed(source: pa.NativeFile, path: str) -> tuple[pa.NativeFile, bool]:
+    """The text of a file, and whether there is none."""
+    codec, size = COMPRESSIONS.get(_extensions(path)[1]), source.size()
+    if codec is None or size == 0:
+        return source, size == 0
+    # Of streams of its own: a compressed stream that goes closes what it reads.
+    is_empty = not pa.CompressedInputStream(source.get_stream(0, size), codec).read(1)
+    return pa.CompressedInputStream(source.get_stream(0, size), codec), is_empty
 
 
 def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
@@ -544,7 +619,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 _DAMAGE = re.compile(
-    r"(?i)deserializ|decompress|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
+    r"(?i)deserializ|decompress|inflate|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
     r"|encrypted|decrypt|too small|is a directory"
 )
 """Arrow raises OSError for a broken connection and for broken bytes: these words tell the latter."""

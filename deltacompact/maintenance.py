@@ -1,7 +1,7 @@
 """Looking after a table: verifying it, and rehashing its index.
 
-check   log dense, nothing beside it contradicts it, positions ascending · every file there with its rows · every live
-        row has one entry with its digest in the right bucket, and every entry a row
+check   log dense, nothing beside it contradicts it, positions ascending · every file there with its rows · every delta
+        can be folded · every live row has one entry with its digest in the right bucket, and every entry a row
 rehash  the entries of the index move to another number of hash buckets, published by an `index` entry
 """
 
@@ -16,20 +16,24 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from deltacompact import _kernels, files
+from deltacompact import _kernels, files, schemas
+from deltacompact.advice import with_advice
 from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.contradictions import Evidence, contradictions
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Entry, IndexReplaced
 from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import TablePaths
+from deltacompact.catalog.shape import StreamShape, compacted_shape
 from deltacompact.catalog.state import StreamState
 from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
 from deltacompact.errors import ConflictError, CorruptionError, DeltaCompactError
 from deltacompact.executors import Executor
+from deltacompact.hash_bucket import pack
 from deltacompact.keys import Encoding
 from deltacompact.masks import live_bits, live_mask
-from deltacompact.model import Partition
+from deltacompact.merge_on_read import fold_plan
+from deltacompact.model import DataFile, OperationType, Partition
 from deltacompact.plan import Arguments
 from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.rehash import rehash
@@ -52,7 +56,10 @@ class CheckResult:
 def check(
     catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None, *, quick: bool = False
 ) -> list[CheckResult]:
-    """Verify log, files and index. `quick` leaves out the digests of the compacted rows (reads no data)."""
+    """Verify log, files and index, and that the deltas can be folded.
+
+    `quick` reads no rows: it leaves out the digests of the compacted rows, and whether the values of deltas fit.
+    """
     chosen = catalog.partitions(table_id) if partition is None else [partition]
     return [_check_stream(catalog, table_id, each, quick) for each in chosen]
 
@@ -75,6 +82,9 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
     described = stream_files(state)
     for file in described:
         try:
+            if "://" in file.path:
+                with files.opened(catalog.store, file):
+                    pass  # it is what was appended
             seen = files.inspect(catalog.store, file.path, file.content_type, file.schema)
             if seen.rows != file.rows or seen.bytes != file.bytes:
                 found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
@@ -88,7 +98,56 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
             problems += _index_problems(catalog.store, state, manifest, quick)
         except DeltaCompactError as error:
             problems.append(f"index: {error}")
-    return CheckResult(partition, versions, len(described), rows, entries, tuple(problems))
+    try:
+        problems += _fold_problems(catalog, table_id, partition, state, quick or bool(problems))
+    except DeltaCompactError as error:
+        problems.append(f"deltas: {error}")
+    told = [with_advice(problem, catalog.uri, table_id, partition, state) for problem in dict.fromkeys(problems)]
+    return CheckResult(partition, versions, len(described), rows, entries, tuple(told))
+
+
+def _fold_problems(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState, quick: bool
+) -> Iterator[str]:
+    """What of the deltas no compaction could fold, or no reader could read: every file of them, not only the first."""
+    if not state.deltas:
+        return
+    table = catalog.table(table_id)
+
+    def indexed() -> Encoding:
+        assert state.index is not None
+        return read_manifest(catalog.store, state.index).encoding
+
+    shape = compacted_shape(table, state, indexed)
+    fitting: list[tuple[OperationType, DataFile]] = []
+    fits = True
+    for operation, file in [(delta.operation, file) for delta in state.deltas for file in delta.files]:
+        try:
+            shape = shape.with_file(operation, file)
+            fitting.append((operation, file))
+        except DeltaCompactError as error:
+            yield f"delta: {error}"
+            fits = False
+    for operation, file in () if quick else fitting:
+        try:
+            _fold(catalog.store, shape, partition, operation, file)
+        except (DeltaCompactError, ValueError) as error:
+            said = " ".join(str(error).split())
+            yield f"delta: {said}" if file.path in said else f"delta: {file.path}: {said}"
+    if table.keys is not None and fits:
+        fold_plan(catalog.store, state, table, partition)
+
+
+def _fold(
+    store: ObjectStore, shape: StreamShape, partition: Partition, operation: OperationType, file: DataFile
+) -> None:
+    """Do with a delta's rows what a compaction and a reader do, for the errors."""
+    for first, table in files.read(store, file):
+        schemas.check_partition_values(table, partition, file.path)
+        if shape.encoding is not None:
+            pack(table, shape.encoding, file.path, 0, operation, first)
+        if operation is OperationType.UPSERT:
+            schemas.align(table, shape.rows, partition, file.path)
 
 
 def _log_problems(state: StreamState) -> Iterator[str]:

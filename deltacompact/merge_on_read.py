@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltacompact import _kernels, files, schemas
+from deltacompact.advice import advising
 from deltacompact.dedupe import BaseIndex, Folded
 from deltacompact.errors import InputError
 from deltacompact.hash_bucket import SourceSlice, hash_bucket, slices
@@ -72,9 +73,10 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     table = catalog.table(scan.table_id)
     states = [(place, _state(catalog, scan, place)) for place in _chosen(catalog, scan, table)]
     table = with_keys_of(catalog, table, [state for _, state in states])
-    described = [
-        DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)) for place, state in states
-    ]
+    described = []
+    for place, state in states:
+        with advising(catalog.uri, scan.table_id, place, state):
+            described.append(DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)))
     whole = schemas.union(described)
     wanted = _selected(scan.table_id, whole, scan.columns)
     expression, filtered = _filter(scan.filter)
@@ -86,9 +88,10 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
 
     def tables() -> Iterator[pa.Table]:
         for place, state in states:
-            for rows in live_batches(catalog.store, state, table, place, needed):
-                kept = rows if expression is None else _filtered(rows, expression)
-                yield kept.select(wanted.names)
+            with advising(catalog.uri, scan.table_id, place, state):
+                for rows in live_batches(catalog.store, state, table, place, needed):
+                    kept = rows if expression is None else _filtered(rows, expression)
+                    yield kept.select(wanted.names)
 
     return wanted, tables()
 

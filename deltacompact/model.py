@@ -174,10 +174,23 @@ class DeletionVector:
 
 
 @dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a file that was appended by reference looked like then; None: not known of its store.
+
+    `modified_s` and `etag` are what the store said, `sha256` is the hex digest of the file's bytes.
+    """
+
+    modified_s: float | None = None
+    etag: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere.
 
-    Rows and bytes are those of the file; only a compacted file has a deletion vector.
+    Rows and bytes are those of the file; only a compacted file has a deletion vector. `name` is what the user called
+    the file when it was appended. Only a file outside of the catalog has a stamp.
     """
 
     number: int
@@ -187,6 +200,8 @@ class DataFile:
     bytes: int
     schema: pa.Schema = field(hash=False)
     deletions: DeletionVector | None = None
+    name: str | None = None
+    stamp: Stamp | None = None
 
     @property
     def live_rows(self) -> int:

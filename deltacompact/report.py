@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from deltacompact.advice import advising
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.vacuum import VacuumResult
 from deltacompact.catalog.versions import versions
@@ -47,7 +48,9 @@ def plan_report(
         if isinstance(given, NothingToDo):
             reports.append({**about, "nothing_to_do": given.reason})
             continue
-        reports.append({**about, **_plan_document(plan_session(catalog, job, given, capacity)), "executor": executor})
+        with advising(catalog.uri, given.source_table_id, partition, given.source):
+            decided = plan_session(catalog, job, given, capacity)
+        reports.append({**about, **_plan_document(decided), "executor": executor})
     return reports
 
 

@@ -148,7 +148,8 @@ class S3Store:
     def stat(self, path: str) -> ObjectStat:
         with self._asking(path):
             head = self._client.head_object(Bucket=self.bucket, Key=self.prefix + path)
-        return ObjectStat(path, head["ContentLength"], head["LastModified"].timestamp())
+        etag = head.get("ETag", "").strip('"') or None
+        return ObjectStat(path, head["ContentLength"], head["LastModified"].timestamp(), etag)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
         after = {"StartAfter": self.prefix + start_after} if start_after else {}

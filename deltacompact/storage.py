@@ -46,11 +46,15 @@ _UNFINISHED_NAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
-    """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock)."""
+    """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock).
+
+    `etag` where the store has one and was asked for this object alone.
+    """
 
     path: str
     bytes: int
     modified_s: float
+    etag: str | None = None
 
 
 @runtime_checkable
@@ -188,7 +192,8 @@ class LocalStore:
 
     def open(self, path: str) -> pa.NativeFile:
         with self._reading(path):
-            return pa.memory_map(str(self.root / path)) if (self.root / path).stat().st_size else pa.BufferReader(b"")
+            file = self.root / path
+            return pa.memory_map(os.fsencode(file)) if file.stat().st_size else pa.BufferReader(b"")
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
@@ -322,7 +327,7 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise InputError(f"{text!r}: a file URI has three slashes (file:///path)")
-        return LocalStore(unquote(parts.path))
+        return LocalStore(unquote(parts.path, errors="surrogateescape"))
     if "://" in text:
         raise InputError(f"{text!r}: unknown scheme {parts.scheme!r} (use file:// or s3://)")
     if not text:
@@ -337,7 +342,9 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     folder, _, name = path.rpartition("/")
     other = open_store(folder, getattr(root, "settings", None))
     alike = getattr(root, "alike", None)  # a store that is paced paces others as well
-    return (alike(other) if alike else other), (unquote(name) if path.startswith("file:") else name)
+    if path.startswith("file:"):
+        name = unquote(name, errors="surrogateescape")
+    return (alike(other) if alike else other), name
 
 
 def refuse_overwriting(store: ObjectStore) -> None:

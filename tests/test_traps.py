@@ -137,19 +137,17 @@ def test_trap_5_composite_deletes_are_not_joined_crosswise() -> None:
 def test_trap_5_a_delete_without_one_of_the_key_columns_is_refused_by_name() -> None:
     catalog = table_of(["a", "b"])
     catalog.append("t", pa.table({"a": [1], "b": [1]}))
-    delta = catalog.append("t", pa.table({"a": [1]}), operation="delete")
-    for refused in (lambda: catalog.read("t"), lambda: run(catalog)):
-        with pytest.raises(SchemaError, match="'b' is missing") as raised:
-            refused()
-        assert delta.files[0].path in str(raised.value)
+    with pytest.raises(SchemaError, match="'b' is missing"):
+        catalog.append("t", pa.table({"a": [1]}), operation="delete")
+    assert read_both_ways(catalog) == [{"a": 1, "b": 1}]
 
 
 def test_trap_5_a_delete_with_some_of_the_sort_columns_is_refused_by_name() -> None:
     catalog = table_of(["k"], ["s", "t"])
     catalog.append("t", pa.table({"k": [1], "s": [1], "t": [1]}))
-    catalog.append("t", pa.table({"k": [1], "s": [1]}), operation="delete")
     with pytest.raises(SchemaError, match="'t' is missing"):
-        run(catalog)
+        catalog.append("t", pa.table({"k": [1], "s": [1]}), operation="delete")
+    assert len(read_both_ways(catalog)) == 1
 
 
 def test_trap_6_nested_columns_pass_through_as_they_are() -> None:

@@ -2,7 +2,7 @@
 
     catalog = open_catalog("s3://lake/tables")
     catalog.create_table("orders", partition_keys=["day"], primary_keys=["id"])
-    catalog.append("orders", rows, partition={"day": "1995-04-03"})         one commit, one delta, one file a table
+    catalog.append("orders", rows, partition={"day": "1995-04-03"})         one commit, one delta, one file
     catalog.read("orders")                                                  the live rows
 
 Data is written first, under names used once; the log entry that names it makes it visible.
@@ -10,25 +10,37 @@ Data is written first, under names used once; the log entry that names it makes 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from deltacompact import files as tabular
-from deltacompact import schemas
+from deltacompact import schemas, stamps
 from deltacompact.catalog.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import TablePaths, check_path, refuse_files_of_other_streams, table_name, table_root
+from deltacompact.catalog.shape import StreamShape, shape_of
 from deltacompact.catalog.state import StreamState
 from deltacompact.catalog.tokens import Known
-from deltacompact.errors import ConflictError, CorruptionError, InputError, NotFoundError, PositionError
+from deltacompact.errors import (
+    ConflictError,
+    CorruptionError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    PositionError,
+    SchemaError,
+)
+from deltacompact.incoming import incoming, write_rows
+from deltacompact.keys import Encoding
 from deltacompact.model import (
     FORMAT_VERSION,
     INT64_MAX,
@@ -45,7 +57,9 @@ from deltacompact.model import (
     Token,
     whole_number,
 )
+from deltacompact.primary_key_index import read_manifest
 from deltacompact.s3_store import S3Settings
+from deltacompact.sources import identity
 from deltacompact.storage import ObjectStore, copy_into, open_store
 
 TokenLike = Token | str | tuple[str, int] | None
@@ -72,9 +86,10 @@ class DeltaStreamCatalog:
         self.clock = clock
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._tables: dict[str, Table] = {}
+        self._shapes: dict[tuple[str, Partition], StreamShape] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"store": self.store, "clock": self.clock, "_logs": {}, "_tables": {}}
+        return {"store": self.store, "clock": self.clock, "_logs": {}, "_tables": {}, "_shapes": {}}
 
     @property
     def uri(self) -> str:
@@ -135,7 +150,7 @@ class DeltaStreamCatalog:
             known = known.with_keys(self._first_compaction_keys(paths))
         if known.source_table_id is None and not known.holds_streams:
             known = self._with_source(known)
-        self._tables[table_id] = known
+        self._tables[table_id] = known  # what is declared stays; what is not is asked for again
         return known
 
     def tables(self) -> list[str]:
@@ -238,7 +253,7 @@ class DeltaStreamCatalog:
     def append(
         self,
         table_id: str,
-        tables: pa.Table | Iterable[pa.Table],
+        tables: Any,
         partition: Mapping[str, Any] | Partition | None = None,
         operation: str = "upsert",
         stream_position: int | None = None,
@@ -246,32 +261,33 @@ class DeltaStreamCatalog:
         *,
         force_position: bool = False,
     ) -> Delta:
-        """Commit one delta: each table becomes one file. Returns the delta, whose `committed` says if this call did it.
+        """Commit one delta: `tables` is anything that holds rows (see incoming.py), or a list of such: one file each.
 
-        `token` is a name, or a producer and the number of its batch: ("etl", 7). A token that is known is skipped.
-        Raises OutcomeUnknownError where the delta may be there or not: repeat it with the same token. Raises
-        PositionError where `stream_position` (int64) is not greater than all before it, or more than a year ahead of
-        the clock (milliseconds since the epoch) without `force_position`.
+        Returns the delta, whose `committed` says if this call did it. `token` is a name, or a producer and the number
+        of its batch: ("etl", 7). A token that is known is skipped. Raises OutcomeUnknownError where the delta may be
+        there or not: repeat it with the same token. Raises PositionError where `stream_position` (int64) is not
+        greater than all before it, or more than a year ahead of the clock (milliseconds since the epoch) without
+        `force_position`, and SchemaError where the rows do not fit those of the stream.
         """
-        tables = [tables] if isinstance(tables, pa.Table) else list(tables)
-        if not tables:
-            raise InputError("there is nothing to append: give at least one table (one of zero rows will do)")
         known_by = Token.of(token)
         stream_position = self.checked_position(stream_position, 1, force_position)
         place, kind = self._appending(table_id, partition, operation)
         begun_s = self.clock()
-        paths = TablePaths.of(table_id).stream(place)
         if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
-        options = tabular.WriteOptions()
-        files = []
-        for table in tables:
-            path = paths.fresh("data", tabular.suffix_of(options.content_type))
-            tabular.check_columns(table.schema, "the appended table")
-            files.append(tabular.write_table(self.store, path, table, options))
-        return self.commit(
-            table_id, place, [(kind, files)], stream_position, known_by, begun_s, force_position=force_position
-        )[0]
+        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+
+        def written() -> Iterator[DataFile]:
+            for rows in incoming(tables):
+                tabular.check_columns(rows.schema, rows.name)
+                path = paths.fresh("data", tabular.suffix_of(options.content_type))
+                described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
+                self._check_fits(table_id, place, [(kind, [described])])
+                yield write_rows(self.store, path, rows, place, options)
+
+        return self._commit_written(
+            table_id, place, kind, written(), stream_position, known_by, begun_s, force_position
+        )
 
     def append_files(
         self,
@@ -288,7 +304,8 @@ class DeltaStreamCatalog:
     ) -> Delta:
         """Commit files (local paths or URIs) as one delta: copied into the catalog, or with `reference` left in place.
 
-        CSV and JSON columns take the types that the stream's schema knows.
+        CSV and JSON columns take the types that the stream's schema knows. A file that is left in place must stay as
+        it is: whoever reads it later refuses another one.
         """
         if not sources:
             raise InputError("there is nothing to append: name at least one file")
@@ -298,26 +315,18 @@ class DeltaStreamCatalog:
         begun_s = self.clock()
         if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
-        paths = TablePaths.of(table_id).stream(place)
         types = self._known_types(table_id, place)
         inspected = []
-        for source in [os.fspath(each) for each in sources]:
+        for source in _distinct(sources):
             format_ = content_type or tabular.content_type_of(source)
-            uri = source if "://" in source else os.path.abspath(source)
-            described = tabular.inspect(self.store, _absolute(uri), format_, types)
-            inspected.append((source, described))
-        files = []
-        for source, described in inspected:  # everything was looked at before anything is written
+            described = tabular.inspect(self.store, _absolute(source), format_, types, place, hashed=reference)
             if reference:
-                refuse_files_of_other_streams(self.store, described.path, paths)
-                files.append(described)
-            else:
-                path = paths.fresh("data", os.path.splitext(source)[1])
-                copy_into(self.store, source, path)
-                files.append(replace(described, path=path))
-        return self.commit(
-            table_id, place, [(kind, files)], stream_position, known_by, begun_s, force_position=force_position
-        )[0]
+                refuse_files_of_other_streams(self.store, described.path, TablePaths.of(table_id).stream(place))
+            inspected.append(replace(described, name=_readable(source)))
+        self._check_fits(table_id, place, [(kind, inspected)])
+        # Every file was looked at before anything is written.
+        taken = iter(inspected) if reference else (self._copied(table_id, place, file, types) for file in inspected)
+        return self._commit_written(table_id, place, kind, taken, stream_position, known_by, begun_s, force_position)
 
     def commit(
         self,
@@ -340,6 +349,7 @@ class DeltaStreamCatalog:
         _check_not_empty(deltas)
         known_by = Token.of(token)
         stream_position = self.checked_position(stream_position, len(deltas), force_position)
+        self._check_fits(table_id, partition, deltas)
         commit_id = uuid.uuid4().hex
         kinds = tuple(kind for kind, _ in deltas)
         outcome: list[tuple[Delta, ...]] = []
@@ -351,6 +361,7 @@ class DeltaStreamCatalog:
                 return None
             if state.compacted and state.compacted.source_table_id != table_id:
                 raise _is_destination(table_id, state.compacted.source_table_id)
+            self._check_fits(table_id, partition, deltas, state)
             self.check_age(begun_s)
             first = self._position(stream_position, state.last_position)
             if first > INT64_MAX - len(deltas) + 1:
@@ -366,22 +377,23 @@ class DeltaStreamCatalog:
             self.begin_stream(table_id, partition).extend(decide)
             return outcome[0]
 
-    def restate(
-        self, table_id: str, tables: pa.Table | Iterable[pa.Table], partition: Mapping[str, Any] | None = None
-    ) -> StreamState:
+    def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
-        tables = [tables] if isinstance(tables, pa.Table) else list(tables)
-        if not tables:
-            raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
-        place, _ = self._appending(table_id, partition, "upsert")
+        place, kind = self._appending(table_id, partition, "upsert")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(strictly=True), self.clock()
-        paths = TablePaths.of(table_id).stream(place)
-        options = tabular.WriteOptions()
-        files = [
-            replace(tabular.write_table(self.store, paths.fresh("data", ".parquet"), table, options), number=number)
-            for number, table in enumerate(tables)
-        ]
+        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+        files: list[DataFile] = []
+        shape = StreamShape.of(self.table(table_id))
+        with self._discarding(files, BaseException):
+            for number, rows in enumerate(incoming(tables)):
+                tabular.check_columns(rows.schema, rows.name)
+                described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
+                shape = shape.with_file(kind, described)
+                written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options)
+                files.append(replace(written, number=number))
+            if not files:
+                raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         now_ms = int(self.clock() * 1000)
         # Below all that is carried over on top of it, at whatever position.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
@@ -459,7 +471,85 @@ class DeltaStreamCatalog:
         log = self.log(table_id, partition)
         if not log.exists():
             return None
-        return stream_schema(log.active())
+        return self._shape(table_id, partition, log.active()).columns
+
+    def _shape(self, table_id: str, partition: Partition, state: StreamState | None) -> StreamShape:
+        """The shape of a stream's state; of None, as far as this process remembers it without a request."""
+        table = self._tables.get(table_id) or self.table(table_id)
+        known = self._shapes.get((table_id, partition))
+        if state is None:
+            return known if known is not None and known.keys == table.keys else StreamShape.of(table)
+        if table.keys is None and state.compacted:
+            table = self.table(table_id)  # compacted since this process asked for the keys
+
+        def indexed() -> Encoding:
+            assert state.compacted is not None
+            return read_manifest(self.store, state.index or state.compacted.index).encoding
+
+        shape = shape_of(table, state, known, indexed)
+        self._shapes[table_id, partition] = shape
+        return shape
+
+    def _check_fits(
+        self,
+        table_id: str,
+        partition: Partition,
+        deltas: Sequence[tuple[OperationType, Sequence[DataFile]]],
+        state: StreamState | None = None,
+    ) -> None:
+        """Refuse files that the stream could not be folded or read with, before the log names them."""
+        self._shape(table_id, partition, state).with_files(deltas)
+
+    def _copied(self, table_id: str, partition: Partition, source: DataFile, types: pa.Schema | None) -> DataFile:
+        """The copy of an inspected file. One that was written to meanwhile is described by what was copied of it."""
+        name, suffix = source.name or source.path, tabular.stored_suffix(source.path)
+        path = TablePaths.of(table_id).stream(partition).fresh("data", suffix)
+        copy = replace(source, path=path, stamp=None)
+        with self._discarding([copy], BaseException):
+            if copy_into(self.store, source.path, path) == source.bytes and stamps.is_untouched(self.store, source):
+                return copy
+            try:
+                described = tabular.inspect(self.store, path, source.content_type, types, partition)
+            except InputError as error:
+                raise type(error)(f"{name} was written to while it was copied: {error}") from error
+            return replace(described, name=name)
+
+    def _commit_written(
+        self,
+        table_id: str,
+        partition: Partition,
+        operation: OperationType,
+        written: Iterator[DataFile],
+        stream_position: int | None,
+        token: Token | None,
+        begun_s: float,
+        force_position: bool,
+    ) -> Delta:
+        """Commit files as they are written. Where one is refused nothing is left behind."""
+        files: list[DataFile] = []
+        with self._discarding(files, BaseException):
+            for file in written:
+                files.append(file)
+        if not files:
+            raise InputError("there is nothing to append: give at least one table (one of zero rows will do)")
+        deltas = [(operation, files)]
+        try:
+            with self._discarding(files, InputError):  # after another error the log may name them
+                return self.commit(
+                    table_id, partition, deltas, stream_position, token, begun_s, force_position=force_position
+                )[0]
+        except SchemaError as error:
+            raise SchemaError(_as_called(str(error), files)) from error
+
+    @contextlib.contextmanager
+    def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
+        """Delete the files that lie in the catalog where the block ends by such an exception."""
+        try:
+            yield
+        except refusal:
+            with contextlib.suppress(DeltaCompactError):  # a vacuum takes what stays
+                self.store.delete([file.path for file in files if "://" not in file.path])
+            raise
 
     def _position(self, asked: int | None, last: int | None) -> int:
         if asked is None:
@@ -577,7 +667,29 @@ def _check_not_empty(deltas: Sequence[tuple[OperationType, Sequence[DataFile]]])
 def _absolute(path: str) -> str:
     from pathlib import Path
 
-    return path if "://" in path else Path(path).as_uri()
+    return path if "://" in path else Path(os.path.abspath(path)).as_uri()
+
+
+def _distinct(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The names of files, all of different ones."""
+    names: dict[str, str] = {}
+    for source in [os.fspath(source) for source in sources]:
+        if (known := names.get(identity(source))) is not None:
+            raise InputError(f"{source} is named twice" if known == source else f"{source} and {known} are one file")
+        names[identity(source)] = source
+    return list(names.values())
+
+
+def _as_called(text: str, files: Sequence[DataFile]) -> str:
+    """The text of a refusal with the caller's names of the files, which are deleted by now."""
+    for number, file in enumerate(files, 1):
+        text = text.replace(file.path, file.name or (f"appended table {number}" if files[1:] else "the appended table"))
+    return text
+
+
+def _readable(name: str) -> str:
+    """A file name as text that can be stored: names on a disk need not be UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _document(data: bytes, path: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from deltacompact.model import (
     Delta,
     ObjectRef,
     OperationType,
+    Stamp,
     Token,
 )
 
@@ -255,6 +256,11 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
     }
     if file.deletions:
         document["deletions"] = dataclasses.asdict(file.deletions)
+    if file.name is not None:
+        document["name"] = file.name
+    if file.stamp:
+        known = dataclasses.asdict(file.stamp).items()
+        document["stamp"] = {name: value for name, value in known if value is not None}
     return document
 
 
@@ -267,6 +273,8 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         value["bytes"],
         schemas[value["schema"]],
         DeletionVector(**value["deletions"]) if "deletions" in value else None,
+        value.get("name"),
+        Stamp(**value["stamp"]) if "stamp" in value else None,
     )
 
 

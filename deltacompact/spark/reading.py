@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltacompact import files, schemas
+from deltacompact.advice import advising
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.masks import live_bits, live_mask
 from deltacompact.merge_on_read import live_sources, schema_of, with_keys_of
@@ -70,7 +71,9 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     catalog, table_id = catalog_of(options)
     described = []
     for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
-        schema = schema_of(catalog.state(table_id, partition))
+        state = catalog.state(table_id, partition)
+        with advising(catalog.uri, table_id, partition, state):
+            schema = schema_of(state)
         described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 0, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
@@ -92,7 +95,8 @@ def live_files(
         upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]
         return [(file, _left(catalog.store, file)) for file in whole]
-    sources = live_sources(catalog.store, state, table, partition)
+    with advising(catalog.uri, table_id, partition, state):
+        sources = live_sources(catalog.store, state, table, partition)
     return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
 
 

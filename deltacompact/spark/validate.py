@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from deltacompact import schemas
+from deltacompact.advice import advising, with_advice
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import InputError, NotFoundError
@@ -91,12 +92,14 @@ def _validate_partition(
     report = PartitionReport(table.table_id, partition)
     try:
         state = catalog.state(table.table_id, partition)
-        past = history(catalog, table.table_id, partition, state)
-        return _Judge(spark, catalog, table, partition, state, past).report()
+        with advising(catalog.uri, table.table_id, partition, state):
+            past = history(catalog, table.table_id, partition, state)
+            return _Judge(spark, catalog, table, partition, state, past).report()
     except NotFoundError as error:
         return replace(report, problems=(str(error),))
     except (PySparkException, Py4JError) as error:
-        return replace(report, problems=(f"Spark could not read it: {_cause(error)}",))
+        problem = with_advice(_cause(error), catalog.uri, table.table_id, partition, state)
+        return replace(report, problems=(f"Spark could not read it: {problem}",))
 
 
 @dataclass(frozen=True, slots=True)

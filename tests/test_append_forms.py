@@ -1,0 +1,372 @@
+"""What people hand to append: frames of any library, streams, folders, globs, prefixes, compressed text."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import json
+import os
+
+import boto3
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from deltacompact import InputError, SchemaError, Settings, cli, compact, files, open_catalog
+from deltacompact.maintenance import check
+from deltacompact.model import Partition
+
+ROWS = pa.table({"id": [1, 2, 3], "v": ["a", None, "c"]})
+LOCAL = Settings(executor="local")
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    return catalog
+
+
+class Stream:
+    """An object of a library that nobody here knows."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return ROWS.__arrow_c_stream__(requested_schema)
+
+
+class Array:
+    def __arrow_c_array__(self, requested_schema=None):
+        return ROWS.to_batches()[0].__arrow_c_array__(requested_schema)
+
+
+FORMS = {
+    "Table": lambda: ROWS,
+    "RecordBatch": lambda: ROWS.to_batches()[0],
+    "RecordBatchReader": lambda: ROWS.to_reader(max_chunksize=1),
+    "dataset": lambda: pa.dataset.dataset(ROWS),
+    "scanner": lambda: pa.dataset.dataset(ROWS).scanner(),
+    "pandas": lambda: ROWS.to_pandas(),
+    "pandas, filtered": lambda: pd.concat([ROWS.to_pandas(), ROWS.to_pandas()]).iloc[3:],
+    "pandas, keyed": lambda: ROWS.to_pandas().set_index("id"),
+    "Polars": lambda: pl.from_arrow(ROWS),
+    "__arrow_c_stream__": Stream,
+    "__arrow_c_array__": Array,
+    "StructArray": lambda: ROWS.to_struct_array().combine_chunks(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_in_any_form_are_appended_alone_and_in_lists(catalog, form):
+    delta = catalog.append("t", FORMS[form]())
+    assert (len(delta.files), delta.rows) == (1, 3)
+    assert delta.files[0].schema.names == ["id", "v"]
+    delta = catalog.append("t", [FORMS[form](), ROWS, FORMS[form]()])
+    assert [file.rows for file in delta.files] == [3, 3, 3]
+    assert catalog.read("t").select(["id", "v"]).sort_by("id").cast(ROWS.schema).equals(ROWS)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    assert check(catalog, "t")[0].problems == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"id": [1]}, "not a dict (pyarrow.table"),
+        ([{"id": 1}], "item 1 of the list is a dict"),
+        ("rows.parquet", "not a str (files are appended by append_files)"),
+        (b"rows", "not a bytes"),
+        (7, "not an int"),
+        (None, "not a NoneType"),
+        ([ROWS, None], "item 2 of the list is a NoneType"),
+        ([[1, 2]], "item 1 of the list is a list"),
+        (pl.DataFrame({"id": [1]}).lazy(), "(collect it first)"),
+        (pd.DataFrame, "not the class DataFrame"),
+        (pd.Series([1]), "gives no rows"),
+        (pl.Series([1]), "gives no rows"),
+        (pa.array([1]), "gives no rows"),
+        (np.ones(3), "item 1 of the list is a numpy.float64"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_holds_no_rows_is_refused_in_one_line(catalog, given, said):
+    for call in (catalog.append, catalog.restate):
+        with pytest.raises(InputError) as raised:
+            call("t", given)
+        assert said in str(raised.value) and "\n" not in str(raised.value)
+    assert [stat.path for stat in catalog.store.list("t/data/")] == []
+
+
+def test_a_pandas_index_that_carries_data_is_never_lost(catalog):
+    frame = ROWS.to_pandas()
+    levels = frame.assign(day="mon").set_index(["id", "day"])
+    assert catalog.append("t", levels).files[0].schema.names == ["id", "day", "v"]
+    named = frame.rename_axis("row")
+    assert catalog.append("t", named).files[0].schema.names == ["row", "id", "v"]
+    days = pd.Index([datetime.date(2024, 1, day) for day in (1, 2, 3)])
+    for index in (["x", "y", "z"], days, pd.MultiIndex.from_tuples([(1, 1), (1, 2), (1, 3)], names=["a", None])):
+        with pytest.raises(InputError, match=r"index holds .* without a name: name it"):
+            catalog.append("t", frame.set_axis(index))
+    with pytest.raises(InputError, match="both called 'id'"):
+        catalog.append("t", frame.rename_axis("id"))
+    with pytest.raises(SchemaError, match="'id' is missing"):
+        catalog.append("t", frame[["v"]])
+
+
+def test_frames_without_rows_are_appended(catalog):
+    for empty in (ROWS.to_pandas().iloc[:0], pl.from_arrow(ROWS.slice(0, 0)), ROWS.slice(0, 0).to_reader()):
+        assert catalog.append("t", empty).rows == 0
+    catalog.append("t", ROWS)
+    assert catalog.read("t").num_rows == 3
+
+
+def test_a_stream_is_written_as_it_comes_and_never_collected(catalog):
+    rows, batches = 20_000, 64
+    values = np.random.default_rng(0)
+    schema = pa.schema([("id", pa.int64()), ("x", pa.float64())])
+    held: list[int] = []
+
+    def make():
+        for number in range(batches):
+            held.append(pa.total_allocated_bytes())
+            ids = np.arange(number * rows, (number + 1) * rows)
+            yield pa.record_batch([pa.array(ids), pa.array(values.random(rows))], schema=schema)
+
+    delta = catalog.append("t", pa.RecordBatchReader.from_batches(schema, make()))
+    assert delta.rows == rows * batches
+    whole = rows * batches * 16
+    assert max(held) - held[0] < whole / 2, "row groups were written while batches came"
+    (file,) = delta.files
+    assert pq.ParquetFile(catalog.store.open(file.path)).num_row_groups > 5
+
+
+def test_an_error_of_a_stream_comes_through_and_nothing_is_left(catalog):
+    class Broken(Exception):
+        pass
+
+    def make(error):
+        yield from ROWS.to_batches()
+        raise error
+
+    with pytest.raises(Broken):
+        catalog.append("t", [ROWS, pa.RecordBatchReader.from_batches(ROWS.schema, make(Broken()))])
+    with pytest.raises(InputError, match="the appended table cannot be read: no more"):
+        catalog.append("t", pa.RecordBatchReader.from_batches(ROWS.schema, make(pa.ArrowInvalid("no more"))))
+    assert [stat.path for stat in catalog.store.list("t/data/")] == []
+    assert catalog.partitions("t") == []
+
+
+def test_duplicate_columns_of_a_stream_are_refused(catalog):
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pytest.raises(SchemaError, match="'id' appears twice"):
+        catalog.append("t", twice)
+
+
+# Compressed text
+
+CSV = b"id,v\n1,a\n2,b\n"
+JSONL = b'{"id":1,"v":"a"}\n{"id":2,"v":"b"}\n'
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["copied", "referenced"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.ndjson", "A.CSV"])
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_text_is_read_on_every_path(tmp_path, catalog, name, suffix, reference):
+    path = tmp_path / f"{name}{suffix.upper() if name.isupper() else suffix}"
+    path.write_bytes(COMPRESS[suffix](CSV if "csv" in name.lower() else JSONL))
+    delta = catalog.append_files("t", [path], reference=reference)
+    assert delta.rows == 2
+    if not reference:
+        assert delta.files[0].path.endswith(f"{os.path.splitext(name)[1].lower()}{suffix}")
+    assert catalog.read("t").to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
+    assert catalog.read("t", columns=["v"]).num_rows == 2
+    assert check(catalog, "t")[0].problems == ()
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    assert catalog.read("t").num_rows == 2
+
+
+def test_gzip_of_several_members_is_read_to_the_end(tmp_path, catalog):
+    """As bgzip and `cat a.gz b.gz` write it."""
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(CSV) + gzip.compress(b"3,c\n"))
+    assert catalog.append_files("t", [path]).rows == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (CSV, "a.csv.gz"),
+        (gzip.compress(CSV)[:-9], "a.csv.gz"),
+        (gzip.compress(CSV)[:-8] + b"12345678", "a.csv.gz"),
+        (b"", "header line"),
+        (gzip.compress(b""), "header line"),
+    ],
+    ids=["not compressed", "cut off", "bad checksum", "empty", "nothing in it"],
+)
+def test_damaged_compressed_text_is_refused_by_name(tmp_path, catalog, content, said):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=said) as raised:
+        catalog.append_files("t", [path])
+    assert "a.csv.gz" in str(raised.value)
+    assert [stat.path for stat in catalog.store.list("t/data/")] == []
+
+
+def test_only_text_is_compressed_as_a_whole():
+    for name in ("a.parquet.gz", "a.gz", "a.orc.zst", "gz"):
+        with pytest.raises(InputError, match="unknown extension"):
+            files.content_type_of(name)
+
+
+# Folders, globs and prefixes
+
+
+@pytest.fixture
+def run(tmp_path, catalog, capfd):
+    def call(*arguments, status=0):
+        assert cli.run(["append", str(tmp_path / "lake"), "t", *map(str, arguments)]) == status
+        return capfd.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def landing(tmp_path):
+    """Files with one row each, and others that are none of ours."""
+    folder = tmp_path / "landing"
+    for number, name in enumerate(["b/2.csv", "a.csv", "b/1.csv.gz", "B.jsonl", "c d/é.csv"]):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        text = b'{"id":%d}\n' % number if name.endswith("jsonl") else b"id\n%d\n" % number
+        (folder / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    for name in (".hidden.csv", "_SUCCESS", "_temporary/0.csv", "notes.txt", "b/.crc"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("id\n99\n")
+    return folder
+
+
+def names_of(catalog):
+    (*_, delta) = catalog.state("t", Partition()).deltas
+    return [file.name for file in delta.files]
+
+
+def test_a_directory_is_taken_in_byte_order_and_what_is_skipped_is_said(run, catalog, landing):
+    said = run(landing)
+    names = [os.path.relpath(name, landing) for name in names_of(catalog)]
+    assert names == ["B.jsonl", "a.csv", "b/1.csv.gz", "b/2.csv", "c d/é.csv"]
+    for name in (".hidden.csv", "_SUCCESS", "_temporary/0.csv", "notes.txt", "b/.crc"):
+        assert f"{landing / name}: its" in said.err
+    assert sorted(catalog.read("t")["id"].to_pylist()) == [0, 1, 2, 3, 4]
+    document = json.loads(run(landing, "--json").out)
+    assert document["files"] == 5 and len(document["left_out"]) == 5
+
+
+def test_a_glob_is_taken_in_byte_order(run, catalog, landing):
+    run(f"{landing}/*/*.csv")
+    assert [os.path.relpath(name, landing) for name in names_of(catalog)] == ["b/2.csv", "c d/é.csv"]
+    run(f"{landing}/**/*.csv*")
+    assert len(names_of(catalog)) == 4
+    said = run(f"{landing}/*")
+    assert len(names_of(catalog)) == 5 and "notes.txt" in said.err
+    run(f"{landing}/.hidden.*")
+    assert names_of(catalog) == [f"{landing}/.hidden.csv"], "what is typed is meant"
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_that_file(run, catalog, tmp_path):
+    for name, number in (("a[1].csv", 1), ("a1.csv", 2)):
+        (tmp_path / name).write_text(f"id\n{number}\n")
+    run(tmp_path / "a[1].csv")
+    assert catalog.read("t")["id"].to_pylist() == [1]
+
+
+def test_names_that_mean_no_file_are_errors(run, tmp_path, catalog):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others/notes.txt").write_text("x")
+    assert "holds no data file" in run(tmp_path / "empty", status=2).err
+    assert "holds no data file (1 other skipped)" in run(tmp_path / "others", status=2).err
+    assert "matches no data file" in run(tmp_path / "*.csv", status=2).err
+    assert "does not exist" in run(tmp_path / "no.csv", status=2).err
+    assert catalog.partitions("t") == []
+
+
+def test_a_file_that_is_named_twice_is_taken_once_and_said(run, catalog, landing, tmp_path, monkeypatch):
+    link = tmp_path / "link.csv"
+    link.symlink_to(landing / "a.csv")
+    monkeypatch.chdir(landing)
+    said = run("a.csv", "./a.csv", landing / "a.csv", link, (landing / "a.csv").as_uri(), "*.csv")
+    assert names_of(catalog) == ["a.csv"]
+    assert said.err.count("it is a.csv, which is appended already") == 5
+    with pytest.raises(InputError, match="are one file"):
+        catalog.append_files("t", ["a.csv", link])
+    with pytest.raises(InputError, match=r"a.csv is named twice"):
+        catalog.append_files("t", ["a.csv", "a.csv"])
+
+
+def test_a_directory_that_may_not_be_read_is_no_empty_one(landing, catalog, monkeypatch):
+    from deltacompact.sources import sources
+
+    def walk(directory, onerror):
+        onerror(PermissionError(13, "Permission denied", f"{directory}/b"))
+        yield directory, [], ["a.csv"]
+
+    monkeypatch.setattr(os, "walk", walk)
+    with pytest.raises(InputError, match=r"landing/b cannot be read: Permission denied"):
+        sources(catalog.store, [str(landing)])
+
+
+def test_what_is_no_regular_file_is_skipped_and_said(run, catalog, landing):
+    os.mkfifo(landing / "pipe.csv")
+    (landing / "dangling.csv").symlink_to(landing / "nowhere.csv")
+    (landing / "linked").symlink_to(landing / "b")
+    said = run(landing)
+    assert len(names_of(catalog)) == 5
+    for name in ("pipe.csv: it is no regular file", "dangling.csv: it is no regular file", "linked: "):
+        assert name in said.err
+
+
+def test_prefixes_and_globs_on_s3(s3_catalog_uri, capfd):
+    client, bucket = boto3.client("s3"), s3_catalog_uri.split("/")[2]
+    contents = {"in/b/2.csv": 0, "in/a.csv": 1, "in/b/1.csv.gz": 2, "in/_SUCCESS": 9, "in/c d/é.csv": 3, "inner.csv": 9}
+    for key, number in contents.items():
+        text = b"id\n%d\n" % number
+        client.put_object(Bucket=bucket, Key=key, Body=gzip.compress(text) if key.endswith("gz") else text)
+    client.put_object(Bucket=bucket, Key="in/b/", Body=b"")  # what consoles make of a folder
+    catalog = open_catalog(s3_catalog_uri)
+    catalog.create_table("t", primary_keys=["id"])
+    where = f"s3://{bucket}/in"
+    for given, expected in (
+        ([f"{where}/"], ["a.csv", "b/1.csv.gz", "b/2.csv", "c d/é.csv"]),
+        ([f"{where}/*/*.csv"], ["b/2.csv", "c d/é.csv"]),
+        ([f"{where}/**/[12].csv*", f"{where}/b/"], ["b/1.csv.gz", "b/2.csv"]),
+        ([f"{where}/a.csv"], ["a.csv"]),
+    ):
+        for option in ((), ("--reference",)):
+            assert cli.run(["append", s3_catalog_uri, "t", *given, *option]) == 0
+            assert [name.removeprefix(f"{where}/") for name in names_of(catalog)] == expected
+    assert "_SUCCESS" in capfd.readouterr().err
+    assert sorted(catalog.read("t")["id"].to_pylist()) == [0, 1, 2, 3]
+    assert cli.run(["append", s3_catalog_uri, "t", f"s3://{bucket}/nothing/"]) == 2
+    assert "holds no data file" in capfd.readouterr().err
+
+
+def test_what_reads_for_spark_reads_compressed_text_and_refuses_changed_files(tmp_path, catalog):
+    """Its executors read through the same door."""
+    pytest.importorskip("pyspark")
+    from deltacompact.spark.reading import Piece, piece_rows
+
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(CSV))
+    (file,) = catalog.append_files("t", [path], reference=True).files
+    piece = Piece(Partition(), file, 0, 2, None)
+    assert sum(batch.num_rows for batch in piece_rows(catalog, piece, file.schema)) == 2
+    path.write_bytes(gzip.compress(CSV + b"3,c\n"))
+    with pytest.raises(InputError, match="was changed since it was appended"):
+        list(piece_rows(catalog, piece, file.schema))
