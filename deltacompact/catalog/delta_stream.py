@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -380,20 +381,22 @@ class DeltaStreamCatalog:
     def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
         place, kind = self._appending(table_id, partition, "upsert")
+        given = incoming(tables)
+        first = next(given, None)
+        if first is None:
+            raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(strictly=True), self.clock()
         paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
         files: list[DataFile] = []
         shape = StreamShape.of(self.table(table_id))
         with self._discarding(files, BaseException):
-            for number, rows in enumerate(incoming(tables)):
+            for number, rows in enumerate(chain((first,), given)):
                 tabular.check_columns(rows.schema, rows.name)
                 described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
                 shape = shape.with_file(kind, described)
                 written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options)
                 files.append(replace(written, number=number))
-            if not files:
-                raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         now_ms = int(self.clock() * 1000)
         # Below all that is carried over on top of it, at whatever position.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
