@@ -195,15 +195,20 @@ class StreamLog:
         told: set[int] = set()
         while True:
             state = self.state(base.version)
+            check(state)
+            took_time = False
             if late := state.commits[carried:]:
                 tail = self.state(successor).tail
+                took_time = True
                 self._put_certainly(successor, tail, Carried(late), owner)  # however many came, it is one put
                 carried = len(state.commits)
             since = {delta.position for commit in state.commits[len(base.commits) :] for delta in commit.deltas}
             for position in sorted(state.retracted & since - told):
                 self._put_certainly(successor, self.state(successor).tail, Retracted(position), owner)
                 told.add(position)
-            check(state)  # as late as possible: it looks at the ages of files
+                took_time = True
+            if took_time:
+                check(state)  # it looks at the ages of files, too
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
         self._active = successor
@@ -238,10 +243,12 @@ class StreamLog:
     def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
         """The entries from `sequence` on. A few are probed for; where there are many, they are listed."""
         for _ in range(_PROBES_BEFORE_LISTING):
+            path = self.paths.entry(version, sequence)
             try:
-                yield self._read(self.paths.entry(version, sequence))
+                document = self._read_document(path)
             except NotFoundError:
                 return
+            yield self._decoded(document, path)  # a body that is missing is not the end of the log
             sequence += 1
         yield from self._entries(version, sequence, self._listed_tail(version, sequence))
 
@@ -310,12 +317,17 @@ class StreamLog:
         return replay(version, [*self._entries(version, first, tail - 1), last], known)
 
     def _read(self, path: str) -> tuple[Entry, str | None]:
-        document = self._read_document(path)
+        return self._decoded(self._read_document(path), path)
+
+    def _decoded(self, document: dict[str, Any], path: str) -> tuple[Entry, str | None]:
         body = document.get("body")
         if body is None:
             return _entry_from(document, path), None
         check_format(document, path)
-        data = self.store.get(body["path"])
+        try:
+            data = self.store.get(body["path"])
+        except NotFoundError:
+            raise NotFoundError(f"{self.store.uri}{body['path']}, which log entry {path} names, is missing") from None
         if hashlib.sha256(data).hexdigest() != body["sha256"]:
             raise CorruptionError(f"{self.store.uri}{body['path']} is not what {path} names: its SHA-256 differs")
         return _entry_from(_parsed(data, body["path"]), body["path"]), body["path"]
@@ -335,7 +347,7 @@ class StreamLog:
             return GENESIS
         if version == GENESIS or not is_version(version):
             return GENESIS
-        if isinstance(parent, str) and isinstance(seal, int) and self._sealed_successor(parent, seal) == version:
+        if is_version(str(parent)) and isinstance(seal, int) and self._sealed_successor(str(parent), seal) == version:
             return version
         return version if self._follows_a_seal(version) else GENESIS
 
