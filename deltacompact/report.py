@@ -226,7 +226,6 @@ def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
 
 def table_document(catalog: DeltaStreamCatalog, table_id: str) -> dict[str, Any]:
     """Streams, versions, deltas and index of a table."""
-    table = catalog.table(table_id)
     streams = []
     for partition in catalog.partitions(table_id):
         chain = list(catalog.log(table_id, partition).chain())
@@ -268,6 +267,7 @@ def table_document(catalog: DeltaStreamCatalog, table_id: str) -> dict[str, Any]
                 },
             }
         )
+    table = catalog.table(table_id)  # after the states: a first compaction declares the keys before its seal
     return {
         "table": table_id,
         "partition_keys": table.partition_keys,

@@ -277,7 +277,7 @@ class LocalStore:
         finally:
             with contextlib.suppress(OSError):
                 name.unlink(missing_ok=True)
-            self._remove_if_empty(name.parent)  # nothing of ours stays beside an exported file
+            self._tidy(name.parent)
 
     def _place(self, name: Path, path: str, put: Callable[[Path, Path], None]) -> None:
         """Put a finished file where it belongs."""
@@ -297,10 +297,20 @@ class LocalStore:
                     raise
         raise AssertionError("unreachable")
 
+    def _tidy(self, folder: Path) -> None:
+        """What is done with the folder of unfinished writes after each: it stays for the next one."""
+
     def _remove_if_empty(self, folder: Path) -> None:
         if folder != self.root:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+class ForeignFolder(LocalStore):
+    """A folder that is no catalog: nothing of ours stays beside the file that is written there."""
+
+    def _tidy(self, folder: Path) -> None:
+        self._remove_if_empty(folder)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -341,6 +351,8 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
         return root, path
     folder, _, name = path.rpartition("/")
     other = open_store(folder, getattr(root, "settings", None))
+    if isinstance(other, LocalStore):
+        other = ForeignFolder(other.root)
     alike = getattr(root, "alike", None)  # a store that is paced paces others as well
     if path.startswith("file:"):
         name = unquote(name, errors="surrogateescape")

@@ -78,3 +78,15 @@ def test_an_export_during_a_first_compaction_has_no_dead_row(tmp_path: Path) -> 
     exporter.run_to("list", "t/partitions/")
     compacted_and_changed(simulation, 1)
     assert exporter.finish() == 1
+
+
+def test_spark_sees_no_dead_row_of_a_table_that_is_compacted_while_its_files_are_chosen() -> None:
+    from deltacompact.spark.reading import live_files
+
+    simulation = uncompacted(1)
+    partition = simulation.catalog().partitions("t")[0]
+    reader = simulation.start(lambda catalog: live_files(catalog, "t", partition))
+    reader.run_to("get", "stream/hint.json")
+    compacted_and_changed(simulation, 1)
+    lives = [file.rows if bits is None else int(bits.sum()) for file, bits in reader.finish()]
+    assert sum(lives) == 1

@@ -268,6 +268,22 @@ def test_an_object_with_the_name_of_an_entry_that_is_none_is_named(simulation: S
         assert entry(2) in str(refused.value)
 
 
+def test_a_body_of_an_entry_that_is_missing_is_not_the_end_of_the_log(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm = simulation.catalog()
+    assert keys(warm) == [1, 2, 3, 4]
+    monkeypatch.setattr(stream_log, "ENTRY_BYTES_MAX", 100)
+    simulation.catalog().append("t", rows(5))
+    (body,) = [stat.path for stat in simulation.store.list("t/manifest/")]
+    simulation.store.delete([body])
+    for catalog in (warm, simulation.catalog()):
+        for work in ("read", "append", "compact", "vacuum"):
+            with pytest.raises((CorruptionError, NotFoundError), match=body):
+                WORK[work](catalog)
+    assert body in problems(warm)[0]
+
+
 # --- hints ---------------------------------------------------------------------------------------------------------
 
 

@@ -166,7 +166,10 @@ def test_an_export_leaves_nothing_but_its_file(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert command_line(["export", str(tmp_path / "lake"), "t", str(tmp_path / "out/t.parquet")]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["t.parquet"]
-    assert not (tmp_path / "lake/.unfinished").exists()
+    (tmp_path / "out/.unfinished").mkdir()
+    (tmp_path / "out/.unfinished/theirs").write_bytes(b"")
+    assert command_line(["export", str(tmp_path / "lake"), "t", str(tmp_path / "out/t.csv")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".unfinished", "t.csv", "t.parquet"]
 
 
 def test_stale_unfinished_files_are_vacuumed_and_young_and_foreign_ones_stay(tmp_path: Path) -> None:
@@ -175,7 +178,6 @@ def test_stale_unfinished_files_are_vacuumed_and_young_and_foreign_ones_stay(tmp
     catalog.create_table("t", (), ["k"])
     catalog.append("t", rows(1))
     folder = tmp_path / ".unfinished"
-    folder.mkdir()
     for name, age_s in (("5c" * 16, 4 * DAYS), ("77" * 16, 60), ("notes.txt", 4 * DAYS)):
         (folder / name).write_bytes(b"half")
         os.utime(folder / name, (time.time() - age_s,) * 2)

@@ -194,6 +194,7 @@ class StreamLog:
         told: set[int] = set()
         while True:
             state = self.state(base.version)
+            check(state)
             if late := state.commits[carried:]:
                 tail = self.state(successor).tail
                 self._put_certainly(successor, tail, Carried(late), owner)  # however many came, it is one put
@@ -232,10 +233,12 @@ class StreamLog:
     def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
         """The entries from `sequence` on. A few are probed for; where there are many, they are listed."""
         for _ in range(_PROBES_BEFORE_LISTING):
+            path = self.paths.entry(version, sequence)
             try:
-                yield self._read(self.paths.entry(version, sequence))
+                document = self._read_document(path)
             except NotFoundError:
                 return
+            yield self._decoded(document, path)  # a body that is missing is not the end of the log
             sequence += 1
         yield from self._entries(version, sequence, self._listed_tail(version, sequence))
 
@@ -304,12 +307,17 @@ class StreamLog:
         return replay(version, [*self._entries(version, first, tail - 1), last], known)
 
     def _read(self, path: str) -> tuple[Entry, str | None]:
-        document = self._read_document(path)
+        return self._decoded(self._read_document(path), path)
+
+    def _decoded(self, document: dict[str, Any], path: str) -> tuple[Entry, str | None]:
         body = document.get("body")
         if body is None:
             return _entry_from(document, path), None
         check_format(document, path)
-        data = self.store.get(body["path"])
+        try:
+            data = self.store.get(body["path"])
+        except NotFoundError:
+            raise NotFoundError(f"{self.store.uri}{body['path']}, which log entry {path} names, is missing") from None
         if hashlib.sha256(data).hexdigest() != body["sha256"]:
             raise CorruptionError(f"{self.store.uri}{body['path']} is not what {path} names: its SHA-256 differs")
         return _entry_from(_parsed(data, body["path"]), body["path"]), body["path"]
@@ -329,7 +337,7 @@ class StreamLog:
             return GENESIS
         if version == GENESIS or not is_version(version):
             return GENESIS
-        if isinstance(parent, str) and isinstance(seal, int) and self._sealed_successor(parent, seal) == version:
+        if is_version(str(parent)) and isinstance(seal, int) and self._sealed_successor(str(parent), seal) == version:
             return version
         return version if self._follows_a_seal(version) else GENESIS
 

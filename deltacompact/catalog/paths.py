@@ -181,7 +181,7 @@ def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPa
     """
     below = path_below(store, uri)
     owner = stream_root_of(below) if below else None
-    if owner is not None and owner != stream.root:
+    if owner is not None and unquote(owner) != unquote(stream.root):
         raise InputError(
             f"{uri} is a file of {unquote(owner)!r} in this catalog, whose vacuum may delete it: append a copy of it "
             "(leave out --reference)"

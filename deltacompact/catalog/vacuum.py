@@ -29,7 +29,7 @@ from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import CorruptionError, InputError, NotFoundError
-from deltacompact.model import Partition
+from deltacompact.model import DataFile, Partition
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.storage import ObjectStat, ObjectStore, discard, identity, unfinished
 
@@ -104,11 +104,7 @@ class _Vacuum:
         reached.paths.update(path for state in chain for path in state.manifests)  # a part of the log, so they stay
         newest_s = self._newest_s(chain) + _TOLERANCE_S
         self._refuse(self._doubts(listed, chain[-1], reached, newest_s))
-        sessions = self._sessions(listed)
-        protected = {name for name, objects in sessions.items() if self._may_publish(name, objects, chain)}
-        stale = sorted(name for name in protected if all(stat.modified_s < self._old_s for stat in sessions[name]))
-        fenced = stale if dry_run else [name for name in stale if self._fence(name, chain[-1].version)]
-        protected -= set(fenced)
+        protected, fenced = self._fenced_off(listed, chain, dry_run)
         unreached = [
             stat
             for stat in listed
@@ -126,18 +122,32 @@ class _Vacuum:
             discard(self._store, begun)
         gone = {stat.path for stat in garbage}
         active = stream_files(chain[-1])
-        needed = {file.path for file in active}
-        kept = [stat for stat in rooms if stat.path not in gone]
         return VacuumResult(
             self.partition,
             tuple(garbage),
-            tuple(fenced),
-            len(kept),
-            tuple(stat for stat in kept if self._paths.is_data(stat.path) and stat.path not in needed),
+            fenced,
+            sum(stat.path not in gone for stat in rooms),
+            self._waiting(listed, active, gone | {stat.path for stat in doubtful}),
             sum(file.rows - file.live_rows for file in active),
             tuple(doubtful),
             tuple(begun),
         )
+
+    def _waiting(self, listed: list[ObjectStat], active: list[DataFile], old: set[str]) -> tuple[ObjectStat, ...]:
+        """Data files that the active version does not need, and that are too young to go."""
+        needed = _Reached(self._store, {file.path for file in active})
+        data = [stat for stat in listed if self._paths.is_data(stat.path) and stat.path not in old]
+        return tuple(stat for stat in data if stat.path not in needed)
+
+    def _fenced_off(
+        self, listed: list[ObjectStat], chain: list[StreamState], dry_run: bool
+    ) -> tuple[set[str], tuple[str, ...]]:
+        """The sessions that may still publish, and those that cannot any more, since a fence was put just now."""
+        sessions = self._sessions(listed)
+        protected = {name for name in sessions if self._may_publish(name, chain)}
+        stale = sorted(name for name in protected if all(stat.modified_s < self._old_s for stat in sessions[name]))
+        fenced = stale if dry_run else [name for name in stale if self._fence(name, chain[-1].version)]
+        return protected - set(fenced), tuple(fenced)
 
     def _refuse(self, reasons: Iterator[str]) -> None:
         """Raise CorruptionError for the first reason not to believe the log."""
@@ -172,6 +182,8 @@ class _Vacuum:
                 yield file.deletions.masks_path
         if active.index:
             yield active.index.path
+            if self._is_there(active.index.path):
+                yield from read_manifest(self._store, active.index).paths
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -212,7 +224,7 @@ class _Vacuum:
                 sessions.setdefault(name, []).append(stat)
         return sessions
 
-    def _may_publish(self, name: str, objects: list[ObjectStat], chain: list[StreamState]) -> bool:
+    def _may_publish(self, name: str, chain: list[StreamState]) -> bool:
         """Whether the session could still seal its base: the base is unsealed, and it is not fenced."""
         active = chain[-1]
         try:
