@@ -42,12 +42,18 @@ tools:
 	$(BIN)/maturin develop --release --quiet --extras test,bench
 	@touch $(KERNELS) $@
 
+# Readers of some years ago, which tests have read what we write.
+.venv/.installed-readers: tests/old_readers.txt | .venv/bin/python
+	$(PYTHON) -m venv --clear .venv/readers
+	.venv/readers/bin/python -m pip install --only-binary :all: --requirement tests/old_readers.txt
+	@touch $@
+
 # The kernels alone, after a change to them.
 $(KERNELS): $(RUST) | .venv/.installed
 	$(BIN)/maturin develop --release --quiet --skip-install
 	@touch $@
 
-test: setup
+test: setup .venv/.installed-readers
 	$(BIN)/pytest
 
 demo: setup

@@ -16,7 +16,6 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
 };
-use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::TrackedWrite;
@@ -29,13 +28,16 @@ pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + '
 /// How much of a chunk is in memory at a time: small, and the same memory again and again.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// The bounds of a chunk's pages, encoded, and their places.
+type PageIndexes = (Option<Vec<u8>>, OffsetIndexMetaData);
+
 pub struct Assembler<W: Write> {
     sink: TrackedWrite<W>,
     template: Footer,
     created_by: String,
     groups: Vec<RowGroupMetaData>,
     /// None as soon as a chunk came without.
-    indexes: Option<(Vec<Vec<ColumnIndexMetaData>>, Vec<Vec<OffsetIndexMetaData>>)>,
+    indexes: Option<Vec<Vec<PageIndexes>>>,
 }
 
 impl<W: Write> Assembler<W> {
@@ -44,7 +46,7 @@ impl<W: Write> Assembler<W> {
         let template = Footer::of_template(template)?;
         let mut sink = TrackedWrite::new(sink);
         sink.write_all(b"PAR1").map_err(|error| error.to_string())?;
-        Ok(Self { sink, template, created_by, groups: Vec::new(), indexes: Some((Vec::new(), Vec::new())) })
+        Ok(Self { sink, template, created_by, groups: Vec::new(), indexes: Some(Vec::new()) })
     }
 
     /// Copies row groups of a source. Refuses all of them where it refuses one.
@@ -74,7 +76,7 @@ impl<W: Write> Assembler<W> {
             .set_num_rows(group.num_rows())
             .set_total_byte_size(group.columns().iter().map(ColumnChunkMetaData::uncompressed_size).sum())
             .set_file_offset(self.sink.bytes_written() as i64);
-        let mut indexes = Some((Vec::new(), Vec::new()));
+        let mut indexes = Some(Vec::new());
         for (column, chunk) in group.columns().iter().enumerate() {
             let moved = self.sink.bytes_written() as i64 - chunk_begin(chunk);
             let mut pages = file.get_read(chunk_begin(chunk) as u64)?.take(chunk.compressed_size() as u64);
@@ -85,19 +87,11 @@ impl<W: Write> Assembler<W> {
                 )));
             }
             made = made.add_column_metadata(described(chunk, &schema, column, footer, moved)?);
-            indexes =
-                indexes.zip(footer.page_indexes(place, column, group.num_rows())).map(|((mut bounds, mut offsets), found)| {
-                    bounds.push(found.0);
-                    offsets.push(at_new_place(found.1, moved));
-                    (bounds, offsets)
-                });
+            let found = footer.page_indexes(place, column, group.num_rows());
+            keep(&mut indexes, found.map(|(bounds, offsets)| (bounds, at_new_place(offsets, moved))));
         }
         self.groups.push(made.build()?);
-        self.indexes = self.indexes.take().zip(indexes).map(|((mut bounds, mut offsets), of_group)| {
-            bounds.push(of_group.0);
-            offsets.push(of_group.1);
-            (bounds, offsets)
-        });
+        keep(&mut self.indexes, indexes);
         Ok(())
     }
 
@@ -106,19 +100,42 @@ impl<W: Write> Assembler<W> {
     }
 
     /// Writes the footer. What its sink says of the last bytes is lost: the sink must remember it.
-    pub fn close(self) -> std::result::Result<(), Refused> {
+    pub fn close(mut self) -> std::result::Result<(), Refused> {
+        let indexes = self.indexes.take().filter(|groups| !groups.is_empty());
+        let offsets = indexes.map(|groups| self.write_bounds(groups)).transpose().map_err(refused)?;
         let file = self.template.metadata.file_metadata();
         let rows = self.groups.iter().map(RowGroupMetaData::num_rows).sum();
         let pairs = file.key_value_metadata().cloned();
         let described = FileMetaData::new(file.version(), rows, Some(self.created_by), pairs, file.schema_descr_ptr(), None);
-        let (bounds, offsets) = self.indexes.filter(|_| !self.groups.is_empty()).unzip();
-        let metadata = ParquetMetaDataBuilder::new(described)
-            .set_row_groups(self.groups)
-            .set_column_index(bounds)
-            .set_offset_index(offsets)
-            .build();
+        let metadata = ParquetMetaDataBuilder::new(described).set_row_groups(self.groups).set_offset_index(offsets).build();
         ParquetMetaDataWriter::new_with_tracked(self.sink, &metadata).finish().map_err(refused)
     }
+
+    /// Writes them and says so in the chunks; returns the places of all pages.
+    fn write_bounds(&mut self, indexes: Vec<Vec<PageIndexes>>) -> Result<Vec<Vec<OffsetIndexMetaData>>> {
+        let mut offsets = Vec::with_capacity(indexes.len());
+        for (group, of_group) in self.groups.iter_mut().zip(indexes) {
+            let mut of_chunks = Vec::with_capacity(of_group.len());
+            for (chunk, (bounds, places)) in group.columns_mut().iter_mut().zip(of_group) {
+                if let Some(bounds) = bounds {
+                    let made = chunk.clone().into_builder().set_column_index_offset(Some(self.sink.bytes_written() as i64));
+                    *chunk = made.set_column_index_length(Some(bounds.len() as i32)).build()?;
+                    self.sink.write_all(&bounds)?;
+                }
+                of_chunks.push(places);
+            }
+            offsets.push(of_chunks);
+        }
+        Ok(offsets)
+    }
+}
+
+/// None as soon as one is None.
+fn keep<T>(all: &mut Option<Vec<T>>, next: Option<T>) {
+    *all = all.take().zip(next).map(|(mut all, next)| {
+        all.push(next);
+        all
+    });
 }
 
 /// What the new footer says of a chunk that moved by so many bytes.

@@ -35,6 +35,8 @@ pub struct Footer {
     pub encrypted: bool,
     /// Where something begins in the file: a chunk, a bloom filter, a page index, the footer.
     beginnings: BTreeSet<i64>,
+    /// The bytes of all page indexes, and where they begin.
+    page_indexes: Option<(u64, Bytes)>,
 }
 
 impl Footer {
@@ -69,8 +71,8 @@ impl Footer {
         let bare = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)).map_err(refused)?;
         let encrypted = is_encrypted(footer).unwrap_or(true);
         let beginnings = beginnings(&bare, at);
-        let metadata = if encrypted { bare } else { with_page_indexes(bare, at, file) };
-        Ok(Self { metadata, encrypted, beginnings })
+        let (metadata, page_indexes) = if encrypted { (bare, None) } else { with_page_indexes(bare, at, file) };
+        Ok(Self { metadata, encrypted, beginnings, page_indexes })
     }
 
     /// For each row group the reason why it cannot be copied into a file with the footer of `template`, or None.
@@ -163,17 +165,31 @@ impl Footer {
         decimal && is_bytes(column) && (self.writer_is("parquet-cpp-arrow", (4, 0)) || self.writer_is("parquet-cpp", (4, 0)))
     }
 
-    /// The page indexes of a chunk, where they are about these pages.
-    pub fn page_indexes(&self, place: usize, column: usize, rows: i64) -> Option<(ColumnIndexMetaData, OffsetIndexMetaData)> {
+    /// The page indexes of a chunk, where they are about these pages; that of bounds as it is encoded, where it can be
+    /// trusted.
+    pub fn page_indexes(&self, place: usize, column: usize, rows: i64) -> Option<(Option<Vec<u8>>, OffsetIndexMetaData)> {
         let offsets = self.offsets(place, column, rows)?;
-        let column_descr = self.metadata.row_group(place).column(column).column_descr();
-        let pages = offsets.page_locations().len() as u64;
+        let chunk = self.metadata.row_group(place).column(column);
         let bounds = self.metadata.column_index().and_then(|groups| groups.get(place)?.get(column));
-        let kept = bounds.filter(|index| {
-            let counted = matches!(index, ColumnIndexMetaData::NONE) || index.num_pages() == pages;
-            counted && !self.distrusts_bounds(column_descr) && !index_has_nan(index, column_descr)
+        let trusted = bounds.is_some_and(|index| {
+            let of_these =
+                !matches!(index, ColumnIndexMetaData::NONE) && index.num_pages() == offsets.page_locations().len() as u64;
+            of_these && !self.distrusts_bounds(chunk.column_descr()) && !index_has_nan(index, chunk.column_descr())
         });
-        Some((kept.cloned().unwrap_or(ColumnIndexMetaData::NONE), offsets.clone()))
+        Some((if trusted { self.encoded_bounds(chunk) } else { None }, offsets.clone()))
+    }
+
+    /// Some writers give a list of booleans another type than old readers know; both are the same byte for byte else.
+    fn encoded_bounds(&self, chunk: &ColumnChunkMetaData) -> Option<Vec<u8>> {
+        const FIELD_1_IS_A_LIST: u8 = 0x19;
+        let (begin, bytes) = self.page_indexes.as_ref()?;
+        let from = usize::try_from(u64::try_from(chunk.column_index_offset()?).ok()?.checked_sub(*begin)?).ok()?;
+        let mut encoded = bytes.get(from..from + usize::try_from(chunk.column_index_length()?).ok()?)?.to_vec();
+        match encoded.as_mut_slice() {
+            [FIELD_1_IS_A_LIST, head, ..] if matches!(*head & 0xf, 1 | 2) => *head = *head & 0xf0 | 1,
+            _ => return None,
+        }
+        Some(encoded)
     }
 
     fn offsets(&self, place: usize, column: usize, rows: i64) -> Option<&OffsetIndexMetaData> {
@@ -231,13 +247,17 @@ fn beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
     found
 }
 
-fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &File) -> ParquetMetaData {
-    let Some(extent) = page_index_extent(&bare) else { return bare };
-    if extent.is_none_or(|(begin, end)| end > footer || end - begin > PAGE_INDEX_BYTES_MAX) {
-        return bare;
+fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &File) -> (ParquetMetaData, Option<(u64, Bytes)>) {
+    let Some(Some((begin, end))) = page_index_extent(&bare) else { return (bare, None) };
+    if end > footer || end - begin > PAGE_INDEX_BYTES_MAX {
+        return (bare, None);
     }
     let mut reader = ParquetMetaDataReader::new_with_metadata(bare.clone()).with_page_index_policy(PageIndexPolicy::Optional);
-    reader.read_page_indexes(file).and_then(|()| reader.finish()).unwrap_or(bare)
+    let indexed = reader.read_page_indexes(file).and_then(|()| reader.finish());
+    match indexed.and_then(|metadata| Ok((metadata, file.get_bytes(begin, (end - begin) as usize)?))) {
+        Ok((metadata, bytes)) => (metadata, Some((begin, bytes))),
+        Err(_) => (bare, None),
+    }
 }
 
 /// From where to where the page indexes lie; Some(None) where that cannot be, None where there are no such indexes.
