@@ -260,7 +260,7 @@ def _read_text(
     source: pa.NativeFile, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
 ) -> pa.Table:
     """CSV with a header line, or one JSON object a line."""
-    types = {field.name: schemas.without_views(field.type) for field in known or ()}
+    types = {field.name: schemas.stored_type(field.type) for field in known or ()}
     if columns is None:  # other files know it: a column that has had no value yet has no type yet
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}

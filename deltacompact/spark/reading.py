@@ -69,7 +69,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     described = []
     for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
         schema = schema_of(catalog.state(table_id, partition))
-        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 0, 0, schema))
+        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
     return result
