@@ -174,7 +174,8 @@ class DeletionVector:
 class DataFile:
     """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere.
 
-    Rows and bytes are those of the file; only a compacted file has a deletion vector.
+    Rows and bytes are those of the file; only a compacted file has a deletion vector. `longest` are the bytes of the
+    longest value of each string and binary sort column, as far as somebody has looked.
     """
 
     number: int
@@ -184,6 +185,7 @@ class DataFile:
     bytes: int
     schema: pa.Schema = field(hash=False)
     deletions: DeletionVector | None = None
+    longest: tuple[tuple[str, int], ...] = ()
 
     @property
     def live_rows(self) -> int:

@@ -42,6 +42,7 @@ from deltacompact.model import (
     TableKeys,
 )
 from deltacompact.s3_store import S3Settings
+from deltacompact.sort_widths import longest_values, measured_file
 from deltacompact.storage import ObjectStore, copy_into, open_store
 
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
@@ -211,7 +212,7 @@ class DeltaStreamCatalog:
         """
         if isinstance(tables, pa.Table):
             tables = [tables]
-        place, kind = self._appending(table_id, partition, operation)
+        place, kind, keys = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         paths = TablePaths.of(table_id).stream(place)
         if (known := self._known(table_id, place, token, kind)) is not None:
@@ -221,7 +222,8 @@ class DeltaStreamCatalog:
         for table in tables:
             path = paths.fresh("data", tabular.suffix_of(options.content_type))
             tabular.check_columns(table.schema, "the appended table")
-            files.append(tabular.write_table(self.store, path, table, options))
+            longest = longest_values(table, keys, "the appended table")
+            files.append(replace(tabular.write_table(self.store, path, table, options), longest=longest))
         return self.commit(table_id, place, [(kind, files)], stream_position, token, begun_s)[0]
 
     def append_files(
@@ -240,7 +242,7 @@ class DeltaStreamCatalog:
 
         CSV and JSON columns take the types that the stream's schema knows.
         """
-        place, kind = self._appending(table_id, partition, operation)
+        place, kind, keys = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         if (known := self._known(table_id, place, token, kind)) is not None:
             return known
@@ -251,7 +253,7 @@ class DeltaStreamCatalog:
             format_ = content_type or tabular.content_type_of(source)
             uri = source if "://" in source else os.path.abspath(source)
             described = tabular.inspect(self.store, _absolute(uri), format_, types)
-            inspected.append((source, described))
+            inspected.append((source, measured_file(self.store, described, keys)))
         files = []
         for source, described in inspected:  # everything was looked at before anything is written
             if reference:
@@ -310,7 +312,7 @@ class DeltaStreamCatalog:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
         if isinstance(tables, pa.Table):
             tables = [tables]
-        place, _ = self._appending(table_id, partition, "upsert")
+        place, _, _ = self._appending(table_id, partition, "upsert")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(), self.clock()
         paths = TablePaths.of(table_id).stream(place)
@@ -373,7 +375,7 @@ class DeltaStreamCatalog:
 
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
-    ) -> tuple[Partition, OperationType]:
+    ) -> tuple[Partition, OperationType, TableKeys | None]:
         table = self.table(table_id)
         if table.source_table_id is not None:
             raise _is_destination(table_id, table.source_table_id)
@@ -381,7 +383,7 @@ class DeltaStreamCatalog:
             kind = OperationType(str(operation).lower())
         except ValueError:
             raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-        return Partition.of(table.partition_keys, partition), kind
+        return Partition.of(table.partition_keys, partition), kind, table.keys
 
     def _known(self, table_id: str, partition: Partition, token: str | None, kind: OperationType) -> Delta | None:
         """What the token committed, without writing the data first."""

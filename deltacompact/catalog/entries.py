@@ -235,6 +235,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
     }
     if file.deletions:
         document["deletions"] = dataclasses.asdict(file.deletions)
+    if file.longest:
+        document["longest"] = dict(file.longest)
     return document
 
 
@@ -247,6 +249,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         value["bytes"],
         schemas[value["schema"]],
         DeletionVector(**value["deletions"]) if "deletions" in value else None,
+        tuple(value.get("longest", {}).items()),
     )
 
 
