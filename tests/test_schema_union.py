@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,6 +27,7 @@ from deltacompact.maintenance import check
 from deltacompact.model import DataFile, OperationType, Partition
 from deltacompact.storage import LocalStore, MemoryStore
 
+DAY = date(2024, 2, 29)
 LOCAL = Settings(executor="local", local_threads=1)
 REQUIRED = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.string())])
 
@@ -238,6 +240,29 @@ def test_the_types_of_a_file_without_rows_are_those_of_a_csv_file_after_it(tmp_p
     (tmp_path / "a.csv").write_text("zip\n01234\n")
     catalog.append_files("t", [tmp_path / "a.csv"])
     assert catalog.read("t").to_pylist() == [{"zip": "01234"}]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.large_list(pa.int64()), [1, 2]),
+        (pa.list_(pa.int8(), 2), [1, 2]),
+        (pa.struct([("at", pa.date32()), ("words", pa.large_list(pa.large_string()))]), {"at": DAY, "words": ["x"]}),
+        (pa.json_(), "{}"),
+        (pa.float16(), 1.5),
+    ],
+    ids=str,
+)
+def test_json_lines_take_the_types_of_a_file_of_polars_before_them(
+    tmp_path: Any, type_: pa.DataType, value: Any
+) -> None:
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog.create_table("t", primary_keys=["k"])
+    catalog.append("t", pa.table({"k": [1], "c": pa.array([value], type_)}))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"k": 2, "c": value}, default=str) + "\n")
+    catalog.append_files("t", [tmp_path / "a.jsonl"])
+    assert compacted(catalog) == [{"k": 1, "c": value}, {"k": 2, "c": value}]
+    assert catalog.read("t").schema.field("c").type == type_
 
 
 # --- any two schemas -------------------------------------------------------------------------------------------------
