@@ -98,7 +98,7 @@ KINDS = {
     ),
     "fixed bytes": Kind((b"\x00\x00", b"\xff\xfe", b"ab"), (pa.binary(2),)),
     "string": Kind(
-        ("", "a", "aa", "é", "\x00", "a\x00", "nine byte", "sixteen bytes, é"),
+        ("", "a", "aa", "é", "\x00", "a\x00", "nine byte", "sixteen bytes,é"),
         (pa.string_view(), "dictionary", "dictionary with nulls", pa.large_string(), pa.string()),
     ),
     "binary": Kind(
