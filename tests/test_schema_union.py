@@ -265,6 +265,14 @@ def test_json_lines_take_the_types_of_a_file_of_polars_before_them(
     assert catalog.read("t").schema.field("c").type == type_
 
 
+def test_half_floats_are_written_as_csv_and_read_again(catalog: DeltaStreamCatalog) -> None:
+    values = [1.5, -65504.0, math.nan, None]
+    catalog.append("t", pa.table({"k": range(4), "c": pa.array(values, pa.float16())}))
+    rows = compacted(catalog, "csv")
+    assert canonical([row["c"] for row in rows]) == canonical(values)
+    assert catalog.read("t").schema.field("c").type == pa.float16()
+
+
 # --- any two schemas -------------------------------------------------------------------------------------------------
 
 
