@@ -63,15 +63,19 @@ def buckets(digests: npt.NDArray[np.uint8], hash_bucket_count: int) -> npt.NDArr
     ``hash_bucket_count`` is 1 to 2**32 - 1.
     """
 
-def sort_keys(columns: Sequence[ArrowColumn], descending: Sequence[bool], rows: int) -> npt.NDArray[np.uint8]:
+def sort_keys(
+    columns: Sequence[ArrowColumn], descending: Sequence[bool], rows: int, widths: Sequence[int | None] | None = None
+) -> npt.NDArray[np.uint8]:
     """Sort keys whose plain byte comparison finds the winner, the greatest: uint8 (rows, S).
 
     Each column takes a presence byte (0 null and all value bytes zero, 1 value) and its value, inverted where it is
     ``descending``. Types and value bytes: bool, int8, uint8 1; 16-bit integers, float16 2; 32-bit integers, float32,
     decimal32, date32, time32 4; 64-bit integers, float64, decimal64, date64, time64, timestamp, duration 8;
-    decimal128 16; decimal256 32; fixed_size_binary(w) w. NaN is above +inf, -0.0 equals 0.0.
+    decimal128 16; decimal256 32; fixed_size_binary(w) w. NaN is above +inf, -0.0 equals 0.0. Strings and binaries of
+    any layout take their entry w of ``widths`` (0 to 32) and 1: the value padded with zeros, then its length.
 
-    ValueError: any other type (Arrow's null type too: cast it first), a column without ``rows`` rows.
+    ValueError: any other type (Arrow's null type too: cast it first), a string or binary without a width or with a
+    longer value, a column without ``rows`` rows.
     """
 
 def pack_entries(

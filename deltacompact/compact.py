@@ -10,7 +10,7 @@ one result for each partition; a session that fails leaves the others to publish
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltacompact.advice import advised
@@ -39,6 +39,7 @@ from deltacompact.primary_key_index import IndexManifest, read_manifest
 from deltacompact.session import Published, Session
 from deltacompact.session_records import SessionRecord, UnresumableError
 from deltacompact.settings import Settings, at_least
+from deltacompact.sort_widths import measured
 
 SESSIONS_GIVEN_UP_MAX = 20
 """A session that cannot be resumed makes room for another one, up to so many on one version."""
@@ -292,6 +293,7 @@ def plan_session(
     record: SessionRecord | None = None,
 ) -> CompactionPlan:
     """The plan of one partition stream. Raises SchemaError before any work."""
+    given = replace(given, deltas=measured(catalog.store, given.deltas, job.keys))
     manifest = base_manifest(catalog, given)
     sizes = record.sizes if record else None
     decided = plan(

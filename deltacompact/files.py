@@ -29,6 +29,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 from deltacompact import parquet_read, row_bytes, schemas, stamps
+from deltacompact.conversion import is_list
 from deltacompact.errors import InputError, NotFoundError, SchemaError, StoreError
 from deltacompact.model import ContentType, DataFile, Partition
 from deltacompact.storage import MemoryStore, ObjectStore, open_object
@@ -276,7 +277,7 @@ def _read_text(
 ) -> pa.Table:
     """CSV with a header line, or one JSON object a line."""
     text, is_empty = _decompressed(source, path)
-    types = {field.name: schemas.without_views(field.type) for field in known or ()}
+    types = {field.name: schemas.stored_type(field.type) for field in known or ()}
     if columns is None:  # other files know it: a column that has had no value yet has no type yet
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
@@ -326,8 +327,13 @@ def _decompressed(source: pa.NativeFile, path: str) -> tuple[pa.NativeFile, bool
 
 def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
     """What a text parser is asked for; the schema's own type is cast to afterwards."""
-    if pa.types.is_dictionary(type_):
-        return _parsed_type(type_.value_type, content_type)
+    type_ = schemas.plain_type(type_)
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if content_type is ContentType.JSON and is_list(type_):
+        return pa.list_(_parsed_type(type_.value_type, content_type))
+    if content_type is ContentType.JSON and pa.types.is_struct(type_):
+        return pa.struct([(field.name, _parsed_type(field.type, content_type)) for field in type_])
     as_text = pa.types.is_date(type_) or pa.types.is_time(type_)
     if pa.types.is_large_string(type_) or (as_text and content_type is ContentType.JSON):
         return pa.string()

@@ -90,4 +90,4 @@ def pack(
     if operation is OperationType.DELETE:
         rows |= DELETE_BIT
         rows[keyless(table, encoding)] |= KEYLESS_BIT
-    return _kernels.pack_entries(encoding.digests(table), encoding.sort_keys(table, path), ordinal, rows)
+    return _kernels.pack_entries(encoding.digests(table, path), encoding.sort_keys(table, path), ordinal, rows)

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from deltacompact import files, schemas
 from deltacompact.errors import InputError, StoreError
-from deltacompact.model import DataFile, Partition
+from deltacompact.model import DataFile, Partition, TableKeys
+from deltacompact.sort_widths import longest_values
 from deltacompact.storage import ObjectStore
 
 _ACCEPTED = (
@@ -55,22 +56,32 @@ def incoming(given: Any) -> Iterator[Rows]:
 
 
 def write_rows(
-    store: ObjectStore, path: str, rows: Rows, partition: Partition, options: files.WriteOptions
+    store: ObjectStore,
+    path: str,
+    rows: Rows,
+    partition: Partition,
+    options: files.WriteOptions,
+    keys: TableKeys | None = None,
 ) -> DataFile:
-    """Write the rows as one file (number 0), batch by batch.
+    """Write the rows as one file (number 0), batch by batch, and measure the sort columns of the keys.
 
-    Raises InputError naming a column that the format does not hold, or that disagrees with the partition's value.
+    Raises InputError naming a column that the format does not hold, that disagrees with the partition's value, or that
+    has too long a value for a sort key.
     """
+    longest: dict[str, int] = {}
     schema = schemas.computable(rows.schema.empty_table()).schema
     try:
         with files.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 schemas.check_partition_values(table, partition, rows.name)
+                for name, size in longest_values(table, keys, rows.name):
+                    longest[name] = max(size, longest.get(name, 0))
                 out.write(schemas.computable(table))
     except (InputError, StoreError):
         files.check_writable(rows.schema, options.content_type)
         raise
-    return DataFile(0, path, options.content_type, out.rows, store.stat(path).bytes, schema.remove_metadata())
+    size, described = store.stat(path).bytes, schema.remove_metadata()
+    return DataFile(0, path, options.content_type, out.rows, size, described, longest=tuple(longest.items()))
 
 
 def _rows(given: Any, name: str) -> Rows | None:

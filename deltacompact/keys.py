@@ -6,13 +6,20 @@
 
 The class of a key column is the table's: integers and strings never mix in one column. Sort keys become bytes whose
 plain comparison orders them, per column a presence byte and the value (inverted for descending): null always loses.
+
+    version string, longest value "1.10.2"   width 8    "1.9" -> 01 312e390000000000 03
+
+A string or binary is padded to the width of its column, its length behind. The width follows the longest value that
+deltas and index have had, so that the values of all sort columns have room in 32 bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +29,11 @@ from deltacompact import _kernels, schemas
 from deltacompact.errors import SchemaError
 from deltacompact.model import DataFile, Direction, OperationType, TableKeys
 
-ENCODING_VERSION = 1
+ENCODING_VERSION = 2
+"""The newest that is known: 1 has sort columns of fixed width alone, 2 also those of variable width."""
 SORT_KEY_BYTES_MAX = 32
+"""Of the values; presence and length bytes do not count."""
+WIDTH_STEP = 8
 DIGEST_BYTES = 20
 POINTER_BYTES = 12
 
@@ -55,15 +65,21 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class SortColumn:
-    """A sort column in the type that all its values are brought to before they are compared."""
+    """A sort column in the type that all its values are brought to before they are compared.
+
+    A string or binary has room for `width` bytes. `longest` is its longest value so far, from which the width follows.
+    """
 
     name: str
     type: pa.DataType
     descending: bool = False
+    width: int | None = None
+    longest: int = field(default=0, compare=False)
 
     @property
-    def value_bytes(self) -> int:
-        return value_bytes(self.type)
+    def encoded_bytes(self) -> int:
+        """Presence, value and, where the width varies, length."""
+        return 1 + (value_bytes(self.type) if self.width is None else self.width + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +92,8 @@ class Encoding:
 
     @property
     def sort_key_bytes(self) -> int:
-        """Presence bytes included."""
-        return sum(1 + column.value_bytes for column in self.sort_columns)
+        """Presence and length bytes included."""
+        return sum(column.encoded_bytes for column in self.sort_columns)
 
     @property
     def entry_bytes(self) -> int:
@@ -89,14 +105,18 @@ class Encoding:
         names = [column.name for column in self.key_columns]
         return (*names, *(column.name for column in self.sort_columns if column.name not in names))
 
-    def digests(self, table: pa.Table) -> npt.NDArray[np.uint8]:
-        """SHA-1 of the key bytes of each row: (rows, 20)."""
-        arrays = [_single(plain(table[column.name])) for column in self.key_columns]
-        tags = [column.key_class or KeyClass.INTEGER for column in self.key_columns]
-        return _kernels.key_digests(arrays, [int(tag) for tag in tags], table.num_rows)
+    def digests(self, table: pa.Table, path: str) -> npt.NDArray[np.uint8]:
+        """SHA-1 of the key bytes of each row: (rows, 20). Raises SchemaError naming file and column of a bad value."""
+        arrays = [_key_values(table[column.name], column.key_class) for column in self.key_columns]
+        tags = [int(column.key_class or KeyClass.INTEGER) for column in self.key_columns]
+        with _refusing(path, "key column", [column.name for column in self.key_columns]):
+            return _kernels.key_digests(arrays, tags, table.num_rows)
 
     def sort_keys(self, table: pa.Table, path: str) -> npt.NDArray[np.uint8]:
-        """Sort keys of each row: (rows, sort_key_bytes). A column that the table lacks is null."""
+        """Sort keys of each row: (rows, sort_key_bytes). A column that the table lacks is null.
+
+        Raises SchemaError naming file and column of a value that does not fit.
+        """
         encoded = [self._sort_key(table, column, path) for column in self.sort_columns]
         return np.hstack(encoded) if encoded else np.empty((table.num_rows, 0), np.uint8)
 
@@ -104,13 +124,27 @@ class Encoding:
         if pa.types.is_null(column.type):  # no file has had a value yet: a presence byte, nothing to be present
             return np.zeros((table.num_rows, 1), np.uint8)
         values = _single(self._sort_values(table, column, path))
-        return _kernels.sort_keys([values], [column.descending], table.num_rows)
+        with _refusing(path, "sort key", [column.name]):
+            return _kernels.sort_keys([values], [column.descending], table.num_rows, [column.width])
 
     @staticmethod
     def _sort_values(table: pa.Table, column: SortColumn, path: str) -> pa.ChunkedArray:
         if column.name not in table.column_names:
             return pa.chunked_array([pa.nulls(table.num_rows, column.type)])
-        return schemas.cast(plain(table[column.name]), column.type, path, column.name)
+        return schemas.cast(table[column.name], column.type, path, column.name)
+
+
+@contextlib.contextmanager
+def _refusing(path: str, what: str, names: Sequence[str]) -> Iterator[None]:
+    """What a kernel refuses of a file's values is said with the file's and the column's name."""
+    try:
+        yield
+    except ValueError as error:
+        place = re.match(r"column (\d+)(?:, row \d+)?: ", str(error))
+        if place is None:
+            raise
+        name, why = names[int(place[1])], str(error)[place.end() :]
+        raise SchemaError(f"{path}: {what} {name!r}: {why}") from error
 
 
 def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
@@ -118,7 +152,7 @@ def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
     result = np.ones(table.num_rows, dtype=bool)
     for column in encoding.sort_columns:
         if column.name in table.column_names:
-            result &= np.asarray(plain(table[column.name]).is_null())
+            result &= np.asarray(schemas.plain(table[column.name]).is_null())
     return result
 
 
@@ -130,36 +164,39 @@ def resolve_encoding(
 ) -> Encoding:
     """The encoding that fits all files and what the index holds already (`known`).
 
-    Partition columns are constant in a stream and left out of the digest. Raises SchemaError naming file and column
-    for a missing or mixed key column, or a sort column that is missing in part, of variable width or too wide.
+    Partition columns are constant in a stream and left out of the digest, and files without rows say nothing. Of string
+    and binary sort columns the files say how long their values are (see sort_widths.py). Raises SchemaError naming file
+    and column for a missing or mixed key column, or a sort column that is missing in part, of another type or too wide.
     """
     names = [name for name in keys.primary if name not in partition_keys]
     key_columns = {c.name: c for c in known.key_columns} if known else {name: KeyColumn(name) for name in names}
-    types: dict[str, pa.DataType] = {c.name: c.type for c in known.sort_columns} if known else {}
-    sort_names = [key.name for key in keys.sort]
-    seen: list[tuple[OperationType, pa.Schema]] = []
+    sort_columns = {c.name: c for c in known.sort_columns} if known else {}
+    for key in keys.sort:
+        descending = key.direction is Direction.DESCENDING
+        sort_columns.setdefault(key.name, SortColumn(key.name, pa.null(), descending))
+    seen: list[tuple[OperationType, pa.Schema, tuple[tuple[str, int], ...]]] = []
     for operation, file in files:
-        if any(operation is kind and file.schema is schema for kind, schema in seen[-4:]):
+        alike = (
+            (operation, file.longest) == (kind, longest) and file.schema is schema
+            for kind, schema, longest in seen[-4:]
+        )
+        if not file.rows or any(alike):
             continue
-        seen.append((operation, file.schema))
+        seen.append((operation, file.schema, file.longest))
         for name in names:
             if name not in file.schema.names:
                 raise SchemaError(f"{file.path}: key column {name!r} is missing")
             key_columns[name] = _joined(key_columns[name], file.schema.field(name).type, file.path)
-        present = [name for name in sort_names if name in file.schema.names]
-        if operation is OperationType.DELETE and 0 < len(present) < len(sort_names):
-            missing = next(name for name in sort_names if name not in present)
+        present = [name for name in sort_columns if name in file.schema.names]
+        if operation is OperationType.DELETE and 0 < len(present) < len(sort_columns):
+            missing = next(name for name in sort_columns if name not in present)
             raise SchemaError(f"{file.path}: a delete has all sort columns or none, {missing!r} is missing")
         for name in present:
-            types[name] = _sort_type(types.get(name), file.schema.field(name).type, file.path, name)
-    sort_columns = tuple(
-        SortColumn(key.name, types.get(key.name, pa.null()), key.direction is Direction.DESCENDING) for key in keys.sort
-    )
-    width = sum(column.value_bytes for column in sort_columns)
-    if width > SORT_KEY_BYTES_MAX:
-        shown = ", ".join(f"{column.name} {column.type}" for column in sort_columns)
-        raise SchemaError(f"sort keys take {width} bytes, {SORT_KEY_BYTES_MAX} at most: {shown}")
-    return Encoding(tuple(key_columns[name] for name in names), sort_columns)
+            sort_columns[name] = _sorted_by(sort_columns[name], file)
+        _check_width(sort_columns.values(), file.path)
+    version = 2 if any(is_variable(column.type) for column in sort_columns.values()) else 1
+    columns = _with_widths([sort_columns[key.name] for key in keys.sort])
+    return Encoding(tuple(key_columns[name] for name in names), columns, version)
 
 
 def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
@@ -182,7 +219,7 @@ def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
 def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None, int | None]:
     """Class and, for decimals, scale; None for the null type."""
     t = pa.types
-    type_ = _storage(type_)
+    type_ = schemas.plain_type(type_)
     if t.is_null(type_):
         return None, None
     if t.is_decimal(type_):
@@ -205,25 +242,64 @@ def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None
     raise SchemaError(f"{path}: key column {name!r} is {type_}, which cannot be a key")
 
 
-def _storage(type_: pa.DataType) -> pa.DataType:
-    """What a dictionary or an extension type holds."""
-    while True:
-        if pa.types.is_dictionary(type_):
-            type_ = type_.value_type
-        elif isinstance(type_, pa.BaseExtensionType):
-            type_ = type_.storage_type
-        else:
-            return type_
+def _sorted_by(column: SortColumn, file: DataFile) -> SortColumn:
+    """The sort column after one more file."""
+    name, type_ = column.name, schemas.plain_type(file.schema.field(column.name).type)
+    if not pa.types.is_null(type_) and not is_variable(type_) and value_bytes(type_) == 0:
+        raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which cannot be a sort key")
+    wider = schemas.widened(column.type, type_)
+    if wider is None:
+        raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which does not fit {column.type} in other files")
+    if not is_variable(wider):
+        return replace(column, type=wider)
+    longest = max(column.longest, _longest(column.type), _longest(type_), dict(file.longest).get(name, 0))
+    return replace(column, type=pa.string() if schemas.is_string(wider) else pa.binary(), longest=longest)
 
 
-def _sort_type(known: pa.DataType | None, type_: pa.DataType, path: str, name: str) -> pa.DataType:
-    type_ = _storage(type_)
-    if not pa.types.is_null(type_) and value_bytes(type_) == 0:
-        raise SchemaError(f"{path}: sort key {name!r} is {type_}, which has no fixed width")
-    wider = type_ if known is None else schemas.widened(known, type_)
-    if wider is None or (not pa.types.is_null(wider) and value_bytes(wider) == 0):
-        raise SchemaError(f"{path}: sort key {name!r} is {type_}, which does not fit {known} in other files")
-    return wider
+def _longest(type_: pa.DataType) -> int:
+    """The longest value of a type that says so."""
+    return value_bytes(type_) if pa.types.is_fixed_size_binary(type_) else 0
+
+
+def _check_width(columns: Collection[SortColumn], path: str) -> None:
+    for column in columns:
+        if is_variable(column.type) and column.longest > SORT_KEY_BYTES_MAX:
+            raise too_long(path, column.name, column.longest)
+    width = sum(column.longest if is_variable(column.type) else value_bytes(column.type) for column in columns)
+    if width > SORT_KEY_BYTES_MAX:
+        shown = ", ".join(_shown(column) for column in columns)
+        raise SchemaError(f"{path}: sort keys take {width} bytes, {SORT_KEY_BYTES_MAX} at most: {shown}")
+
+
+def _shown(column: SortColumn) -> str:
+    longest = f" of up to {column.longest} bytes" if is_variable(column.type) else ""
+    return f"{column.name} {column.type}{longest}"
+
+
+def too_long(path: str, name: str, size: int) -> SchemaError:
+    """The refusal of a sort key value."""
+    return SchemaError(f"{path}: sort key {name!r} has a value of {size} bytes, {SORT_KEY_BYTES_MAX} at most")
+
+
+def _with_widths(columns: Sequence[SortColumn]) -> tuple[SortColumn, ...]:
+    """Each string and binary with its room: the longest value rounded up, or exact where rounding leaves too little.
+
+    The longest values decide, so that whether all fit does not depend on the sessions in which they came.
+    """
+    variable = [column for column in columns if is_variable(column.type)]
+    room = SORT_KEY_BYTES_MAX - sum(value_bytes(column.type) for column in columns)
+    step = WIDTH_STEP if sum(_rounded(column.longest, WIDTH_STEP) for column in variable) <= room else 1
+    widths = {column.name: _rounded(column.longest, step) for column in variable}
+    return tuple(replace(column, width=widths.get(column.name)) for column in columns)
+
+
+def _rounded(number: int, step: int) -> int:
+    return -(-number // step) * step
+
+
+def is_variable(type_: pa.DataType) -> bool:
+    """Whether the values of a sort column of this (plain) type have lengths of their own."""
+    return schemas.is_string(type_) or (schemas.is_binary(type_) and not pa.types.is_fixed_size_binary(type_))
 
 
 def value_bytes(type_: pa.DataType) -> int:
@@ -239,15 +315,11 @@ def value_bytes(type_: pa.DataType) -> int:
     return 0
 
 
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Extension types as their storage, dictionaries as their values."""
-    while True:
-        if isinstance(column.type, pa.BaseExtensionType):
-            column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-        elif pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        else:
-            return column
+def _key_values(column: pa.ChunkedArray, key_class: KeyClass | None) -> pa.Array:
+    """What is digested. A class that no file with rows has told yet has nulls alone, whatever type promises more."""
+    if key_class is None and column.null_count == len(column):
+        return pa.nulls(len(column))
+    return _single(schemas.plain(column))
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:

@@ -204,7 +204,7 @@ def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexMan
             rows = np.arange(first, first + table.num_rows, dtype=np.uint64)[here]
             table = table.filter(pa.array(here))
             no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
-            parts.append(_kernels.pack_entries(encoding.digests(table), no_sort_keys, file.number, rows))
+            parts.append(_kernels.pack_entries(encoding.digests(table, file.path), no_sort_keys, file.number, rows))
     grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)
     return lambda bucket: sorted_by_digest(grouped[offsets[bucket] : offsets[bucket + 1]])
 

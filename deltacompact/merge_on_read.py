@@ -8,7 +8,7 @@ The same steps as a compaction, in this process, publishing nothing. A table wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from deltacompact.model import ContentType, DataFile, OperationType, Partition, 
 from deltacompact.plan import Arguments, Capacity, CompactionPlan, NothingToDo, Source, plan, session_input
 from deltacompact.primary_key_index import empty_manifest, read_manifest
 from deltacompact.relocation import Relocator
+from deltacompact.sort_widths import measured
 from deltacompact.storage import open_object
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     described = []
     for place, state in states:
         with advising(catalog.uri, scan.table_id, place, state):
-            described.append(DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 0, 0, schema_of(state)))
-    whole = schemas.union(described)
+            described.append(DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 1, 0, schema_of(state)))
+    whole = schemas.unmarked(schemas.union(described))
     wanted = _selected(scan.table_id, whole, scan.columns)
     expression, filtered = _filter(scan.filter)
     needed = whole
@@ -225,6 +226,7 @@ def fold_plan(store: ObjectStore, state: StreamState, table: Table, partition: P
     """What a compaction of this state would fold."""
     given = session_input(table.table_id, table.table_id, partition, state, state)
     assert not isinstance(given, NothingToDo) and table.keys is not None
+    given = replace(given, deltas=measured(store, given.deltas, table.keys))
     manifest = read_manifest(store, state.index) if state.index else None
     return plan(given, table.keys, table.partition_keys, manifest, Arguments(), _HERE, table.tombstone_retention)
 

@@ -190,7 +190,8 @@ class DataFile:
     """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere.
 
     Rows and bytes are those of the file; only a compacted file has a deletion vector. `name` is what the user called
-    the file when it was appended. Only a file outside of the catalog has a stamp.
+    the file when it was appended. Only a file outside of the catalog has a stamp. `longest` are the bytes of the
+    longest value of each string and binary sort column, as far as somebody has looked.
     """
 
     number: int
@@ -202,6 +203,7 @@ class DataFile:
     deletions: DeletionVector | None = None
     name: str | None = None
     stamp: Stamp | None = None
+    longest: tuple[tuple[str, int], ...] = ()
 
     @property
     def live_rows(self) -> int:

@@ -83,24 +83,23 @@ def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
     The kernel compares what the footers say. Some types are known to Arrow alone, such as durations.
     """
     return one.names == other.names and all(
-        _stored_type(field.type) == _stored_type(other_field.type)
-        for field, other_field in zip(one, other, strict=True)
+        _in_parquet(field.type) == _in_parquet(other_field.type) for field, other_field in zip(one, other, strict=True)
     )
 
 
-def _stored_type(type_: pa.DataType) -> pa.DataType:
+def _in_parquet(type_: pa.DataType) -> pa.DataType:
     """The one of several Arrow types that are one type to Parquet. The kernel looks at nullability."""
-    type_ = schemas.without_views(type_)
+    type_ = schemas.stored_type(type_)
     if pa.types.is_dictionary(type_):
-        return _stored_type(type_.value_type)
+        return _in_parquet(type_.value_type)
     if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):
         return pa.string() if pa.types.is_large_string(type_) else pa.binary()
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return pa.list_(_stored_type(type_.value_type))
+        return pa.list_(_in_parquet(type_.value_type))
     if pa.types.is_map(type_):
-        return pa.map_(_stored_type(type_.key_type), _stored_type(type_.item_type))
+        return pa.map_(_in_parquet(type_.key_type), _in_parquet(type_.item_type))
     if pa.types.is_struct(type_):
-        return pa.struct([(field.name, _stored_type(field.type)) for field in type_])
+        return pa.struct([(field.name, _in_parquet(field.type)) for field in type_])
     return type_
 
 

@@ -81,6 +81,7 @@ class IndexManifest:
             "key_columns": [(c.name, c.key_class and c.key_class.name, c.scale) for c in encoding.key_columns],
             "sort_columns": [(c.name, str(c.type), c.descending) for c in encoding.sort_columns],
             "sort_types": pa.schema([(c.name, c.type) for c in encoding.sort_columns]).serialize().to_pybytes().hex(),
+            "sort_widths": [(c.width, c.longest) for c in encoding.sort_columns],
             "hash_bucket_count": self.hash_bucket_count,
             "rows": self.rows,
             "tombstones": self.tombstones,
@@ -95,13 +96,17 @@ class IndexManifest:
         document = json.loads(data)
         if document["format"] > FORMAT_VERSION:
             raise InputError(f"{path} has format version {document['format']}: update deltacompact")
+        if (version := document["encoding_version"]) > ENCODING_VERSION:
+            raise InputError(f"{path} has key encoding {version}, this deltacompact knows up to {ENCODING_VERSION}")
         key_columns = tuple(
             KeyColumn(name, KeyClass[key_class] if key_class else None, scale)
             for name, key_class, scale in document["key_columns"]
         )
         types = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(document["sort_types"])))
+        widths = document.get("sort_widths") or [(None, 0)] * len(types)
         sort_columns = tuple(
-            SortColumn(name, types.field(name).type, descending) for name, _, descending in document["sort_columns"]
+            SortColumn(name, types.field(name).type, descending, width, longest)
+            for (name, _, descending), (width, longest) in zip(document["sort_columns"], widths, strict=True)
         )
         runs = tuple(
             tuple(
@@ -112,10 +117,6 @@ class IndexManifest:
         )
         relocations = tuple(Relocation.from_json(relocation) for relocation in document["relocations"])
         encoding = Encoding(key_columns, sort_columns, document["encoding_version"])
-        if encoding.version > ENCODING_VERSION:
-            raise InputError(
-                f"{path} has key encoding {encoding.version}, this deltacompact knows up to {ENCODING_VERSION}"
-            )
         rows, tombstones = document["rows"], document["tombstones"]
         return cls(encoding, runs, rows, tombstones, document["publishable"], relocations)
 

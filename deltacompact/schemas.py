@@ -4,18 +4,24 @@
     b.parquet   id int64,  note dictionary<string>,  price double     ->  id int64, note string, price double
     c.parquet   id string                                             ->  refused: c.parquet, column 'id'
 
-A column that a file lacks reads as null there, except a partition column: it has the partition's value.
+A column that a file lacks reads as null there, except a partition column: it has the partition's value. So columns and
+what is nested in them are nullable, whatever a file declares. A file without rows adds columns and refuses nothing:
+where files with rows have such a column, theirs is the type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltacompact.conversion import converted, is_list, without_view
 from deltacompact.errors import SchemaError
 from deltacompact.model import DataFile, Partition
+
+_NO_ROWS = {b"deltacompact": b"no row yet"}
+"""Metadata of a column that only files without rows have: the first file with rows decides its type."""
 
 _TIME_UNITS = ("s", "ms", "us", "ns")
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -24,21 +30,48 @@ _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema:
     """The table's schema: columns in order of appearance. Raises SchemaError naming file and column."""
-    columns: dict[str, pa.DataType] = {field.name: field.type for field in base or ()}
-    seen: list[pa.Schema] = []
-    for file in files:
-        if any(file.schema is schema for schema in seen[-4:]):
-            continue
-        seen.append(file.schema)
-        for field in file.schema:
+    columns: dict[str, pa.DataType] = {}
+    promised: dict[str, pa.DataType] = {}
+    order: dict[str, None] = {}
+    for path, schema, rows in _distinct(files, base):
+        for field in schema:
+            order[field.name] = None
+            type_ = stored_type(field.type)
+            if not rows or (field.metadata or {}).items() >= _NO_ROWS.items():
+                before = promised.get(field.name, type_)
+                promised[field.name] = widened(before, type_) or before
+                continue
             known = columns.get(field.name)
-            wider = without_views(field.type) if known is None else widened(known, without_views(field.type))
+            wider = type_ if known is None else widened(known, type_)
             if wider is None:
                 raise SchemaError(
-                    f"{file.path}: column {field.name!r} is {field.type}, which does not fit {known} in other files"
+                    f"{path}: column {field.name!r} is {field.type}, which does not fit {known} in other files"
                 )
             columns[field.name] = wider
-    return pa.schema(list(columns.items()))
+    fields = []
+    for name in order:
+        if name not in promised or not pa.types.is_null(columns.get(name, pa.null())):
+            fields.append(pa.field(name, columns[name]))
+        else:
+            fields.append(pa.field(name, promised[name], metadata=_NO_ROWS))
+    return pa.schema(fields)
+
+
+def unmarked(schema: pa.Schema) -> pa.Schema:
+    """The schema that readers get: without the metadata of fields."""
+    return pa.schema([(field.name, field.type) for field in schema])
+
+
+def _distinct(files: Iterable[DataFile], base: pa.Schema | None) -> Iterator[tuple[str, pa.Schema, bool]]:
+    """Path, schema and whether there are rows, of the base and of files whose schema was not just seen."""
+    if base is not None:
+        yield "the compacted files", base, True
+    seen: list[tuple[pa.Schema, bool]] = []
+    for file in files:
+        if any(file.schema is schema and bool(file.rows) is rows for schema, rows in seen[-4:]):
+            continue
+        seen.append((file.schema, bool(file.rows)))
+        yield file.path, file.schema, bool(file.rows)
 
 
 def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -47,53 +80,78 @@ def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return a
     if pa.types.is_null(a) or pa.types.is_null(b):
         return b if pa.types.is_null(a) else a
-    if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):
-        return widened(_decoded(a), _decoded(b))
+    plain_a, plain_b = plain_type(a), plain_type(b)
+    if (plain_a, plain_b) != (a, b):
+        return widened(plain_a, plain_b)
     for family in (_integers, _floats, _decimals, _timestamps, _times, _strings, _binaries, _nested):
         if (wider := family(a, b)) is not None:
             return wider
     return None
 
 
-def without_views(type_: pa.DataType) -> pa.DataType:
-    """Views are a layout in memory that little can compute with: tables have the plain type.
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type in which tables and compacted files have the values of a column.
 
-    So are narrow indices into dictionaries: those of several files together have more values than 127.
+    Views and runs are layouts in memory that little can compute with: they become plain. A dictionary stays one, with
+    indices for more values than one file has, and without an order: that of several files' dictionaries is nobody's.
+    Nested in others it becomes its values, since few formats hold it there. What is nested is nullable.
     """
-    if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
-        return pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        item = type_.value_field.with_type(without_views(type_.value_type))
-        return pa.list_(item) if pa.types.is_list(type_) else pa.large_list(item)
-    if pa.types.is_fixed_size_list(type_):
-        return pa.list_(type_.value_field.with_type(without_views(type_.value_type)), type_.list_size)
-    if pa.types.is_map(type_):
-        item = type_.item_field.with_type(without_views(type_.item_type))
-        return pa.map_(without_views(type_.key_type), item, type_.keys_sorted)
-    if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(without_views(field.type)) for field in type_])
-    if pa.types.is_string_view(type_):
-        return pa.string()
-    return pa.binary() if pa.types.is_binary_view(type_) else type_
+    t = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = stored_type(type_.storage_type)
+        return type_ if storage == type_.storage_type else storage
+    if t.is_run_end_encoded(type_):
+        return stored_type(type_.value_type)
+    if t.is_dictionary(type_):
+        values = stored_type(type_.value_type)
+        if t.is_nested(values) or t.is_null(values) or plain_type(values) != values:
+            return values
+        return pa.dictionary(pa.int64() if type_.index_type.bit_width == 64 else pa.int32(), values)
+    if t.is_struct(type_):
+        return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_])
+    if t.is_map(type_):
+        return pa.map_(_inside(type_.key_type), _inside(type_.item_type))
+    if t.is_fixed_size_list(type_):
+        return pa.list_(_inside(type_.value_type), type_.list_size)
+    if is_list(type_):
+        make = pa.large_list if t.is_large_list(type_) or t.is_large_list_view(type_) else pa.list_
+        return make(_inside(type_.value_type))
+    return without_view(type_)
+
+
+def _inside(type_: pa.DataType) -> pa.DataType:
+    """The stored type of what is nested in another type."""
+    stored = stored_type(type_)
+    return stored.value_type if pa.types.is_dictionary(stored) else stored
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values alone: what a dictionary or an extension type holds."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain_type(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return plain_type(type_.value_type)
+    return stored_type(type_)
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values alone, without the dictionaries and extension types around them."""
+    return _converted(column, plain_type(column.type))
 
 
 def computable(table: pa.Table) -> pa.Table:
-    """The same values in types that can be filtered and written: no views, no nulls hidden in dictionaries."""
+    """The same values in types that can be filtered and written, with no null hidden in a dictionary."""
     for place, field in enumerate(table.schema):
         column = table.column(place)
-        type_ = without_views(field.type)
+        type_ = stored_type(field.type)
         if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
-            column = column.cast(type_.value_type).dictionary_encode().cast(type_)
+            column = _converted(_converted(column, type_.value_type), type_)
         elif type_ != field.type:
-            column = column.cast(type_)
+            column = _converted(column, type_)
         else:
             continue
         table = table.set_column(place, pa.field(field.name, type_), column)
     return table
-
-
-def _decoded(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _integers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -165,14 +223,37 @@ def is_binary(type_: pa.DataType) -> bool:
 
 
 def _nested(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Nested types that differ in names of items or nullability only are one type."""
-    if pa.types.is_list(a) and pa.types.is_list(b):
-        item = widened(a.value_type, b.value_type)
-        return None if item is None else pa.list_(item)
-    if pa.types.is_struct(a) and pa.types.is_struct(b) and [f.name for f in a] == [f.name for f in b]:
-        items = [(f.name, widened(f.type, g.type)) for f, g in zip(a, b, strict=True)]
-        return None if any(item is None for _, item in items) else pa.struct(items)
-    return None
+    if is_list(a) and is_list(b):
+        return _lists(a, b)
+    if pa.types.is_map(a) and pa.types.is_map(b):
+        key, item = widened(a.key_type, b.key_type), widened(a.item_type, b.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    return _structs(a, b) if pa.types.is_struct(a) and pa.types.is_struct(b) else None
+
+
+def _lists(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """Lists of one fixed size stay such; of other layouts the one that holds more counts."""
+    item = widened(a.value_type, b.value_type)
+    if item is None:
+        return None
+    if pa.types.is_fixed_size_list(a) and pa.types.is_fixed_size_list(b) and a.list_size == b.list_size:
+        return pa.list_(item, a.list_size)
+    return pa.large_list(item) if pa.types.is_large_list(a) or pa.types.is_large_list(b) else pa.list_(item)
+
+
+def _structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The union of the children by name; where a name is there twice, both must have the same names in one order."""
+    names = [[field.name for field in type_] for type_ in (a, b)]
+    if any(len(set(each)) < len(each) for each in names):
+        if names[0] != names[1]:
+            return None
+        children = [(f.name, widened(f.type, g.type)) for f, g in zip(a, b, strict=True)]
+    else:
+        types: dict[str, pa.DataType | None] = {field.name: field.type for field in a}
+        for field in b:
+            types[field.name] = widened(types.get(field.name, field.type), field.type)
+        children = list(types.items())
+    return None if any(type_ is None for _, type_ in children) else pa.struct(children)
 
 
 def _finer(a: str, b: str) -> str:
@@ -204,28 +285,21 @@ def cast(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> p
     if column.type == type_:
         return column
     try:
-        if pa.types.is_dictionary(type_):  # from values there is no cast but to dictionaries of strings
-            return _plain(column).cast(type_.value_type).dictionary_encode().cast(type_)
-        return _plain(column).cast(type_)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return _converted(column, type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = " ".join(str(error).split())
         raise SchemaError(f"{path}: column {name!r} does not fit {type_}: {reason}") from None
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Dictionaries decoded, views made plain: casts between the rest exist."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.string())
-    elif pa.types.is_binary_view(column.type):
-        column = column.cast(pa.binary())
-    return column
+def _converted(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if column.type == type_:
+        return column
+    return pa.chunked_array([converted(chunk, type_) for chunk in column.chunks], type_)
 
 
 def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
     """A partition value in the type of its column."""
-    plain = _decoded(field.type)
+    plain = plain_type(field.type)
     try:
         value = pa.scalar(text, pa.string()).cast(plain) if text is not None else pa.scalar(None, plain)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -238,7 +312,7 @@ def check_partition_values(table: pa.Table, partition: Partition, path: str) -> 
     for name, text in partition.values:
         if name not in table.column_names or not table.num_rows:
             continue
-        column = _plain(table[name])
+        column = plain(table[name])
         if pa.types.is_null(column.type):
             agrees = text is None
         else:

@@ -1,6 +1,7 @@
 """Reading sort key bytes back: needed only where a sort column was widened since the index was written.
 
-01 80000005 (int32 5)  ->  5  ->  widened to int64  ->  01 8000000000000005
+01 80000005 (int32 5)       ->  5     ->  widened to int64    ->  01 8000000000000005
+01 312e390000000000 03      ->  "1.9" ->  widened to 16 bytes ->  01 312e39…00 03
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def decode(keys: Bytes, encoding: Encoding) -> list[pa.Array]:
     """The sort columns of (n, sort_key_bytes) encoded keys."""
     columns, at = [], 0
     for column in encoding.sort_columns:
-        width = 1 + column.value_bytes
+        width = column.encoded_bytes
         columns.append(_decode_column(keys[:, at : at + width], column))
         at += width
     return columns
@@ -32,6 +33,8 @@ def _decode_column(keys: Bytes, column: SortColumn) -> pa.Array:
     raw = keys[:, 1:].copy()
     if column.descending:
         raw = ~raw
+    if column.width is not None:
+        return _variable(raw, type_, present)
     if pa.types.is_boolean(type_):
         return pa.array(raw[:, 0].astype(bool), mask=~present)
     if pa.types.is_fixed_size_binary(type_):
@@ -43,6 +46,15 @@ def _decode_column(keys: Bytes, column: SortColumn) -> pa.Array:
     return _from_bytes(np.ascontiguousarray(raw[:, ::-1]), type_, present)
 
 
+def _variable(raw: Bytes, type_: pa.DataType, present: npt.NDArray[np.bool_]) -> pa.Array:
+    """Strings and binaries: padded values, each with its length in the last byte."""
+    lengths = np.where(present, raw[:, -1], 0)
+    values = raw[:, :-1][np.arange(raw.shape[1] - 1) < lengths[:, None]]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    buffers = [_validity(present), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(type_, len(raw), buffers)
+
+
 def _float_bytes(raw: Bytes) -> Bytes:
     """Positive numbers carry a flipped sign bit, negative ones are inverted whole."""
     positive = (raw[:, 0] & 0x80) != 0
@@ -52,5 +64,8 @@ def _float_bytes(raw: Bytes) -> Bytes:
 
 
 def _from_bytes(little_endian: Bytes, type_: pa.DataType, present: npt.NDArray[np.bool_]) -> pa.Array:
-    validity = pa.py_buffer(np.packbits(present, bitorder="little"))
-    return pa.Array.from_buffers(type_, len(little_endian), [validity, pa.py_buffer(little_endian)])
+    return pa.Array.from_buffers(type_, len(little_endian), [_validity(present), pa.py_buffer(little_endian)])
+
+
+def _validity(present: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(present, bitorder="little"))

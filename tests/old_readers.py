@@ -1,4 +1,4 @@
-"""Polars 1.12, DataFusion 43 and pyarrow 15 read a file, in an environment that `make test` makes of old_readers.txt."""
+"""Polars 1.12, DataFusion 43 and pyarrow 15 read a file; `make test` makes their environment of old_readers.txt."""
 
 from __future__ import annotations
 

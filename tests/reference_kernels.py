@@ -141,19 +141,24 @@ def value_width(kind: pa.DataType) -> int:
     return 1 if pa.types.is_boolean(kind) else int(kind.bit_width) // 8
 
 
-def sort_keys(columns: Sequence[pa.Array], descending: Sequence[bool], rows: int) -> list[bytes]:
+def sort_keys(
+    columns: Sequence[pa.Array], descending: Sequence[bool], rows: int, widths: Sequence[int | None] | None = None
+) -> list[bytes]:
     parts = [
-        [_sort_value(value, column.type, down) for value in raw_values(column)]
-        for column, down in zip(columns, descending, strict=True)
+        [_sort_value(value, column.type, down, width) for value in raw_values(column)]
+        for column, down, width in zip(columns, descending, widths or [None] * len(columns), strict=True)
     ]
     return [b"".join(column[row] for column in parts) for row in range(rows)]
 
 
-def _sort_value(value: Any, kind: pa.DataType, descending: bool) -> bytes:
-    width = value_width(kind)
+def _sort_value(value: Any, kind: pa.DataType, descending: bool, padded: int | None) -> bytes:
+    width = value_width(kind) if padded is None else padded + 1
     if value is None:
         return bytes(1 + width)
-    if pa.types.is_fixed_size_binary(kind):
+    if padded is not None:
+        raw = value.encode() if isinstance(value, str) else value
+        data = raw + bytes(padded - len(raw)) + bytes([len(raw)])
+    elif pa.types.is_fixed_size_binary(kind):
         data = value
     elif pa.types.is_floating(kind):
         data = _float_order(float(value), width).to_bytes(width, "big")

@@ -228,6 +228,51 @@ def test_vacuumed_restated_and_rehashed_tables_and_destinations(spark, catalog):
     assert judge(spark, catalog, "t")[0].rows == 2
 
 
+_WORDS = ["", "a", "a\0", "ab", "é", "z" * 9, "é" * 8]
+
+
+@pytest.mark.parametrize("retention", [None, 40])
+@pytest.mark.parametrize("direction", ["ascending", "descending"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.array,
+        lambda words: pa.array(words).dictionary_encode(),
+        lambda words: pa.array([None if word is None else word.encode() for word in words], pa.binary()),
+    ],
+    ids=["string", "dictionary", "binary"],
+)
+def test_tables_sorted_by_strings_and_binaries(spark, catalog, make, direction, retention):
+    catalog.create_table("t", primary_keys=["id"], sort_keys=[("at", direction), "n"], tombstone_retention=retention)
+    chance = random.Random(direction)
+    for position in range(1, 60, 10):
+        ids = [chance.randrange(30) for _ in range(25)]
+        words = [chance.choice([None, *_WORDS[: position // 10 + 2]]) for _ in ids]
+        rows = pa.table({"id": ids, "at": make(words), "n": pa.array([chance.randrange(3) for _ in ids], pa.int8())})
+        operation = "delete" if position in (21, 41) else "upsert"
+        catalog.append("t", rows, operation=operation, stream_position=position)
+        if position in (21, 31):
+            compact(catalog, "t")
+    judge(spark, catalog, "t")
+    compact(catalog, "t")
+    judge(spark, catalog, "t")
+    first, *_ = catalog.log("t", Partition()).chain()
+    catalog.store.delete([first.deltas[0].files[0].path])
+    if retention is None:  # the tombstones of the history come out of the index
+        (report,) = judge(spark, catalog, "t")
+        assert report.note.startswith("older files were vacuumed")
+
+
+def test_structs_whose_children_differ_from_file_to_file(spark, catalog):
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1, 2], "c": [{"a": 1, "b": "x"}, None]}))
+    catalog.append("t", pa.table({"id": [2, 3], "c": [{"b": "y", "n": 1.5, "a": 2}, None]}))
+    catalog.append("t", pa.schema([("c", pa.binary()), ("only", pa.int8())]).empty_table())
+    judge(spark, catalog, "t")
+    compact(catalog, "t")
+    assert judge(spark, catalog, "t")[0].rows == 3
+
+
 # What is wrong
 
 

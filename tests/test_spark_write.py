@@ -51,6 +51,16 @@ def test_rows_go_where_their_partition_columns_say(spark, catalog):
         assert all(field.nullable for field in fields), "Spark's nullability is no part of the schema"
 
 
+def test_tasks_measure_string_sort_keys_and_refuse_longer_ones(spark, catalog):
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["version"])
+    frame = spark.createDataFrame([(1, "1.9"), (2, "1.10.2"), (3, None)], "id int, version string").coalesce(1)
+    write(frame, catalog, "t")
+    (delta,) = catalog.state("t", Partition()).deltas
+    assert [file.longest for file in delta.files] == [(("version", 6),)]
+    with pytest.raises(PySparkException, match="sort key 'version' has a value of 33 bytes, 32 at most"):
+        write(spark.createDataFrame([(1, "v" * 33)], "id int, version string"), catalog, "t")
+
+
 def test_partition_token_position_and_deletes_by_option(spark, catalog):
     catalog.create_table("t", partition_keys=["day", "region"], primary_keys=["id"])
     frame = spark.createDataFrame([(1, "a", "eu"), (2, "b", "eu")], "id int, v string, region string").coalesce(1)

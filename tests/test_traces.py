@@ -308,7 +308,7 @@ def test_trace_11_the_winners_files_never_get_the_losers_pointers(
 
 def bucket_of(key: int, buckets: int) -> int:
     encoding = Encoding((KeyColumn("k", KeyClass.INTEGER),))
-    digest = encoding.digests(pa.table({"k": [key]}))[0].tobytes()
+    digest = encoding.digests(pa.table({"k": [key]}), "a.parquet")[0].tobytes()
     return int.from_bytes(digest, "big") % buckets
 
 

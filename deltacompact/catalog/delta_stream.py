@@ -60,6 +60,7 @@ from deltacompact.model import (
 )
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.s3_store import S3Settings
+from deltacompact.sort_widths import measured_file
 from deltacompact.sources import identity
 from deltacompact.storage import ObjectStore, copy_into, open_store
 
@@ -272,7 +273,7 @@ class DeltaStreamCatalog:
         """
         known_by = Token.of(token)
         stream_position = self.checked_position(stream_position, 1, force_position)
-        place, kind = self._appending(table_id, partition, operation)
+        place, kind, keys = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
@@ -284,7 +285,7 @@ class DeltaStreamCatalog:
                 path = paths.fresh("data", tabular.suffix_of(options.content_type))
                 described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
                 self._check_fits(table_id, place, [(kind, [described])])
-                yield write_rows(self.store, path, rows, place, options)
+                yield write_rows(self.store, path, rows, place, options, keys)
 
         return self._commit_written(
             table_id, place, kind, written(), stream_position, known_by, begun_s, force_position
@@ -312,7 +313,7 @@ class DeltaStreamCatalog:
             raise InputError("there is nothing to append: name at least one file")
         known_by = Token.of(token)
         stream_position = self.checked_position(stream_position, 1, force_position)
-        place, kind = self._appending(table_id, partition, operation)
+        place, kind, keys = self._appending(table_id, partition, operation)
         begun_s = self.clock()
         if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
@@ -323,10 +324,12 @@ class DeltaStreamCatalog:
             described = tabular.inspect(self.store, _absolute(source), format_, types, place, hashed=reference)
             if reference:
                 refuse_files_of_other_streams(self.store, described.path, TablePaths.of(table_id).stream(place))
-            inspected.append(replace(described, name=_readable(source)))
+            inspected.append(measured_file(self.store, replace(described, name=_readable(source)), keys))
         self._check_fits(table_id, place, [(kind, inspected)])
         # Every file was looked at before anything is written.
-        taken = iter(inspected) if reference else (self._copied(table_id, place, file, types) for file in inspected)
+        taken = (
+            iter(inspected) if reference else (self._copied(table_id, place, file, types, keys) for file in inspected)
+        )
         return self._commit_written(table_id, place, kind, taken, stream_position, known_by, begun_s, force_position)
 
     def commit(
@@ -380,7 +383,7 @@ class DeltaStreamCatalog:
 
     def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
         """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
-        place, kind = self._appending(table_id, partition, "upsert")
+        place, kind, keys = self._appending(table_id, partition, "upsert")
         given = incoming(tables)
         first = next(given, None)
         if first is None:
@@ -395,7 +398,7 @@ class DeltaStreamCatalog:
                 tabular.check_columns(rows.schema, rows.name)
                 described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
                 shape = shape.with_file(kind, described)
-                written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options)
+                written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options, keys)
                 files.append(replace(written, number=number))
         now_ms = int(self.clock() * 1000)
         # Below all that is carried over on top of it, at whatever position.
@@ -452,7 +455,7 @@ class DeltaStreamCatalog:
 
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
-    ) -> tuple[Partition, OperationType]:
+    ) -> tuple[Partition, OperationType, TableKeys | None]:
         table = self.table(table_id)
         if table.source_table_id is not None:
             raise _is_destination(table_id, table.source_table_id)
@@ -460,7 +463,7 @@ class DeltaStreamCatalog:
             kind = OperationType(str(operation).lower())
         except ValueError:
             raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-        return Partition.of(table.partition_keys, partition), kind
+        return Partition.of(table.partition_keys, partition), kind, table.keys
 
     def _known(self, table_id: str, partition: Partition, token: Token | None, kind: OperationType) -> Delta | None:
         """What the token committed, without writing the data first."""
@@ -503,7 +506,9 @@ class DeltaStreamCatalog:
         """Refuse files that the stream could not be folded or read with, before the log names them."""
         self._shape(table_id, partition, state).with_files(deltas)
 
-    def _copied(self, table_id: str, partition: Partition, source: DataFile, types: pa.Schema | None) -> DataFile:
+    def _copied(
+        self, table_id: str, partition: Partition, source: DataFile, types: pa.Schema | None, keys: TableKeys | None
+    ) -> DataFile:
         """The copy of an inspected file. One that was written to meanwhile is described by what was copied of it."""
         name, suffix = source.name or source.path, tabular.stored_suffix(source.path)
         path = TablePaths.of(table_id).stream(partition).fresh("data", suffix)
@@ -513,9 +518,9 @@ class DeltaStreamCatalog:
                 return copy
             try:
                 described = tabular.inspect(self.store, path, source.content_type, types, partition)
+                return measured_file(self.store, replace(described, name=name), keys)
             except InputError as error:
                 raise type(error)(f"{name} was written to while it was copied: {error}") from error
-            return replace(described, name=name)
 
     def _commit_written(
         self,

@@ -261,6 +261,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
     if file.stamp:
         known = dataclasses.asdict(file.stamp).items()
         document["stamp"] = {name: value for name, value in known if value is not None}
+    if file.longest:
+        document["longest"] = dict(file.longest)
     return document
 
 
@@ -275,6 +277,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         DeletionVector(**value["deletions"]) if "deletions" in value else None,
         value.get("name"),
         Stamp(**value["stamp"]) if "stamp" in value else None,
+        tuple(value.get("longest", {}).items()),
     )
 
 

@@ -95,9 +95,16 @@ def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFil
         and "://" not in source.file.path
         and source.file.content_type is ContentType.PARQUET
         and len({name.lower() for name in (*source.file.schema.names, "_metadata")}) > len(source.file.schema)
-        and all(is_native(source.file.schema.field(name).type) for name in source.names)
+        and all(_read_as_it_is(source.file.schema.field(name), layout) for name in source.names)
         for source in sources
     )
+
+
+def _read_as_it_is(field: pa.Field, layout: Layout) -> bool:
+    """Whether Spark reads a file's column; a nested one has to be of the union's type, as Spark casts by place."""
+    stored = schemas.stored_type(field.type)
+    same = not pa.types.is_nested(stored) or stored == layout.columns.field(field.name).type
+    return is_native(field.type) and same
 
 
 def _native_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:

@@ -18,9 +18,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from deltacompact.conversion import converted
 from deltacompact.keys import Encoding
 from deltacompact.primary_key_index import IndexManifest
 from deltacompact.relocation import Relocation
+from deltacompact.schemas import plain_type
 from deltacompact.sort_keys import decode
 from deltacompact.spark.comparable import comparable_type, spark_struct
 from deltacompact.spark.frames import Layout, tasks_frame, tasks_of
@@ -103,7 +105,10 @@ class _Reading:
         for field in self.layout.columns:
             wanted = comparable_type(field.type)
             known = decoded.get(field.name)
-            columns.append(pa.nulls(len(keys), wanted) if known is None else known.cast(field.type).cast(wanted))
+            if known is None:
+                columns.append(pa.nulls(len(keys), wanted))
+            else:
+                columns.append(converted(known, plain_type(field.type)).cast(wanted))
         return columns
 
 

@@ -74,7 +74,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
         state = catalog.state(table_id, partition)
         with advising(catalog.uri, table_id, partition, state):
             schema = schema_of(state)
-        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 0, 0, schema))
+        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
     return result

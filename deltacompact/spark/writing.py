@@ -18,7 +18,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from deltacompact import files, schemas
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.errors import InputError, SchemaError
 from deltacompact.model import DataFile, OperationType, Partition, Token, partition_text
+from deltacompact.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.storage import ObjectStore
@@ -161,6 +162,7 @@ class _OpenFile:
     schema: pa.Schema
     out: files.TableWriter
     closing: contextlib.ExitStack
+    longest: dict[str, int]
 
 
 class _OpenFiles:
@@ -168,6 +170,7 @@ class _OpenFiles:
 
     def __init__(self, target: WriteTarget) -> None:
         self._table_id = target.table.table_id
+        self._keys = target.table.keys
         self._store: ObjectStore = target.catalog.store
         self._open: dict[Kind, _OpenFile] = {}
         self._done: list[tuple[Partition, OperationType, DataFile]] = []
@@ -182,6 +185,8 @@ class _OpenFiles:
     def write(self, kind: Kind, rows: pa.Table) -> None:
         file = self._open.pop(kind, None) or self._begin(kind, rows.schema)
         self._open[kind] = file  # last used, last in line
+        for name, size in longest_values(rows, self._keys, "the written rows"):
+            file.longest[name] = max(size, file.longest.get(name, 0))
         file.out.write(rows)
 
     def close(self) -> list[tuple[Partition, OperationType, DataFile]]:
@@ -197,11 +202,12 @@ class _OpenFiles:
         path = stream.fresh("data", files.suffix_of(options.content_type))
         closing = contextlib.ExitStack()
         out = closing.enter_context(files.writer(self._store, path, schema, options))
-        return _OpenFile(path, schema, out, closing)
+        return _OpenFile(path, schema, out, closing, {})
 
     def _finish(self, kind: Kind) -> None:
         file = self._open.pop(kind)
         file.closing.close()
         size = self._store.stat(file.path).bytes
         content_type = files.WriteOptions().content_type
-        self._done.append((*kind, DataFile(0, file.path, content_type, file.out.rows, size, file.schema)))
+        described = DataFile(0, file.path, content_type, file.out.rows, size, file.schema)
+        self._done.append((*kind, replace(described, longest=tuple(file.longest.items()))))

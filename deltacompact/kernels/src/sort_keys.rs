@@ -3,16 +3,44 @@
 //! ```text
 //! int8 ascending     -3 -> 01 7d    5 -> 01 85    null -> 00 00     5 wins
 //! int8 descending    -3 -> 01 82    5 -> 01 7a    null -> 00 00     -3 wins, null still loses
+//! string, width 3    "a" -> 01 610000 01    "a\0" -> 01 610000 02    "ab" -> 01 616200 02    "ab" wins
 //! ```
 //!
 //! Per column: presence (never inverted), then the value so that plain comparison orders it: big-endian, sign bit
-//! flipped; floats with all bits flipped where negative, -0.0 as 0.0 and one NaN above +inf; descending inverts all.
+//! flipped; floats with all bits flipped where negative, -0.0 as 0.0 and one NaN above +inf; strings and binaries padded
+//! with zeros to a width that the caller gives, with their length behind; descending inverts all.
 
 use crate::Refused;
-use crate::columns::Column;
+use crate::columns::{Column, Variable};
 use arrow_schema::DataType;
 
-/// Bytes of a column's values, or None where the type cannot be a sort key.
+/// The longest string or binary: its length is one byte, and a sort key has at most so many bytes of values.
+pub const WIDTH_MAX: usize = 32;
+const LENGTH_BYTES: usize = 1;
+
+/// One sort column of a call. `width` is the room for the values of a column of variable width.
+pub struct SortColumn<'a> {
+    pub column: &'a Column,
+    pub descending: bool,
+    pub width: Option<usize>,
+}
+
+impl SortColumn<'_> {
+    /// Bytes of the column's part of a sort key.
+    fn bytes(&self, position: usize) -> Result<usize, Refused> {
+        let data_type = self.column.data_type();
+        if let (Some(width), true) = (self.width, self.column.variable().is_some()) {
+            return Ok(1 + width + LENGTH_BYTES);
+        }
+        let value = value_bytes(data_type);
+        value.map(|bytes| 1 + bytes).ok_or_else(|| match self.column.variable() {
+            Some(_) => format!("column {position}: Arrow type {data_type} needs a width to be a sort key"),
+            None => format!("column {position}: Arrow type {data_type} cannot be a sort key"),
+        })
+    }
+}
+
+/// Bytes of a column's values, or None where the type has no fixed width or cannot be a sort key.
 fn value_bytes(data_type: &DataType) -> Option<usize> {
     use DataType::*;
     Some(match data_type {
@@ -28,23 +56,25 @@ fn value_bytes(data_type: &DataType) -> Option<usize> {
 }
 
 /// Bytes of a sort key: for each column its presence byte and its value.
-pub fn sort_key_bytes(columns: &[Column]) -> Result<usize, Refused> {
-    let widths = columns.iter().enumerate().map(|(position, column)| {
-        let bytes = value_bytes(column.data_type())
-            .ok_or_else(|| format!("column {position}: Arrow type {} cannot be a sort key", column.data_type()))?;
-        Ok(1 + bytes)
-    });
-    widths.sum()
+pub fn sort_key_bytes(columns: &[SortColumn]) -> Result<usize, Refused> {
+    columns.iter().enumerate().map(|(position, column)| column.bytes(position)).sum()
 }
 
-/// Fills `out`, rows of `width` zero bytes each.
-pub fn write_sort_keys(columns: &[Column], descending: &[bool], width: usize, out: &mut [u8]) {
+/// Fills `out`, rows of `width` zero bytes each. Refuses a string or binary that is longer than its column's width.
+pub fn write_sort_keys(columns: &[SortColumn], width: usize, out: &mut [u8]) -> Result<(), Refused> {
     let mut from = 0;
-    for (column, &descending) in columns.iter().zip(descending) {
-        let mut to = Target { column, invert: if descending { 0xff } else { 0 }, from, width, out };
-        write_column(&mut to);
-        from += 1 + value_bytes(column.data_type()).unwrap_or(0);
+    for (position, each) in columns.iter().enumerate() {
+        let invert = if each.descending { 0xff } else { 0 };
+        let mut to = Target { column: each.column, invert, from, width, out };
+        match (each.width, each.column.variable()) {
+            (Some(value_width), Some(values)) => {
+                to.variable(&values, value_width).map_err(|(row, why)| format!("column {position}, row {row}: {why}"))?
+            }
+            _ => write_column(&mut to),
+        }
+        from += each.bytes(position)?;
     }
+    Ok(())
 }
 
 fn write_column(to: &mut Target) {
@@ -143,5 +173,29 @@ impl Target<'_> {
                 slot[1..].iter_mut().zip(value).for_each(|(to, byte)| *to = byte ^ self.invert);
             }
         }
+    }
+
+    /// Values padded with zeros to `value_width`, their length behind. A row that cannot be written, and why.
+    fn variable(&mut self, values: &Variable, value_width: usize) -> Result<(), (usize, String)> {
+        let nulls = self.column.nulls();
+        for (row, key) in self.out.chunks_exact_mut(self.width).enumerate() {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                continue;
+            }
+            let Some(value) = values.bytes_at(row) else {
+                return Err((row, "the array's offsets lead outside of its data".into()));
+            };
+            if value.len() > value_width {
+                return Err((row, format!("a value of {} bytes is longer than {value_width}", value.len())));
+            }
+            let slot = &mut key[self.from..self.from + 1 + value_width + LENGTH_BYTES];
+            slot[0] = 1;
+            slot[1..1 + value.len()].copy_from_slice(value);
+            slot[1 + value_width] = value.len() as u8;
+            if self.invert != 0 {
+                slot[1..].iter_mut().for_each(|byte| *byte ^= self.invert);
+            }
+        }
+        Ok(())
     }
 }

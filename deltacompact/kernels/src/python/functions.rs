@@ -4,6 +4,7 @@ use super::arguments::*;
 use crate::columns::Column;
 use crate::key_bytes::KeyColumns;
 use crate::sha1::{Backend, DIGEST_BYTES};
+use crate::sort_keys::{SortColumn, WIDTH_MAX, sort_key_bytes, write_sort_keys};
 use crate::{digests, entries};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -80,22 +81,33 @@ pub fn buckets<'py>(
 }
 
 #[pyfunction]
+#[pyo3(signature = (columns, descending, rows, widths = None))]
 pub fn sort_keys<'py>(
     py: Python<'py>,
     columns: Vec<Bound<'py, PyAny>>,
     descending: Vec<bool>,
     rows: &Bound<'py, PyAny>,
+    widths: Option<Vec<Option<Bound<'py, PyAny>>>>,
 ) -> PyResult<Bound<'py, PyArray2<u8>>> {
     if columns.len() != descending.len() {
         return Err(refuse(format!("{} columns but {} directions", columns.len(), descending.len())));
     }
+    let widths = widths.unwrap_or_else(|| columns.iter().map(|_| None).collect());
+    if columns.len() != widths.len() {
+        return Err(refuse(format!("{} columns but {} widths", columns.len(), widths.len())));
+    }
     let rows = row_count(rows)?;
-    let columns = super::arguments::columns(&columns, rows)?;
-    let width = crate::sort_keys::sort_key_bytes(&columns).map_err(refuse)?;
+    let imported = super::arguments::columns(&columns, rows)?;
+    let mut chosen = Vec::with_capacity(imported.len());
+    for ((column, descending), width) in imported.iter().zip(descending).zip(&widths) {
+        let width = width.as_ref().map(|width| integer::<u64>("widths", width, 0, WIDTH_MAX as u64)).transpose()?;
+        chosen.push(SortColumn { column, descending, width: width.map(|width| width as usize) });
+    }
+    let width = sort_key_bytes(&chosen).map_err(refuse)?;
     let result = zeros2(py, rows, width)?;
     let mut out = result.readwrite();
     let out = out.as_slice_mut()?;
-    py.detach(|| crate::sort_keys::write_sort_keys(&columns, &descending, width, out));
+    py.detach(|| write_sort_keys(&chosen, width, out)).map_err(refuse)?;
     Ok(result)
 }
 

@@ -1,0 +1,106 @@
+"""A column in another type, value by value the same: the casts of pyarrow, and those that it lacks.
+
+    struct<b: int32, a: string>      ->  struct<a, b: int64, c>        children by name, what is missing is null
+    list<dictionary<string_view>>    ->  list<string>                  at any depth
+    string                           ->  dictionary<int32, string>
+    extension<json, string_view>     ->  string                        by what it stores
+
+Work is done array by array, never row by row. What does not fit raises pyarrow's own errors.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The values in the type. Raises ArrowInvalid or ArrowNotImplementedError where one does not fit."""
+    t = pa.types
+    if array.type == type_:
+        return array
+    if array.null_count == len(array):  # of whatever type
+        return pa.nulls(len(array), type_)
+    if isinstance(array.type, pa.BaseExtensionType):
+        return converted(array.storage, type_)
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, converted(array, type_.storage_type))
+    if t.is_run_end_encoded(array.type):
+        return converted(pc.run_end_decode(array), type_)
+    if t.is_dictionary(type_):
+        return _into_dictionary(array, type_)
+    if t.is_dictionary(array.type):
+        # Views cannot be taken from, so that the dictionary, which is small, is made plain before.
+        return converted(converted(array.dictionary, without_view(array.type.value_type)).take(array.indices), type_)
+    if t.is_struct(array.type) and t.is_struct(type_):
+        return _struct(array, type_)
+    if t.is_map(array.type) and t.is_map(type_):
+        return _map(array, type_)
+    if is_list(array.type) and is_list(type_):
+        return _list(array, type_)
+    return array.cast(type_)
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Lists of any layout; a map is none."""
+    t = pa.types
+    tests = (t.is_list, t.is_large_list, t.is_fixed_size_list, t.is_list_view, t.is_large_list_view)
+    return any(test(type_) for test in tests)
+
+
+def without_view(type_: pa.DataType) -> pa.DataType:
+    """The plain type of a view of strings or binaries."""
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(type_) else type_
+
+
+def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Nulls end up in the indices, never in the dictionary: most readers look for them there."""
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count == 0:
+        encoded, values = array, converted(array.dictionary, type_.value_type)
+    else:
+        encoded = converted(array, type_.value_type).dictionary_encode()
+        values = encoded.dictionary
+    return pa.DictionaryArray.from_arrays(encoded.indices.cast(type_.index_type), values, ordered=type_.ordered)
+
+
+def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Children by name; where a name is there twice, by their places."""
+    known, children = array.flatten(), []
+    for place, field in enumerate(type_):
+        found = array.type.get_all_field_indices(field.name)
+        if len(found) > 1:
+            found = [place]
+        children.append(converted(known[found[0]], field.type) if found else pa.nulls(len(array), field.type))
+    return pa.StructArray.from_arrays(children, fields=list(type_), mask=_mask(array))
+
+
+def _map(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    offsets = array.offsets
+    first, last = offsets[0].as_py(), offsets[len(array)].as_py()
+    keys = converted(array.keys.slice(first, last - first), type_.key_type)
+    items = converted(array.items.slice(first, last - first), type_.item_type)
+    return pa.MapArray.from_arrays(pc.subtract(offsets, first).cast(pa.int32()), keys, items, type_, mask=_mask(array))
+
+
+def _list(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        if not pa.types.is_fixed_size_list(array.type):  # a format without fixed sizes gives lists back
+            array = array.cast(pa.list_(array.type.value_field, size))
+        values = array.values.slice(array.offset * size, len(array) * size)
+        items = converted(values, type_.value_type)
+        return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=_mask(array))
+    large = pa.types.is_large_list(type_)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
+    ends = pc.cumulative_sum(lengths).cast(pa.int64() if large else pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], ends.type), ends])
+    items = converted(array.flatten(), type_.value_type)
+    make = pa.LargeListArray if large else pa.ListArray
+    return make.from_arrays(offsets, items, type=type_, mask=_mask(array))
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    """Which values are null; None where none is."""
+    return array.is_null() if array.null_count else None
