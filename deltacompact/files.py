@@ -108,7 +108,7 @@ def inspect(store: ObjectStore, path: str, content_type: ContentType, known: pa.
                 table = _read_text(source, content_type, known, None)
                 schema, rows = table.schema, table.num_rows
     check_columns(schema, path)
-    return DataFile(0, path, content_type, rows, size, schema.remove_metadata())
+    return DataFile(0, path, content_type, rows, size, schemas.unmarked(schema))
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:
@@ -526,7 +526,7 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     with writer(store, path, table.schema, options) as out:
         out.write(table)
     return DataFile(
-        0, path, options.content_type, table.num_rows, store.stat(path).bytes, table.schema.remove_metadata()
+        0, path, options.content_type, table.num_rows, store.stat(path).bytes, schemas.unmarked(table.schema)
     )
 
 
