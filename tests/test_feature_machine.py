@@ -1231,7 +1231,6 @@ def test_orc_refuses_the_year_9999_before_anything_is_published(
 @pytest.mark.parametrize(
     ("content_type", "type_"),
     [
-        ("csv", pa.duration("s")),
         ("csv", pa.decimal256(50, 2)),
         ("csv", pa.list_(pa.int64())),
         ("orc", pa.uint64()),
