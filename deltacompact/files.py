@@ -128,7 +128,7 @@ def inspect(
             stamp = stamps.stamp_of(stat, to_hash) if outside else None
         if hashed and stat.etag is None and place.stat(name) != stat:
             raise InputError(f"{path} was written to while it was read: append it when it is finished")
-    return DataFile(0, path, content_type, rows, stat.bytes, schema.remove_metadata(), stamp=stamp)
+    return DataFile(0, path, content_type, rows, stat.bytes, schemas.unmarked(schema), stamp=stamp)
 
 
 def _described(
@@ -587,7 +587,7 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     with writer(store, path, table.schema, options) as out:
         out.write(table)
     return DataFile(
-        0, path, options.content_type, table.num_rows, store.stat(path).bytes, table.schema.remove_metadata()
+        0, path, options.content_type, table.num_rows, store.stat(path).bytes, schemas.unmarked(table.schema)
     )
 
 

@@ -80,7 +80,7 @@ def write_rows(
     except (InputError, StoreError):
         files.check_writable(rows.schema, options.content_type)
         raise
-    size, described = store.stat(path).bytes, schema.remove_metadata()
+    size, described = store.stat(path).bytes, schemas.unmarked(schema)
     return DataFile(0, path, options.content_type, out.rows, size, described, longest=tuple(longest.items()))
 
 

@@ -58,7 +58,7 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
 
 
 def unmarked(schema: pa.Schema) -> pa.Schema:
-    """The schema that readers get: without the metadata of fields."""
+    """Names and types alone: what readers get, and what is recorded of appended files, some of them copies of ours."""
     return pa.schema([(field.name, field.type) for field in schema])
 
 
