@@ -9,10 +9,12 @@ one result for each partition; a session that fails leaves the others to publish
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact import expect
 from deltacompact.arrow_memory import session_memory
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
 from deltacompact.catalog.log import genesis_state
@@ -36,6 +38,9 @@ from deltacompact.primary_key_index import IndexManifest, read_manifest
 from deltacompact.session import Published, Session
 from deltacompact.session_records import SessionRecord
 from deltacompact.settings import Settings, at_least
+from deltacompact.wording import one_line
+
+_LOG = logging.getLogger("deltacompact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +120,19 @@ def compact(
     session's error is in its result; where every session failed, the first error is raised. Raises InputError, before
     any work, for what cannot be served.
     """
-    settings = settings or Settings()
+    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
-    catalog = delta_catalog_client or open_catalog()
+    expect.flag("purge", purge)
+    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
+    if sns_event_topic_arn is not None:
+        from deltacompact.sns import sns_sink
+
+        sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
+    catalog = delta_catalog_client
+    if catalog is None:
+        catalog = open_catalog()
+    expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
     job = prepare(
         catalog,
         source_table_id,
@@ -135,11 +149,6 @@ def compact(
         ),
         partitions,
     )
-    sinks = list(event_sinks)
-    if sns_event_topic_arn:
-        from deltacompact.sns import sns_sink
-
-        sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
     emit = fan_out(sinks)
     executor: Executor | None = None
     results = []
@@ -147,13 +156,13 @@ def compact(
         if isinstance(given, NothingToDo):
             results.append(SessionResult(dict(partition.values), nothing_to_do=given.reason))
             continue
-        if isinstance(given, DeltaCompactError):
-            results.append(SessionResult(dict(partition.values), error=given))
-            continue
-        executor = executor or executor_for(settings, job.delta_rows, job.bytes)
-        with session_memory():
-            result = run_session(catalog, job, given, executor, emit)
-        emit(SessionFinished(source_table_id, partition, _reason(result.error), result.live))
+        if isinstance(given, Exception):
+            result = _failed(partition, given)
+        else:
+            executor = executor or executor_for(settings, job.delta_rows, job.bytes)
+            with session_memory():
+                result = run_session(catalog, job, given, executor, emit)
+        emit(_finished(job, partition, given, result))
         results.append(result)
     done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
@@ -173,7 +182,8 @@ class Job:
     partition_keys: tuple[str, ...]
     tombstone_retention: int | None
     arguments: Arguments
-    inputs: tuple[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError], ...]
+    inputs: tuple[tuple[Partition, SessionInput | NothingToDo | Exception], ...]
+    """Of each partition: what to fold, why nothing is to be done, or what went wrong when it was looked at."""
 
     @property
     def chosen(self) -> list[SessionInput]:
@@ -208,11 +218,11 @@ def prepare(
     destination = destination_table_id or source_table_id
     if destination != source_table_id:
         _check_destination(catalog, source, destination)
-    inputs: list[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError]] = []
+    inputs: list[tuple[Partition, SessionInput | NothingToDo | Exception]] = []
     for partition in chosen:
         try:
             inputs.append((partition, _session_input(catalog, source, destination, keys, partition, arguments.purge)))
-        except DeltaCompactError as error:
+        except Exception as error:  # one bad partition does not end the job for all
             inputs.append((partition, error))
     return Job(
         source_table_id,
@@ -228,10 +238,12 @@ def prepare(
 def run_session(
     catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
 ) -> SessionResult:
-    """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it."""
-    partition = dict(given.partition.values)
-    spilled_before = executor.spilled_bytes()
+    """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it.
+
+    Any exception becomes the error of the result, so that one bad partition does not end the job for all.
+    """
     try:
+        spilled_before = executor.spilled_bytes()
         session = Session(catalog, plan_session(catalog, job, given, executor.capacity), executor, emit)
         _open_destination(catalog, job, given.partition)  # nothing was refused
         record = session.records.adopt_plan(session.plan)
@@ -243,12 +255,40 @@ def run_session(
         except NotFoundError as error:
             # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
             raise session.conflict() or error from None
-    except DeltaCompactError as error:
-        return SessionResult(partition, error=error)
-    spilled = executor.spilled_bytes()
-    if spilled is not None:
-        spilled -= spilled_before or 0
-    return _result(session, published, executor, spilled)
+        spilled = executor.spilled_bytes()
+        if spilled is not None:
+            spilled -= spilled_before or 0
+        return _result(session, published, executor, spilled)
+    except Exception as error:
+        return _failed(given.partition, error)
+
+
+def _failed(partition: Partition, error: Exception) -> SessionResult:
+    """The result of a session that failed. What nobody expected is logged with its traceback, which it keeps."""
+    if not isinstance(error, DeltaCompactError):
+        _LOG.error("partition %s failed: %s", partition, one_line(error), exc_info=error)
+    return SessionResult(dict(partition.values), error=error)
+
+
+def _finished(
+    job: Job, partition: Partition, given: SessionInput | Exception, result: SessionResult
+) -> SessionFinished:
+    error = result.error
+    if error is None:
+        return SessionFinished(job.source_table_id, partition, None, result.live)
+    named = _named_in(str(error), given) if isinstance(given, SessionInput) else []
+    where = ": " + ", ".join(named) if named else ""
+    return SessionFinished(job.source_table_id, partition, one_line(error), 0, type(error).__name__ + where)
+
+
+def _named_in(message: str, given: SessionInput) -> list[str]:
+    """The files and columns of a session that an error names: all of it that is surely no value of a row."""
+    files = [*(given.base.files if given.base else ()), *(file for delta in given.deltas for file in delta.files)]
+    columns = dict.fromkeys(name for file in files for name in file.schema.names)
+    return [
+        *(file.path for file in files if file.path in message),
+        *(f"column {name!r}" for name in columns if repr(name) in message),
+    ]
 
 
 def plan_session(
@@ -413,7 +453,3 @@ def _result(session: Session, published: Published, executor: Executor, spilled_
         measured_peak_bytes=measured.peak_task_bytes,
         spilled_bytes=spilled_bytes,
     )
-
-
-def _reason(error: Exception | None) -> str | None:
-    return None if error is None else str(error)

@@ -22,16 +22,18 @@ from deltacompact.catalog.entries import Entry, IndexReplaced
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
-from deltacompact.errors import ConflictError, CorruptionError, DeltaCompactError
+from deltacompact.errors import ConflictError, CorruptionError
 from deltacompact.executors import Executor
 from deltacompact.keys import Encoding
 from deltacompact.masks import live_bits, live_mask
 from deltacompact.model import Partition
+from deltacompact.partitions import all_done
 from deltacompact.plan import Arguments
 from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.rehash import rehash
 from deltacompact.settings import at_least
 from deltacompact.storage import ObjectStore
+from deltacompact.wording import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
     problems: list[str] = []
     try:
         chain = list(catalog.log(table_id, partition).chain())
-    except DeltaCompactError as error:
-        return CheckResult(partition, 0, 0, 0, 0, (f"log: {error}",))
+    except Exception as error:
+        return CheckResult(partition, 0, 0, 0, 0, (f"log: {one_line(error)}",))
     versions, state = len(chain), chain[-1]
     for each in chain:
         problems += _log_problems(each)
@@ -71,15 +73,15 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
             if seen.rows != file.rows or seen.bytes != file.bytes:
                 found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
                 problems.append(f"file {file.path}: {found}, the log says {logged}")
-        except DeltaCompactError as error:
-            problems.append(f"file: {error}")
+        except Exception as error:
+            problems.append(f"file: {one_line(error)}")
     if state.compacted and state.index and not problems:
         try:
             manifest = read_manifest(catalog.store, state.index)
             rows, entries = manifest.rows, manifest.entries
             problems += _index_problems(catalog.store, state, manifest, quick)
-        except DeltaCompactError as error:
-            problems.append(f"index: {error}")
+        except Exception as error:
+            problems.append(f"index: {one_line(error)}")
     return CheckResult(partition, versions, len(described), rows, entries, tuple(problems))
 
 
@@ -165,19 +167,22 @@ def rehash_table(
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
 
-    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile.
+    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile, once
+    the other partitions are done.
     """
-    at_least("hash bucket count", hash_bucket_count, 1)
-    done = []
-    for each in catalog.partitions(table_id) if partition is None else [partition]:
-        base = catalog.state(table_id, each)
+    at_least("hash_bucket_count", hash_bucket_count, 1)
+
+    def rehashed(place: Partition) -> list[tuple[Partition, int, int]]:
+        base = catalog.state(table_id, place)
         if base.index is None:
-            continue
+            return []
         manifest = read_manifest(catalog.store, base.index)
         if manifest.hash_bucket_count != hash_bucket_count:
-            _rehash_stream(catalog, table_id, each, base, manifest, hash_bucket_count, executor)
-        done.append((each, manifest.hash_bucket_count, hash_bucket_count))
-    return done
+            _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor)
+        return [(place, manifest.hash_bucket_count, hash_bucket_count)]
+
+    chosen = catalog.partitions(table_id) if partition is None else [partition]
+    return [done for of_one in all_done(chosen, rehashed) for done in of_one]
 
 
 def _rehash_stream(

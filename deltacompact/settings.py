@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from deltacompact.errors import InputError
-from deltacompact.files import ROW_GROUP_ROWS
 
 EXECUTORS = ("auto", "ray", "local")
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
@@ -44,7 +43,7 @@ class Settings:
     object_store_bytes: int | None = None
     target_file_bytes: int | None = None
     compression: str | None = None
-    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_rows: int = 128 << 10
     rewrite_dead_fraction: float = 0.0
     local_rows_max: int = 10_000_000
     local_bytes_max: int = 2 << 30

@@ -69,13 +69,15 @@ class StreamLog:
     # Reading
 
     def exists(self) -> bool:
-        """Whether the stream was begun."""
+        """Whether the stream was begun. One whose first entry is damaged was: whoever reads it is told."""
         if self._seen:
             return True
         try:
             return self._read_document(self.paths.entry(GENESIS, 0)) is not None
         except NotFoundError:
             return False
+        except CorruptionError:
+            return True
 
     def active(self) -> StreamState:
         """The state of the version that no seal has closed. Raises NotFoundError where the stream was never begun."""

@@ -24,6 +24,7 @@ from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import InputError, NotFoundError
 from deltacompact.model import Partition
+from deltacompact.partitions import all_done
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.storage import ObjectStat, ObjectStore
 
@@ -71,7 +72,7 @@ def vacuum(
             "their files (force it where there are none)"
         )
     chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return [_Vacuum(catalog, table_id, each, age_min_s).run(dry_run) for each in chosen]
+    return all_done(chosen, lambda place: _Vacuum(catalog, table_id, place, age_min_s).run(dry_run))
 
 
 class _Vacuum:

@@ -6,10 +6,14 @@
     deltacompact compact ./lake orders
 
 Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 1 anything else.
+
+Results go to stdout, with --json as one document; progress, warnings and errors go to stderr. Commands import what
+they need when they run, so that --help loads neither numpy nor pyarrow.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,36 +21,69 @@ from collections.abc import Sequence
 import click
 
 from deltacompact.cli import append, compaction, demo, history, reading, tables, upkeep
-from deltacompact.cli.arguments import err
+from deltacompact.cli.answers import Failed, say_json
+from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
 from deltacompact.errors import DeltaCompactError
+from deltacompact.wording import error_document, one_line
+
+_INTERRUPTED = (
+    "interrupted; a compaction is resumed by the same command, an append may have been committed: "
+    "see show, or repeat it with the same --token"
+)
 
 
 def main() -> None:
     """Entry point: turns errors into one line and an exit status."""
-    sys.exit(run(sys.argv[1:]))
+    write_ascii_where_utf8_is_not_read()
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # `| head` has seen enough; click and rich make a SystemExit of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = 0
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit status."""
-    debug = "--debug" in arguments
+    debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
-        cli.main([each for each in arguments if each != "--debug"], prog_name="deltacompact", standalone_mode=False)
+        with warnings_on_stderr(debug):
+            cli.main([word for word in arguments if word != "--debug"], prog_name="deltacompact", standalone_mode=False)
         return 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.UsageError as error:
-        error.show()
+    except click.UsageError as usage:
+        if as_json:
+            say_json({"error": {"kind": "UsageError", "message": usage.format_message(), "exit_status": 2}})
+        usage.show()
         return 2
     except (KeyboardInterrupt, click.Abort):
-        err.print("deltacompact: interrupted; the table is as it was, the same command resumes", style="red")
+        if as_json:
+            say_json({"error": {"kind": "Interrupted", "message": _INTERRUPTED, "exit_status": 130}})
+        _say_error(_INTERRUPTED)
         return 130
+    except BrokenPipeError:
+        raise
+    except Failed as failed:  # the answer has said it to scripts
+        return _failed(failed.error, debug)
     except Exception as error:
-        if debug:
-            traceback.print_exc()
-        known = isinstance(error, DeltaCompactError)
-        what = str(error) if known else f"{type(error).__name__}: {error} (--debug shows where)"
-        err.print(f"deltacompact: {' '.join(what.split())}", style="red", markup=False)
-        return error.exit_status if isinstance(error, DeltaCompactError) else 1
+        if as_json:
+            say_json({"error": error_document(error)})
+        return _failed(error, debug)
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    """Say the error in one line; its exit status."""
+    if debug:
+        traceback.print_exception(error)
+    known = isinstance(error, DeltaCompactError)
+    _say_error(one_line(error) + ("" if known or debug else " (--debug shows where)"))
+    return error.exit_status if isinstance(error, DeltaCompactError) else 1
+
+
+def _say_error(text: str) -> None:
+    click.secho(f"deltacompact: {text}", err=True, fg="red")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -62,7 +99,8 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    Every command takes --debug, which shows the traceback of an error.
+    Every command takes --json, which prints one JSON document, of an error as well ({"error": {...}}), and --debug,
+    which shows the traceback of an error.
     Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict, 1 anything else.
     """
 

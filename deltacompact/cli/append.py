@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.cli.arguments import (
-    catalog_argument,
-    json_option,
-    out,
-    pairs,
-    partition_option,
-    say_json,
-    table_argument,
-)
+from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
 from deltacompact.wording import counted
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 
 
 @click.command()
@@ -40,12 +36,16 @@ def append(
     reference: bool,
     as_json: bool,
 ) -> None:
-    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://."""
+    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://.
+
+    \b
+    deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
+    deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
+    """
     delta = catalog.append_files(table, files, pairs(partition), operation, position, token, reference=reference)
-    if as_json:
-        say_json({"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes})
-    else:
-        out.print(
-            f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')} "
-            f"at position {delta.position}"
-        )
+    answer(
+        as_json,
+        {"position": delta.position, "files": len(delta.files), "rows": delta.rows, "bytes": delta.bytes},
+        f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')} "
+        f"at position {delta.position}",
+    )

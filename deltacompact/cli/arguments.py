@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
 from deltacompact.errors import InputError
-from deltacompact.model import Partition
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.model import Partition
 
 
 def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
+    from deltacompact.catalog.delta_stream import open_catalog
+
+    if not value:
+        raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
 
 
@@ -31,30 +32,36 @@ partition_option = click.option(
     metavar="NAME=VALUE",
     help="Partition value; once for each partition key. A bare NAME is null.",
 )
-
-
 version_option = click.option("--version", metavar="VERSION", help="A retained version: its name or number. See show.")
 
 
 def pairs(given: Sequence[str]) -> dict[str, str | None]:
-    pairs: dict[str, str | None] = {}
+    """The values of one partition."""
+    values: dict[str, str | None] = {}
     for text in given:
-        name, equals, value = text.partition("=")
-        if name in pairs:
+        name, value = _pair(text)
+        if name in values:
             raise InputError(f"--partition {name} is given twice")
-        pairs[name] = value if equals else None
-    return pairs
+        values[name] = value
+    return values
 
 
 def partition_list(given: Sequence[str]) -> list[dict[str, str | None]] | None:
     """Partitions of several: a name that comes again begins the next one."""
     partitions: list[dict[str, str | None]] = []
     for text in given:
-        name, equals, value = text.partition("=")
+        name, value = _pair(text)
         if not partitions or name in partitions[-1]:
             partitions.append({})
-        partitions[-1][name] = value if equals else None
+        partitions[-1][name] = value
     return partitions or None
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise InputError(f"--partition {text!r} names no partition key: write NAME=VALUE")
+    return name, value if equals else None
 
 
 def sort_keys_of(given: Sequence[str]) -> list[tuple[str, str]]:
@@ -71,9 +78,6 @@ def sort_keys_of(given: Sequence[str]) -> list[tuple[str, str]]:
     return keys
 
 
-def say_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=str))
-
-
 def one_partition(catalog: DeltaStreamCatalog, table: str, given: Sequence[str]) -> Partition | None:
+    """The partition that is named; None where none is."""
     return catalog.partition(table, pairs(given)) if given else None

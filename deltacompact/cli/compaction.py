@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.cli.arguments import (
-    catalog_argument,
-    err,
-    json_option,
-    out,
-    partition_list,
-    say_json,
-    sort_keys_of,
-    table_argument,
-)
+from deltacompact.cli.answers import Failed, say_json
+from deltacompact.cli.arguments import catalog_argument, json_option, partition_list, sort_keys_of, table_argument
 from deltacompact.settings import EXECUTORS, Settings
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 
 RATE = click.FloatRange(min=0, min_open=True)
 
@@ -40,7 +33,9 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME=VALUE",
             help="Only this partition; a name that comes again begins another one. Default: all.",
         ),
-        click.option("--hash-buckets", type=click.IntRange(min=1), metavar="N", help="Hash buckets of the index."),
+        click.option(
+            "--hash-buckets", type=click.IntRange(1, 1_000_000), metavar="N", help="Hash buckets of the index."
+        ),
         click.option(
             "--rows-per-file",
             type=click.IntRange(min=1),
@@ -76,17 +71,23 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @compaction_options
 def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
-    """Dry run: say what a compaction would do, why, and what it needs. Changes nothing."""
+    """Dry run: say what a compaction would do, why, and what it needs. Changes nothing.
+
+    \b
+    deltacompact plan ./lake orders
+    """
+    from deltacompact.cli.console import out
     from deltacompact.report import plan_report, print_plans
 
     as_json, settings, arguments, keys = _compaction(options)
-    reports = plan_report(
-        catalog, table, *keys, options["destination"], arguments, partition_list(options["partition"]), settings
-    )
+    partitions = partition_list(options["partition"])
+    shown = plan_report(catalog, table, *keys, options["destination"], arguments, partitions, settings)
     if as_json:
-        say_json(reports)
+        say_json(shown.document)
     else:
-        print_plans(out, reports)
+        print_plans(out, shown.document)
+    if shown.errors:
+        raise Failed(shown.errors[0])
 
 
 @click.command()
@@ -110,35 +111,48 @@ def compact(
     purge: bool,
     **options: Any,
 ) -> None:
-    """Fold the deltas of a table: one live row per key. Interrupted, the same command resumes it."""
+    """Fold the deltas of a table: one live row per key. Interrupted, the same command resumes it.
+
+    \b
+    deltacompact compact ./lake orders
+    deltacompact compact ./lake orders --partition day=1995-04-03 --executor local
+    """
+    from rich.console import Console
+
+    from deltacompact.cli.console import err, out
     from deltacompact.compact import compact as compact_table
     from deltacompact.progress import progress
     from deltacompact.report import print_result, result_document
 
     as_json, settings, arguments, (primary_keys, sort_keys) = _compaction(options)
     with progress(Console(stderr=True, quiet=True) if as_json else err) as sink:
-        result = compact_table(
-            table,
-            primary_keys,
-            sort_keys,
-            sla,
-            catalog,
-            options["destination"],
-            rows_per_compacted_file=arguments.rows_per_compacted_file,
-            hash_bucket_count=arguments.hash_bucket_count,
-            sns_event_topic_arn=sns_topic,
-            compacted_file_content_type=content_type,
-            partitions=partition_list(options["partition"]),
-            settings=settings,
-            purge=purge,
-            event_sinks=[sink],
-        )
+        try:
+            result = compact_table(
+                table,
+                primary_keys,
+                sort_keys,
+                sla,
+                catalog,
+                options["destination"],
+                rows_per_compacted_file=arguments.rows_per_compacted_file,
+                hash_bucket_count=arguments.hash_bucket_count,
+                sns_event_topic_arn=sns_topic,
+                compacted_file_content_type=content_type,
+                partitions=partition_list(options["partition"]),
+                settings=settings,
+                purge=purge,
+                event_sinks=[sink],
+            )
+        except Exception as error:
+            if not hasattr(error, "result"):  # no session was run
+                raise
+            result = error.result
     if as_json:
         say_json(result_document(result))
     else:
         print_result(out, result)
     if result.errors:
-        raise result.errors[0]
+        raise Failed(result.errors[0])
 
 
 def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any, Any]]:

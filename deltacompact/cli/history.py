@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.cli.arguments import catalog_argument, out, pairs, partition_option, table_argument
+from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 
 
 @click.command()
@@ -15,12 +19,21 @@ from deltacompact.cli.arguments import catalog_argument, out, pairs, partition_o
 @table_argument
 @click.argument("version")
 @partition_option
-def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str]) -> None:
-    """Go back to a retained VERSION (see show --versions); what was committed since is dropped."""
+@json_option
+def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str], as_json: bool) -> None:
+    """Go back to a retained VERSION (see show --versions); what was committed since is dropped.
+
+    \b
+    deltacompact rollback ./lake orders 3 --partition day=1995-04-03
+    """
     from deltacompact.catalog.versions import rollback as roll_back
 
     state = roll_back(catalog, table, version, pairs(partition) or None)
-    out.print(f"{table} says what version {version} said; it is version {state.version} now")
+    answer(
+        as_json,
+        {"table": table, "rolled_back_to": version, "version": state.version},
+        f"{table} says what version {version} said; it is version {state.version} now",
+    )
 
 
 @click.command()
@@ -28,9 +41,14 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
 @table_argument
 @click.option("--position", type=int, required=True, metavar="N", help="Stream position of the delta; see show.")
 @partition_option
-def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str]) -> None:
-    """Take out one delta that is not compacted yet: a corrupt one blocks its partition otherwise."""
+@json_option
+def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str], as_json: bool) -> None:
+    """Take out one delta that is not compacted yet: a corrupt one blocks its partition otherwise.
+
+    \b
+    deltacompact retract ./lake orders --position 1795243455090
+    """
     from deltacompact.catalog.versions import retract as take_out
 
     take_out(catalog, table, position, pairs(partition) or None)
-    out.print(f"the delta at position {position} is taken out")
+    answer(as_json, {"table": table, "retracted": position}, f"the delta at position {position} is taken out")

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row
 from deltacompact.cli.arguments import (
     catalog_argument,
     json_option,
     one_partition,
-    out,
     pairs,
     partition_option,
-    say_json,
     table_argument,
     version_option,
 )
-from deltacompact.wording import counted
+from deltacompact.wording import counted, error_document
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 
 
 @click.command()
@@ -29,7 +30,8 @@ from deltacompact.wording import counted
 @partition_option
 @version_option
 @click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns, in this order.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(0, 2**63 - 1), metavar="N", help="At most so many rows.")
+@json_option
 def read(
     catalog: DeltaStreamCatalog,
     table: str,
@@ -37,15 +39,46 @@ def read(
     version: str | None,
     columns: Sequence[str],
     limit: int | None,
+    as_json: bool,
 ) -> None:
-    """Print the live rows, one JSON object a line."""
+    """Print the live rows, one JSON object a line; with --json as one document, {"rows": [...]}.
+
+    \b
+    deltacompact read ./lake orders --partition day=1995-04-03 --column id --limit 10
+    """
     reader = catalog.scan(table, pairs(partition) or None, columns=list(columns) or None, version=version)
+    if as_json:
+        _print_document(_rows(reader, limit))
+    else:
+        for row in _rows(reader, limit):
+            click.echo(json_row(row))
+
+
+def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
+    if limit == 0:
+        return
     for batch in reader:
-        for row in batch.slice(0, limit).to_pylist():
-            click.echo(json.dumps(row, default=str, ensure_ascii=False))
+        yield from batch.slice(0, limit).to_pylist()
         limit = None if limit is None else limit - min(limit, batch.num_rows)
         if limit == 0:
-            break
+            return
+
+
+def _print_document(rows: Iterator[dict[str, Any]]) -> None:
+    """Row by row, and still one document where reading fails half-way."""
+    first = next(rows, None)  # whatever is wrong with the request is said before anything is printed
+    click.echo('{"rows": [')
+    try:
+        if first is not None:
+            click.echo(json_row(first), nl=False)
+        for row in rows:
+            click.echo(",\n" + json_row(row), nl=False)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        click.echo(f'],\n"error": {json_row(error_document(error))}}}')
+        raise Failed(error) from error
+    click.echo("]}")
 
 
 @click.command()
@@ -54,12 +87,19 @@ def read(
 @click.argument("target", metavar="OUT.parquet")
 @partition_option
 @version_option
-def export(catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None) -> None:
-    """Write the live rows as they are now to one file (.parquet, .feather, .orc or .csv)."""
+@json_option
+def export(
+    catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None, as_json: bool
+) -> None:
+    """Write the live rows as they are now to one file (.parquet, .feather, .orc or .csv). A file there is replaced.
+
+    \b
+    deltacompact export ./lake orders now.parquet
+    """
     from deltacompact.merge_on_read import export_table
 
     rows = export_table(catalog, table, target, pairs(partition) or None, version)
-    out.print(f"exported {counted(rows, 'row')} to {target}")
+    answer(as_json, {"table": table, "target": target, "rows": rows}, f"exported {counted(rows, 'row')} to {target}")
 
 
 @click.command()
@@ -68,13 +108,26 @@ def export(catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequ
 @partition_option
 @json_option
 def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """List the live files for other engines: a Hive symlink manifest, and plain lists. Again after each compaction."""
-    from deltacompact.catalog.publish import publish as publish_table
+    """List the live files for other engines: a Hive symlink manifest, and plain lists. Again after each compaction.
 
-    done = publish_table(catalog, table, one_partition(catalog, table, partition))
-    if as_json:
-        say_json([{**dataclasses.asdict(each), "partition": dict(each.partition.values)} for each in done])
-    for each in done if not as_json else ():
-        left_out = f"; {counted(each.deltas_left_out, 'delta')} since are not in it" if each.deltas_left_out else ""
-        out.print(f"{each.partition}: version {each.version}, {counted(each.rows, 'row')}{left_out}")
-        out.print(f"  {each.manifest}\n  {each.files}", markup=False)
+    \b
+    deltacompact publish ./lake orders
+    """
+    from deltacompact.catalog.publish import Published
+    from deltacompact.catalog.publish import publish as publish_table
+    from deltacompact.cli.console import out
+
+    def say(published: Published) -> None:
+        since = published.deltas_left_out
+        left_out = f"; {counted(since, 'delta')} since are not in it" if since else ""
+        out.print(
+            f"{published.partition}: version {published.version}, {counted(published.rows, 'row')}{left_out}\n"
+            f"  {published.manifest}\n  {published.files}"
+        )
+
+    def document(published: Published) -> dict[str, Any]:
+        return {**dataclasses.asdict(published), "partition": dict(published.partition.values)}
+
+    only = one_partition(catalog, table, partition)
+    done, errors = for_each(catalog, table, only, lambda place: publish_table(catalog, table, place))
+    answer_for_partitions(as_json, done, errors, document, say)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.cli.arguments import catalog_argument, json_option, out, say_json, sort_keys_of, table_argument
+from deltacompact.cli.answers import Failed, answer, say_json
+from deltacompact.cli.arguments import catalog_argument, json_option, sort_keys_of, table_argument
+from deltacompact.errors import ConflictError, NotFoundError
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 
 
 @click.command()
@@ -27,6 +31,7 @@ from deltacompact.cli.arguments import catalog_argument, json_option, out, say_j
     type=click.IntRange(min=0),
     help="For how many stream positions a keyed delete blocks older upserts (default: for ever).",
 )
+@json_option
 def create(
     catalog: DeltaStreamCatalog,
     table: str,
@@ -34,12 +39,34 @@ def create(
     primary_key: Sequence[str],
     sort_key: Sequence[str],
     tombstone_retention: int | None,
+    as_json: bool,
 ) -> None:
-    """Create a table. Keys may be left to the first compaction."""
-    catalog.create_table(
-        table, partition_key, primary_key, sort_keys_of(sort_key), tombstone_retention=tombstone_retention
+    """Create a table. Keys may be left to the first compaction.
+
+    \b
+    deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
+    """
+    existed = True
+    try:
+        before = catalog.table(table)
+    except NotFoundError:
+        existed = False
+    try:
+        catalog.create_table(
+            table, partition_key, primary_key, sort_keys_of(sort_key), tombstone_retention=tombstone_retention
+        )
+    except ConflictError as error:
+        if not existed:
+            raise
+        from deltacompact.report import declared
+
+        raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
+    said = f"{table} exists already in {catalog.uri}: nothing was changed" if existed else ""
+    answer(
+        as_json,
+        {"table": table, "catalog": catalog.uri, "created": not existed},
+        said or f"created {table} in {catalog.uri}",
     )
-    out.print(f"created {table} in {catalog.uri}")
 
 
 @click.command()
@@ -48,15 +75,29 @@ def create(
 @click.option("--versions", is_flag=True, help="The versions of each partition: which may be read and rolled back to.")
 @json_option
 def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
-    """Show the tables of a catalog, or the streams, deltas, versions and index of one table."""
+    """Show the tables of a catalog, or the streams, deltas, versions and index of one table.
+
+    \b
+    deltacompact show ./lake
+    deltacompact show ./lake orders --versions
+    """
     from deltacompact import report
+    from deltacompact.cli.console import out
 
     if table is None:
-        document: Any = report.catalog_document(catalog)
-        say_json(document) if as_json else report.print_catalog(out, document)
+        if versions:
+            raise click.UsageError("--versions needs a TABLE")
+        shown = report.catalog_document(catalog)
+        print_: Any = report.print_catalog
     elif versions:
-        document = report.versions_document(catalog, table)
-        say_json(document) if as_json else report.print_versions(out, document)
+        shown = report.versions_document(catalog, table)
+        print_ = report.print_versions
     else:
-        document = report.table_document(catalog, table)
-        say_json(document) if as_json else report.print_table(out, document)
+        shown = report.table_document(catalog, table)
+        print_ = report.print_table
+    if as_json:
+        say_json(shown.document)
+    else:
+        print_(out, shown.document)
+    if shown.errors:
+        raise Failed(shown.errors[0])
