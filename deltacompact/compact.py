@@ -124,6 +124,7 @@ def compact(
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
     expect.flag("purge", purge)
+    expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
     if sns_event_topic_arn is not None:
         from deltacompact.sns import sns_sink
@@ -360,9 +361,9 @@ def _check_columns(keys: TableKeys, table: Table, state: StreamState) -> None:
 def _partitions(
     catalog: DeltaStreamCatalog, table_id: str, given: Sequence[Mapping[str, Any]] | None
 ) -> list[Partition]:
-    if given is not None:
-        return [catalog.partition(table_id, each) for each in given]
-    return catalog.partitions(table_id)
+    if given is None:
+        return catalog.partitions(table_id)
+    return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", given)))
 
 
 def _check_destination(catalog: DeltaStreamCatalog, source: Table, destination_id: str) -> None:

@@ -7,6 +7,7 @@ names("primary_keys", [1])    InputError: primary_keys holds 1 (int), it must ho
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -26,6 +27,13 @@ def text(what: str, value: Any) -> str:
 
 def text_or_none(what: str, value: Any) -> str | None:
     return None if value is None else text(what, value)
+
+
+def path(what: str, value: Any) -> str:
+    """A string or a path object."""
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise InputError(f"{what} is {_shown(value)}, it must be a string or a path")
+    return os.fspath(value)
 
 
 def names(what: str, value: Any) -> tuple[str, ...]:

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from deltacompact import _kernels, files
+from deltacompact import _kernels, expect, files
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Entry, IndexReplaced
 from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
-from deltacompact.errors import ConflictError, CorruptionError
+from deltacompact.errors import ConflictError, CorruptionError, InputError
 from deltacompact.executors import Executor
 from deltacompact.keys import Encoding
 from deltacompact.masks import live_bits, live_mask
@@ -49,11 +50,15 @@ class CheckResult:
 
 
 def check(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None, *, quick: bool = False
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Mapping[str, Any] | Partition | None = None,
+    *,
+    quick: bool = False,
 ) -> list[CheckResult]:
     """Verify log, files and index. `quick` leaves out the digests of the compacted rows (reads no data)."""
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return [_check_stream(catalog, table_id, each, quick) for each in chosen]
+    expect.flag("quick", quick)
+    return [_check_stream(catalog, table_id, each, quick) for each in catalog.chosen(table_id, partition)]
 
 
 def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
@@ -151,10 +156,11 @@ def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
     return np.array_equal(digests(found), digests(expected)) and np.array_equal(found[:, -12:], expected[:, -12:])
 
 
-def index_entries(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None) -> int:
+def index_entries(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
+) -> int:
     """Entries of the indices of a table, or of one partition."""
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    refs = [catalog.state(table_id, each).index for each in chosen]
+    refs = [catalog.state(table_id, each).index for each in catalog.chosen(table_id, partition)]
     return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
 
 
@@ -163,14 +169,16 @@ def rehash_table(
     table_id: str,
     hash_bucket_count: int,
     executor: Executor,
-    partition: Partition | None = None,
+    partition: Mapping[str, Any] | Partition | None = None,
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
 
     Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile, once
     the other partitions are done.
     """
-    at_least("hash_bucket_count", hash_bucket_count, 1)
+    at_least("hash_bucket_count", hash_bucket_count, 1, 1_000_000)
+    if not hasattr(executor, "submit"):
+        raise InputError(f"executor is {executor!r}, it must be an Executor: see deltacompact.executors.choose")
 
     def rehashed(place: Partition) -> list[tuple[Partition, int, int]]:
         base = catalog.state(table_id, place)
@@ -181,8 +189,7 @@ def rehash_table(
             _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor)
         return [(place, manifest.hash_bucket_count, hash_bucket_count)]
 
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return [done for of_one in all_done(chosen, rehashed) for done in of_one]
+    return [done for of_one in all_done(catalog.chosen(table_id, partition), rehashed) for done in of_one]
 
 
 def _rehash_stream(

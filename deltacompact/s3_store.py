@@ -23,7 +23,9 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from deltacompact import expect
 from deltacompact.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.settings import at_least
 from deltacompact.storage import ObjectStat
 
 _LOG = logging.getLogger("deltacompact")
@@ -45,6 +47,13 @@ class S3Settings:
     kms_key_id: str | None = None
     max_attempts: int = 10
     timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("endpoint_url", "region", "profile", "role_arn", "kms_key_id"):
+            expect.text_or_none(name, getattr(self, name))
+        at_least("max_attempts", self.max_attempts, 1)
+        if not expect.number("timeout_s", self.timeout_s) > 0:
+            raise InputError(f"timeout_s is {self.timeout_s!r}, it must be greater than 0")
 
     @classmethod
     def from_environment(cls) -> S3Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from deltacompact import expect
 from deltacompact.errors import InputError
 
 EXECUTORS = ("auto", "ray", "local")
@@ -60,21 +61,41 @@ class Settings:
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:
             raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
-        if not 0.0 <= self.rewrite_dead_fraction <= 1.0:
+        expect.text_or_none("ray_address", self.ray_address)
+        _check_codec(self.compression)
+        if not 0.0 <= expect.number("rewrite_dead_fraction", self.rewrite_dead_fraction) <= 1.0:
             raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
-        if not self.ray_wait_s >= 0:
+        if not expect.number("ray_wait_s", self.ray_wait_s) >= 0:
             raise InputError(f"ray_wait_s is {self.ray_wait_s!r}, it must be 0 or more")
         for name in _RATES:
-            if (rate := getattr(self, name)) is not None and not rate > 0:
+            if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
                 raise InputError(f"{name} is {rate!r}, it must be greater than 0")
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in _NO_COUNTS and value is not None:
                 at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1)
+            elif value is None and each.default is not None:
+                raise InputError(f"{each.name} is None, it must be a number")
 
 
-def at_least(name: str, value: int, minimum: int) -> int:
+def _check_codec(name: str | None) -> None:
+    """Refuse what pyarrow cannot write before a compaction has read anything."""
+    if expect.text_or_none("compression", name) in (None, "none"):
+        return
+    import pyarrow as pa
+
+    try:
+        known = pa.Codec.is_available(name)
+    except ValueError:
+        known = False
+    if not known:
+        raise InputError(f"compression {name!r} is no codec that pyarrow has (zstd, snappy, gzip, lz4, brotli or none)")
+
+
+def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
     """Refuse a number that makes no sense, by name."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
+    if maximum is not None and value > maximum:
+        raise InputError(f"{name} is {value!r}, {maximum} at most")
     return value

@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact import expect, schemas
 from deltacompact import files as tabular
-from deltacompact import schemas
 from deltacompact.catalog.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.log import StreamLog
 from deltacompact.catalog.paths import TablePaths, table_name
@@ -42,6 +42,7 @@ from deltacompact.model import (
     TableKeys,
 )
 from deltacompact.s3_store import S3Settings
+from deltacompact.settings import at_least
 from deltacompact.storage import ObjectStore, copy_into, open_store
 
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
@@ -52,8 +53,11 @@ VACUUM_AGE_MIN_S = 3 * 24 * 3600
 def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog:
     """The catalog at "file:///path", "s3://bucket/prefix" or a local path; default: $DELTACOMPACT_CATALOG."""
     uri = uri if uri is not None else os.environ.get(CATALOG_VARIABLE)
-    if not uri:
+    if s3 is not None:
+        expect.instance("s3", s3, S3Settings)
+    if uri is None or uri == "":
         raise InputError(f"no catalog: give its URI or set {CATALOG_VARIABLE}")
+    expect.path("the catalog's URI", uri)
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
@@ -89,17 +93,16 @@ class DeltaStreamCatalog:
         `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
         Raises ConflictError where the table exists and was declared otherwise.
         """
-        if isinstance(partition_keys, str):
-            partition_keys = (partition_keys,)
+        partition_keys = expect.names("partition_keys", partition_keys)
         for place, name in enumerate(partition_keys):
-            if not name or name in tuple(partition_keys)[:place]:
+            if not name or name in partition_keys[:place]:
                 raise InputError(f"partition key {name!r} is empty or named twice")
         if sort_keys and not primary_keys:
             raise InputError("sort keys without primary keys: declare both or none")
-        if tombstone_retention is not None and not 0 <= tombstone_retention <= INT64_MAX:
-            raise InputError(f"tombstone retention {tombstone_retention} is not a number of stream positions")
+        if tombstone_retention is not None and at_least("tombstone_retention", tombstone_retention, 0) > INT64_MAX:
+            raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
-        table = Table(table_id, tuple(partition_keys), keys, tombstone_retention)
+        table = Table(table_id, partition_keys, keys, tombstone_retention)
         paths = TablePaths.of(table_id)
         if not self.store.put_if_absent(paths.table, dump(_table_document(table))):
             existing = self.table(table_id)
@@ -109,8 +112,8 @@ class DeltaStreamCatalog:
 
     def table(self, table_id: str) -> Table:
         """The table as declared, with the keys of its first compaction where none were. Raises NotFoundError."""
-        known = self._tables.get(table_id)
         paths = TablePaths.of(table_id)
+        known = self._tables.get(table_id)
         if known is None:
             try:
                 document = _document(self.store.get(paths.table), paths.table)
@@ -145,6 +148,14 @@ class DeltaStreamCatalog:
         if not self.log(table_id, partition).exists():
             raise NotFoundError(f"table {table_id!r} has no partition {partition}")
         return partition
+
+    def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
+        """All partitions, or the one that is named."""
+        if partition is None:
+            return self.partitions(table_id)
+        if isinstance(partition, Partition):
+            return [partition]
+        return [self.partition(table_id, partition)]
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
         """The table's keys; `keys` become them where it had none. Raises InputError where others are in force."""
@@ -276,6 +287,7 @@ class DeltaStreamCatalog:
         `stream_position` is that of the first delta, the next ones follow it. `begun_s` says when the files were
         begun (store's clock, seconds): too old files are refused, a vacuum may have seen them as garbage.
         """
+        expect.text_or_none("token", token)
         if stream_position is not None and not -INT64_MAX - 1 <= stream_position <= INT64_MAX - len(deltas) + 1:
             raise PositionError(f"stream position {stream_position} is not an int64")
         log = self.begin_stream(table_id, partition)
@@ -385,6 +397,7 @@ class DeltaStreamCatalog:
 
     def _known(self, table_id: str, partition: Partition, token: str | None, kind: OperationType) -> Delta | None:
         """What the token committed, without writing the data first."""
+        expect.text_or_none("token", token)
         log = self.log(table_id, partition)
         if token is None or not log.exists():
             return None

@@ -13,7 +13,9 @@ is what was compacted: deltas since then are for the next time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
@@ -35,14 +37,15 @@ class Published:
     deltas_left_out: int
 
 
-def publish(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None) -> list[Published]:
+def publish(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
+) -> list[Published]:
     """Publish the active version of every partition that was compacted, or of one.
 
     Raises InputError where nothing was compacted, or where a file has dead rows in it, once the other partitions are
     published.
     """
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return all_done(chosen, lambda place: _publish_stream(catalog, table_id, place))
+    return all_done(catalog.chosen(table_id, partition), lambda place: _publish_stream(catalog, table_id, place))
 
 
 def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, place: Partition) -> Published:

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from deltacompact import expect
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Entry, Fence
 from deltacompact.catalog.log import StreamLog
@@ -55,7 +57,7 @@ class VacuumResult:
 def vacuum(
     catalog: DeltaStreamCatalog,
     table_id: str,
-    partition: Partition | None = None,
+    partition: Mapping[str, Any] | Partition | None = None,
     *,
     age_min_s: float = VACUUM_AGE_MIN_S,
     force: bool = False,
@@ -66,13 +68,17 @@ def vacuum(
     Raises InputError for an age below VACUUM_AGE_MIN_S, by which writers and readers go, unless `force` says that none
     is running.
     """
+    expect.number("age_min_s", age_min_s)
+    expect.flag("force", force)
+    expect.flag("dry_run", dry_run)
     if age_min_s < VACUUM_AGE_MIN_S and not force:
         raise InputError(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
-            "their files (force it where there are none)"
+            "their files; where there are none, force it (force=True, --force)"
         )
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return all_done(chosen, lambda place: _Vacuum(catalog, table_id, place, age_min_s).run(dry_run))
+    return all_done(
+        catalog.chosen(table_id, partition), lambda place: _Vacuum(catalog, table_id, place, age_min_s).run(dry_run)
+    )
 
 
 class _Vacuum:
