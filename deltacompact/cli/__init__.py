@@ -56,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.UsageError as usage:
         if as_json:
             say_json({"error": {"kind": "UsageError", "message": usage.format_message(), "exit_status": 2}})
-        usage.show()
+        usage.show(file=sys.stderr)
         return 2
     except (KeyboardInterrupt, click.Abort):
         if as_json:
@@ -83,7 +83,7 @@ def _failed(error: Exception, debug: bool) -> int:
 
 
 def _say_error(text: str) -> None:
-    click.secho(f"deltacompact: {text}", err=True, fg="red")
+    click.secho(f"deltacompact: {text}", file=sys.stderr, fg="red")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

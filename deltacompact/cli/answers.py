@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,8 +27,13 @@ class Failed(Exception):
         self.error = error
 
 
+def say(text: str, end: str = "\n") -> None:
+    """Print as it is. click would write UTF-8 to a terminal that is not, where the stream is not given."""
+    click.echo(text + end, file=sys.stdout, nl=False)
+
+
 def say_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, default=str))
+    say(json.dumps(document, indent=2, default=str))
 
 
 def json_row(row: dict[str, Any]) -> str:

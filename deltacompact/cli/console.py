@@ -78,11 +78,11 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 
 
 def _c_locale() -> bool:
-    """Whether the user asked for the C locale. (Python itself takes C to mean UTF-8.)"""
+    """Whether the user asked for the C locale. Python takes it for UTF-8, and sets LC_CTYPE to C.UTF-8 in its place."""
     if os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8") == "1":
         return False
-    chosen = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
-    return chosen in ("C", "POSIX")
+    names = ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get("LC_CTYPE") != "C.UTF-8" else ("LC_ALL", "LANG")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "") in ("C", "POSIX")
 
 
 def _is_utf8(encoding: str | None) -> bool:

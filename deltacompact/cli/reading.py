@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row
+from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row, say
 from deltacompact.cli.arguments import (
     catalog_argument,
     json_option,
@@ -51,7 +51,7 @@ def read(
         _print_document(_rows(reader, limit))
     else:
         for row in _rows(reader, limit):
-            click.echo(json_row(row))
+            say(json_row(row))
 
 
 def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
@@ -67,18 +67,18 @@ def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
 def _print_document(rows: Iterator[dict[str, Any]]) -> None:
     """Row by row, and still one document where reading fails half-way."""
     first = next(rows, None)  # whatever is wrong with the request is said before anything is printed
-    click.echo('{"rows": [')
+    say('{"rows": [')
     try:
         if first is not None:
-            click.echo(json_row(first), nl=False)
+            say(json_row(first), end="")
         for row in rows:
-            click.echo(",\n" + json_row(row), nl=False)
+            say(",\n" + json_row(row), end="")
     except BrokenPipeError:
         raise
     except Exception as error:
-        click.echo(f'],\n"error": {json_row(error_document(error))}}}')
+        say(f'],\n"error": {json_row(error_document(error))}}}')
         raise Failed(error) from error
-    click.echo("]}")
+    say("]}")
 
 
 @click.command()
@@ -117,7 +117,7 @@ def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], a
     from deltacompact.catalog.publish import publish as publish_table
     from deltacompact.cli.console import out
 
-    def say(published: Published) -> None:
+    def tell(published: Published) -> None:
         since = published.deltas_left_out
         left_out = f"; {counted(since, 'delta')} since are not in it" if since else ""
         out.print(
@@ -130,4 +130,4 @@ def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], a
 
     only = one_partition(catalog, table, partition)
     done, errors = for_each(catalog, table, only, lambda place: publish_table(catalog, table, place))
-    answer_for_partitions(as_json, done, errors, document, say)
+    answer_for_partitions(as_json, done, errors, document, tell)
