@@ -44,6 +44,8 @@ def names(what: str, value: Any) -> tuple[str, ...]:
     for name in found:
         if not isinstance(name, str):
             raise InputError(f"{what} holds {_shown(name)}, it must hold strings")
+        if not name:
+            raise InputError(f"{what} holds an empty name")
     return found
 
 

@@ -75,7 +75,11 @@ class SortKey:
         if isinstance(value, SortKey):
             return value
         parts = (value, "ascending") if isinstance(value, str) else value
-        if not isinstance(parts, (list, tuple)) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        if (
+            not isinstance(parts, (list, tuple))
+            or len(parts) != 2
+            or not all(isinstance(part, str) and part for part in parts)
+        ):
             raise InputError(f"sort key {value!r} is neither a name nor a pair (name, 'ascending' or 'descending')")
         name, direction = parts
         try:

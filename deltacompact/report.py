@@ -231,9 +231,6 @@ def catalog_document(catalog: DeltaStreamCatalog) -> Shown:
 
 
 def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
-    if not tables:
-        out.print("no tables")
-        return
     rows = [("table", "partition keys", "primary keys", "sort keys", "partitions", "destination of")]
     for table in tables:
         if "error" in table:

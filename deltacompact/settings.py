@@ -8,6 +8,8 @@ from deltacompact import expect
 from deltacompact.errors import InputError
 
 EXECUTORS = ("auto", "ray", "local")
+COUNT_MAX = 2**53
+"""Nothing has so many rows or bytes; beyond it a number is no longer exact as a float."""
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
 _NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", "ray_wait_s", *_RATES)
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
@@ -73,7 +75,7 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in _NO_COUNTS and value is not None:
-                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1)
+                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1, COUNT_MAX)
             elif value is None and each.default is not None:
                 raise InputError(f"{each.name} is None, it must be a number")
 

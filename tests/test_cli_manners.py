@@ -162,6 +162,19 @@ def test_create_of_what_exists_says_so(tmp_path, capfd):
     )
 
 
+def test_a_catalog_that_is_a_file_or_holds_nothing(tmp_path, capfd):
+    (tmp_path / "über.txt").write_text("")
+    for command in (["show"], ["create", "t"], ["read", "t"]):
+        assert cli.run([command[0], str(tmp_path / "über.txt"), *command[1:]]) == 2
+        assert "über.txt is a file: name a folder" in capfd.readouterr().err
+    assert cli.run(["show", str(tmp_path / "ü b")]) == 0
+    assert capfd.readouterr().out == f"no tables in {tmp_path}/ü b/\n"
+    assert cli.run(["create", str(tmp_path / "ü b"), "t", "--primary-key", ""]) == 2
+    assert "primary_keys holds an empty name" in capfd.readouterr().err
+    assert cli.run(["read", str(tmp_path / "ü b"), "t"]) == 2
+    assert f"does not exist in {tmp_path}/ü b/" in capfd.readouterr().err
+
+
 def test_vacuum_names_force(lake, capfd):
     assert cli.run(["vacuum", str(lake.store.root), "t", "--older-than-hours", "1"]) == 2
     assert "--older-than-hours 1" in (said := capfd.readouterr().err) and "--force" in said

@@ -78,8 +78,11 @@ WRONG = [
     *((name, "table_id", value) for name in WITH_A_TABLE for value in (7, None, b"t", ["t"])),
     *((name, "partition", value) for name in WITH_A_PARTITION for value in ("day=a", 7, ["a"], {"day": ["a"]})),
     *(("create_table", "partition_keys", value) for value in (7, [1], {"day": 1}, [None])),
-    *(("create_table", "primary_keys", value) for value in (7, [1], {"id": 1}, b"id")),
-    *(("create_table", "sort_keys", [value]) for value in (7, ("a", "b", "c"), ("a", 1), (1, "ascending"), {}, None)),
+    *(("create_table", "primary_keys", value) for value in (7, [1], {"id": 1}, b"id", "", [""])),
+    *(
+        ("create_table", "sort_keys", [value])
+        for value in (7, ("a", "b", "c"), ("a", 1), (1, "ascending"), {}, None, "")
+    ),
     *(("create_table", "sort_keys", value) for value in (7, {"at": "descending"})),
     *(("create_table", "tombstone_retention", value) for value in ("7", 1.5, True, -1, 2**63)),
     *(("append", "operation", value) for value in (7, None, "merge")),
@@ -95,7 +98,11 @@ WRONG = [
     *(("compact", "sort_keys", value) for value in (7, [7], [("a", "b", "c")], [("a", "up")])),
     *(("compact", "partitions", value) for value in ({"day": "a"}, "day=a", 7, [7], ["day=a"], [{"night": 1}], [{}])),
     *(("compact", "hash_bucket_count", value) for value in (True, 0, 1.5, "4", 1_000_001)),
-    *(("compact", name, 0) for name in ("rows_per_compacted_file", "rows_per_primary_key_index_file")),
+    *(
+        ("compact", name, value)
+        for name in ("rows_per_compacted_file", "rows_per_primary_key_index_file")
+        for value in (0, 10**30)
+    ),
     *(("compact", "desired_sla", value) for value in ("60", True, 0)),
     *(("compact", "settings", value) for value in ({"executor": "local"}, 7, Settings)),
     *(("compact", "delta_catalog_client", value) for value in ("./lake", 7)),
@@ -125,7 +132,11 @@ WRONG = [
         for name in ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
         for value in ("x", 0, -1, True)
     ),
-    *(("Settings", name, value) for name in ("rows_per_round", "ray_cpus", "local_threads") for value in ("x", 0, 1.5)),
+    *(
+        ("Settings", name, value)
+        for name in ("rows_per_round", "ray_cpus", "local_threads")
+        for value in ("x", 0, 1.5, 10**30)
+    ),
     *(("Settings", name, None) for name in ("row_group_rows", "task_retries", "local_rows_max")),
     *(("S3Settings", name, value) for name in ("endpoint_url", "region", "profile") for value in (7, "")),
     *(("S3Settings", "max_attempts", value) for value in ("10", 0, None)),

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -77,6 +78,11 @@ class DeltaStreamCatalog:
     def uri(self) -> str:
         return self.store.uri
 
+    @property
+    def where(self) -> str:
+        """The URI as people read it: a local folder as its path."""
+        return unquote(self.uri.removeprefix("file://")) if self.uri.startswith("file://") else self.uri
+
     # Tables
 
     def create_table(
@@ -97,6 +103,7 @@ class DeltaStreamCatalog:
         for place, name in enumerate(partition_keys):
             if not name or name in partition_keys[:place]:
                 raise InputError(f"partition key {name!r} is empty or named twice")
+        primary_keys = () if primary_keys is None else expect.names("primary_keys", primary_keys)
         if sort_keys and not primary_keys:
             raise InputError("sort keys without primary keys: declare both or none")
         if tombstone_retention is not None and at_least("tombstone_retention", tombstone_retention, 0) > INT64_MAX:
@@ -120,7 +127,7 @@ class DeltaStreamCatalog:
             except NotFoundError as error:
                 if "bucket" in str(error):
                     raise
-                raise NotFoundError(f"table {table_id!r} does not exist in {self.uri}") from None
+                raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
             known = _table_from(table_id, document)
             self._tables[table_id] = known
         if known.keys is None:
@@ -463,8 +470,10 @@ def check_keys(table: Table, keys: TableKeys | None) -> None:
             f"table {table.table_id!r} has the primary keys {list(table.keys.primary)}, not {list(keys.primary)}"
         )
     if keys.sort:  # sort keys that are not named are the table's
-        shown = [f"{key.name}:{key.direction.value}" for key in table.keys.sort] or "none"
-        raise InputError(f"table {table.table_id!r} has other sort keys: {shown}")
+        has, asked = ([f"{key.name}:{key.direction.value}" for key in sort] for sort in (table.keys.sort, keys.sort))
+        raise InputError(
+            f"table {table.table_id!r} has {f'the sort keys {has}' if has else 'no sort keys'}, not {asked}"
+        )
 
 
 def _is_destination(table_id: str, source_table_id: str) -> InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
 
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
+    if os.path.isfile(value):
+        raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
 
 

@@ -10,7 +10,8 @@ import click
 
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import catalog_argument, json_option, partition_list, sort_keys_of, table_argument
-from deltacompact.settings import EXECUTORS, Settings
+from deltacompact.errors import InputError
+from deltacompact.settings import COUNT_MAX, EXECUTORS, Settings
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream import DeltaStreamCatalog
@@ -38,7 +39,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--rows-per-file",
-            type=click.IntRange(min=1),
+            type=click.IntRange(1, COUNT_MAX),
             default=4_000_000,
             show_default=True,
             metavar="N",
@@ -52,7 +53,9 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="SHARE",
             help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
         ),
-        click.option("--rows-per-round", type=click.IntRange(min=1), metavar="N", help="Default: what memory allows."),
+        click.option(
+            "--rows-per-round", type=click.IntRange(1, COUNT_MAX), metavar="N", help="Default: what memory allows."
+        ),
         click.option(
             "--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True, help="auto: Ray if large."
         ),
@@ -172,5 +175,7 @@ def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any
     arguments = Arguments.of(
         settings, 38_000_000, options["rows_per_file"], options["hash_buckets"], ContentType.PARQUET
     )
+    if options["destination"] == "":
+        raise InputError("--destination is empty: name a table")
     sort_keys = sort_keys_of(options["sort_key"])
     return options["as_json"], settings, arguments, (list(options["primary_key"]) or None, sort_keys or None)

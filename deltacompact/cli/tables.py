@@ -61,11 +61,11 @@ def create(
         from deltacompact.report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
-    said = f"{table} exists already in {catalog.uri}: nothing was changed" if existed else ""
+    said = f"{table} exists already in {catalog.where}: nothing was changed"
     answer(
         as_json,
         {"table": table, "catalog": catalog.uri, "created": not existed},
-        said or f"created {table} in {catalog.uri}",
+        said if existed else f"created {table} in {catalog.where}",
     )
 
 
@@ -97,6 +97,8 @@ def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json
         print_ = report.print_table
     if as_json:
         say_json(shown.document)
+    elif table is None and not shown.document:
+        out.print(f"no tables in {catalog.where}")
     else:
         print_(out, shown.document)
     if shown.errors:
