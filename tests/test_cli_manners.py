@@ -87,6 +87,20 @@ def test_read_as_json_has_all_rows(lake, capfd):
     assert json.loads(capfd.readouterr().out) == {"rows": []}
 
 
+def test_numbers_that_json_does_not_have_are_strings(lake, capfd):
+    lake.create_table("f", primary_keys=["id"])
+    lake.append("f", pa.table({"id": [1], "x": [float("nan")], "y": [[float("-inf"), 1.5]]}))
+    assert cli.run(["read", str(lake.store.root), "f"]) == 0
+    assert json.loads(capfd.readouterr().out, parse_constant=pytest.fail) == {"id": 1, "x": "nan", "y": ["-inf", 1.5]}
+
+
+def test_the_list_of_commands_cuts_off_no_sentence(capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["--help"]) == 0
+    commands = capfd.readouterr().out.partition("Commands:")[2].strip().splitlines()
+    assert len(commands) == len(COMMANDS) and not any(line.endswith("...") for line in commands)
+
+
 def test_reading_that_fails_half_way_is_still_one_document(lake, capfd, monkeypatch):
     def half(*_, **__):
         yield pa.record_batch({"id": [1]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +39,20 @@ def say_json(document: Any) -> None:
 
 def json_row(row: dict[str, Any]) -> str:
     """A row as one line. Letters stay as they are where the terminal can show them."""
-    return json.dumps(row, default=str, ensure_ascii=not writes_utf8())
+    ascii_only = not writes_utf8()
+    try:
+        return json.dumps(row, default=str, ensure_ascii=ascii_only, allow_nan=False)
+    except ValueError:
+        return json.dumps(_spelled_out(row), default=str, ensure_ascii=ascii_only)
+
+
+def _spelled_out(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are strings ("nan", "inf")."""
+    if isinstance(value, dict):
+        return {name: _spelled_out(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spelled_out(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def answer(as_json: bool, document: Any, *lines: str) -> None:

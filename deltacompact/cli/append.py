@@ -36,7 +36,7 @@ def append(
     reference: bool,
     as_json: bool,
 ) -> None:
-    """Commit files as one delta: .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://.
+    """Commit files as one delta. They are .parquet, .feather, .arrow, .orc, .csv or .jsonl, local or s3://.
 
     \b
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03

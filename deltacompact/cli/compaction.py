@@ -74,7 +74,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @compaction_options
 def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
-    """Dry run: say what a compaction would do, why, and what it needs. Changes nothing.
+    """Say what a compaction would do, why, and what it needs. Changes nothing.
 
     \b
     deltacompact plan ./lake orders

@@ -15,7 +15,7 @@ from deltacompact.settings import EXECUTORS
 @click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
 @json_option
 def demo(catalog: str | None, rows: int, executor: str, as_json: bool) -> None:
-    """The main job on this machine: Spark writes deltas, Ray compacts them, Spark proves the result.
+    """Run the main job on this machine. Spark writes deltas, Ray compacts them, Spark proves the result.
 
     \b
     deltacompact demo --rows 100000 --catalog ./demo

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @partition_option
 @json_option
 def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str], as_json: bool) -> None:
-    """Go back to a retained VERSION (see show --versions); what was committed since is dropped.
+    """Go back to a retained VERSION (see show --versions). What was committed since is dropped.
 
     \b
     deltacompact rollback ./lake orders 3 --partition day=1995-04-03
@@ -43,7 +43,7 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
 @partition_option
 @json_option
 def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str], as_json: bool) -> None:
-    """Take out one delta that is not compacted yet: a corrupt one blocks its partition otherwise.
+    """Take out one delta that is not compacted yet. A corrupt one blocks its partition otherwise.
 
     \b
     deltacompact retract ./lake orders --position 1795243455090

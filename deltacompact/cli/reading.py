@@ -41,7 +41,7 @@ def read(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Print the live rows, one JSON object a line; with --json as one document, {"rows": [...]}.
+    """Print the live rows, one JSON object a line. With --json they are one document, {"rows": [...]}.
 
     \b
     deltacompact read ./lake orders --partition day=1995-04-03 --column id --limit 10
@@ -91,7 +91,7 @@ def _print_document(rows: Iterator[dict[str, Any]]) -> None:
 def export(
     catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None, as_json: bool
 ) -> None:
-    """Write the live rows as they are now to one file (.parquet, .feather, .orc or .csv). A file there is replaced.
+    """Write the live rows to one file. It is .parquet, .feather, .orc or .csv; a file that is there is replaced.
 
     \b
     deltacompact export ./lake orders now.parquet
@@ -108,7 +108,7 @@ def export(
 @partition_option
 @json_option
 def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """List the live files for other engines: a Hive symlink manifest, and plain lists. Again after each compaction.
+    """List the live files for other engines. A Hive symlink manifest and plain lists; do it after each compaction.
 
     \b
     deltacompact publish ./lake orders

@@ -75,7 +75,7 @@ def create(
 @click.option("--versions", is_flag=True, help="The versions of each partition: which may be read and rolled back to.")
 @json_option
 def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
-    """Show the tables of a catalog, or the streams, deltas, versions and index of one table.
+    """Show the tables of a catalog, or what is in one of them. That is streams, deltas, versions and index.
 
     \b
     deltacompact show ./lake

@@ -68,7 +68,7 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
 @partition_option
 @json_option
 def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """Let Spark recompute the table from its deltas and compare rows and index.
+    """Let Spark recompute the table and compare rows and index.
 
     \b
     deltacompact validate ./lake orders
@@ -104,7 +104,7 @@ def rehash(
     executor: str,
     as_json: bool,
 ) -> None:
-    """Move the index to another number of hash buckets, without reading data.
+    """Move the index to another number of hash buckets. No data is read.
 
     \b
     deltacompact rehash ./lake orders --hash-buckets 64
