@@ -325,7 +325,7 @@ def aws_client(service: str, region: str | None = None) -> Any:
 
     settings = _resolved(S3Settings.from_environment())
     session = _session(settings, _static_credentials(settings))
-    config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=5, read_timeout=10)
+    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=5)
     return session.client(service, region_name=region or settings.region, config=config)
 
 

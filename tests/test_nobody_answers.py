@@ -130,10 +130,6 @@ def test_errors_of_tasks_keep_class_and_message_over_ray():
 
     from deltacompact.executors import ray as executor
 
-    class Refuses:
-        def __init__(self, cause):
-            self.cause = pickle.loads(pickle.dumps(cause))
-
     def raised(cause):
         def get(_):
             raise RayTaskError("task", "a traceback\nof many lines", cause).as_instanceof_cause()

@@ -116,7 +116,7 @@ class RayExecutor:
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, Exception):  # with its own class and message, and the worker's traceback behind
                 raise error.cause from error
-            raise
+            raise DeltaCompactError(f"a task failed: {str(error).strip().splitlines()[-1]}") from error
         except ray.exceptions.OutOfMemoryError as error:
             raise DeltaCompactError("a task ran out of memory: plan smaller ones (memory_per_task_bytes)") from error
         except ray.exceptions.RayError as error:
