@@ -1,29 +1,40 @@
-"""deltacompact: folds the deltas of merge-on-read tables into few large files, one live row per key, with Ray."""
+"""deltacompact: folds the deltas of merge-on-read tables into few large files, one live row per key, with Ray.
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
-from deltacompact.compact import CompactionResult, SessionResult, compact
-from deltacompact.errors import (
-    ConflictError,
-    CorruptionError,
-    DeltaCompactError,
-    InputError,
-    Interrupted,
-    NotFoundError,
-    OutcomeUnknownError,
-    PositionError,
-    SchemaError,
-    StoreError,
-)
-from deltacompact.model import (
-    PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
-    ContentType,
-    DataFile,
-    Delta,
-    OperationType,
-    SortKey,
-)
-from deltacompact.s3_store import S3Settings
-from deltacompact.settings import Settings
+Names are imported when they are first used, so that `deltacompact --help` loads neither numpy nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
+    from deltacompact.compact import CompactionResult, SessionResult, compact
+    from deltacompact.errors import (
+        ConflictError,
+        CorruptionError,
+        DeltaCompactError,
+        InputError,
+        Interrupted,
+        NotFoundError,
+        OutcomeUnknownError,
+        PositionError,
+        SchemaError,
+        StoreError,
+    )
+    from deltacompact.model import (
+        PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
+        ContentType,
+        DataFile,
+        Delta,
+        OperationType,
+        SortKey,
+    )
+    from deltacompact.s3_store import S3Settings
+    from deltacompact.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -52,3 +63,56 @@ __all__ = [
     "compact",
     "open_catalog",
 ]
+
+_MODULES = {
+    "catalog.delta_stream": ("DeltaStreamCatalog", "open_catalog"),
+    "compact": ("CompactionResult", "SessionResult", "compact"),
+    "model": (
+        "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
+        "ContentType",
+        "DataFile",
+        "Delta",
+        "OperationType",
+        "SortKey",
+    ),
+    "s3_store": ("S3Settings",),
+    "settings": ("Settings",),
+    "errors": (
+        "ConflictError",
+        "CorruptionError",
+        "DeltaCompactError",
+        "InputError",
+        "Interrupted",
+        "NotFoundError",
+        "OutcomeUnknownError",
+        "PositionError",
+        "SchemaError",
+        "StoreError",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """`deltacompact.compact` is the function, although the import of the module of that name would set the module."""
+
+    @property
+    def compact(self) -> Any:
+        return __getattr__("compact")
+
+    @compact.setter
+    def compact(self, module: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from deltacompact import expect
 from deltacompact.advice import advised
 from deltacompact.arrow_memory import session_memory
 from deltacompact.catalog.certain_put import telling_interrupts
@@ -40,6 +41,7 @@ from deltacompact.session import Published, Session
 from deltacompact.session_records import SessionRecord, UnresumableError
 from deltacompact.settings import Settings, at_least
 from deltacompact.sort_widths import measured
+from deltacompact.wording import one_line
 
 SESSIONS_GIVEN_UP_MAX = 20
 """A session that cannot be resumed makes room for another one, up to so many on one version."""
@@ -122,10 +124,20 @@ def compact(
     session's error is in its result; where every session failed, the first error is raised. Raises InputError, before
     any work, for what cannot be served.
     """
-    settings = settings or Settings()
+    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
-    catalog = delta_catalog_client or open_catalog()
+    expect.flag("purge", purge)
+    expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
+    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
+    if sns_event_topic_arn is not None:
+        from deltacompact.sns import sns_sink
+
+        sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
+    catalog = delta_catalog_client
+    if catalog is None:
+        catalog = open_catalog()
+    expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
     job = prepare(
         catalog,
         source_table_id,
@@ -142,11 +154,6 @@ def compact(
         ),
         partitions,
     )
-    sinks = list(event_sinks)
-    if sns_event_topic_arn:
-        from deltacompact.sns import sns_sink
-
-        sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
     emit = fan_out(sinks)
     executor: Executor | None = None
     results = []
@@ -155,13 +162,13 @@ def compact(
             if isinstance(given, NothingToDo):
                 results.append(SessionResult(dict(partition.values), nothing_to_do=given.reason))
                 continue
-            if isinstance(given, DeltaCompactError):
-                results.append(SessionResult(dict(partition.values), error=given))
-                continue
-            executor = executor or executor_for(settings, job.delta_rows, job.bytes)
-            with session_memory():
-                result = run_session(catalog, job, given, executor, emit)
-            emit(SessionFinished(source_table_id, partition, _reason(result.error), result.live))
+            if isinstance(given, Exception):
+                result = _failed(partition, given)
+            else:
+                executor = executor or executor_for(settings, job.delta_rows, job.bytes)
+                with session_memory():
+                    result = run_session(catalog, job, given, executor, emit)
+            emit(_finished(job, partition, given, result))
             results.append(result)
     done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
@@ -181,7 +188,8 @@ class Job:
     partition_keys: tuple[str, ...]
     tombstone_retention: int | None
     arguments: Arguments
-    inputs: tuple[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError], ...]
+    inputs: tuple[tuple[Partition, SessionInput | NothingToDo | Exception], ...]
+    """Of each partition: what to fold, why nothing is to be done, or what went wrong when it was looked at."""
 
     @property
     def chosen(self) -> list[SessionInput]:
@@ -216,11 +224,11 @@ def prepare(
     destination = destination_table_id or source_table_id
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
-    inputs: list[tuple[Partition, SessionInput | NothingToDo | DeltaCompactError]] = []
+    inputs: list[tuple[Partition, SessionInput | NothingToDo | Exception]] = []
     for partition in chosen:
         try:
             inputs.append((partition, _session_input(catalog, source, destination, keys, partition, arguments.purge)))
-        except DeltaCompactError as error:
+        except Exception as error:  # one bad partition does not end the job for all
             inputs.append((partition, error))
     return Job(
         source_table_id,
@@ -236,17 +244,50 @@ def prepare(
 def run_session(
     catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
 ) -> SessionResult:
-    """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it."""
-    spilled_before = executor.spilled_bytes()
+    """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it.
+
+    Any exception becomes the error of the result, so that one bad partition does not end the job for all.
+    """
     try:
+        spilled_before = executor.spilled_bytes()
         session, published = _run(catalog, job, given, executor, emit)
+        spilled = executor.spilled_bytes()
+        if spilled is not None:
+            spilled -= spilled_before or 0
+        return _result(session, published, executor, spilled)
     except DeltaCompactError as error:
         told = advised(error, catalog.uri, given.source_table_id, given.partition, given.source)
-        return SessionResult(dict(given.partition.values), error=told)
-    spilled = executor.spilled_bytes()
-    if spilled is not None:
-        spilled -= spilled_before or 0
-    return _result(session, published, executor, spilled)
+        return _failed(given.partition, told)
+    except Exception as error:
+        return _failed(given.partition, error)
+
+
+def _failed(partition: Partition, error: Exception) -> SessionResult:
+    """The result of a session that failed. What nobody expected is logged with its traceback, which it keeps."""
+    if not isinstance(error, DeltaCompactError):
+        logger.error("partition %s failed: %s", partition, one_line(error), exc_info=error)
+    return SessionResult(dict(partition.values), error=error)
+
+
+def _finished(
+    job: Job, partition: Partition, given: SessionInput | Exception, result: SessionResult
+) -> SessionFinished:
+    error = result.error
+    if error is None:
+        return SessionFinished(job.source_table_id, partition, None, result.live)
+    named = _named_in(str(error), given) if isinstance(given, SessionInput) else []
+    where = ": " + ", ".join(named) if named else ""
+    return SessionFinished(job.source_table_id, partition, one_line(error), 0, type(error).__name__ + where)
+
+
+def _named_in(message: str, given: SessionInput) -> list[str]:
+    """The files and columns of a session that an error names: all of it that is surely no value of a row."""
+    files = [*(given.base.files if given.base else ()), *(file for delta in given.deltas for file in delta.files)]
+    columns = dict.fromkeys(name for file in files for name in file.schema.names)
+    return [
+        *(file.path for file in files if file.path in message),
+        *(f"column {name!r}" for name in columns if repr(name) in message),
+    ]
 
 
 def _run(
@@ -355,9 +396,9 @@ def _check_columns(keys: TableKeys, table: Table, state: StreamState) -> None:
 def _partitions(
     catalog: DeltaStreamCatalog, table_id: str, given: Sequence[Mapping[str, Any]] | None
 ) -> list[Partition]:
-    if given is not None:
-        return [catalog.partition(table_id, each) for each in given]
-    return catalog.partitions(table_id)
+    if given is None:
+        return catalog.partitions(table_id)
+    return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", given)))
 
 
 def _session_input(
@@ -422,7 +463,3 @@ def _result(session: Session, published: Published, executor: Executor, spilled_
         measured_peak_bytes=measured.peak_task_bytes,
         spilled_bytes=spilled_bytes,
     )
-
-
-def _reason(error: Exception | None) -> str | None:
-    return None if error is None else str(error)

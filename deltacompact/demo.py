@@ -9,7 +9,7 @@ import time
 from rich.console import Console
 
 from deltacompact.catalog.delta_stream import open_catalog
-from deltacompact.compact import compact
+from deltacompact.compact import CompactionResult, compact
 from deltacompact.errors import CorruptionError
 from deltacompact.progress import progress
 from deltacompact.report import print_result
@@ -18,8 +18,13 @@ from deltacompact.settings import Settings
 TABLE = "demo.orders"
 
 
-def run_demo(catalog_uri: str | None, rows_per_delta: int, executor: str, out: Console, err: Console) -> None:
-    """Run it in `catalog_uri` (kept), or in a temporary folder. Raises CorruptionError where Spark disagrees."""
+def run_demo(
+    catalog_uri: str | None, rows_per_delta: int, executor: str, out: Console, err: Console
+) -> CompactionResult:
+    """Run it in `catalog_uri` (kept), or in a temporary folder; what was compacted.
+
+    Raises CorruptionError where Spark disagrees.
+    """
     from deltacompact.spark.producer import produce
     from deltacompact.spark.session import spark_session
     from deltacompact.spark.validate import validate
@@ -59,3 +64,4 @@ def run_demo(catalog_uri: str | None, rows_per_delta: int, executor: str, out: C
         if any(not report.ok for report in reports):
             raise CorruptionError("Spark does not find what was compacted")
         out.print(f"validated: {sum(report.rows for report in reports):,} rows identical, index sound")
+        return result

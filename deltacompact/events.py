@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltacompact.model import Partition
+from deltacompact.wording import one_line
 
 logger = logging.getLogger("deltacompact")
 
@@ -55,10 +56,14 @@ class RoundCompleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
-    """`error` is None where the result was published."""
+    """`error` is None where the result was published.
+
+    `error_named` is the error for those who may not see the data: its class, and the files and columns that it names.
+    """
 
     error: str | None
     live: int
+    error_named: str | None = None
 
 
 EventSink = Callable[[Event], None]
@@ -71,7 +76,7 @@ def fan_out(sinks: list[EventSink]) -> EventSink:
         for sink in sinks:
             try:
                 sink(event)
-            except Exception:
-                logger.warning("an event sink failed on %s", type(event).__name__, exc_info=True)
+            except Exception as error:
+                logger.warning("an event sink failed on %s: %s", type(event).__name__, one_line(error), exc_info=True)
 
     return emit

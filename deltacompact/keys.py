@@ -28,6 +28,7 @@ import pyarrow as pa
 from deltacompact import _kernels, schemas
 from deltacompact.errors import SchemaError
 from deltacompact.model import DataFile, Direction, OperationType, TableKeys
+from deltacompact.wording import with_article
 
 ENCODING_VERSION = 2
 """The newest that is known: 1 has sort columns of fixed width alone, 2 also those of variable width."""
@@ -207,10 +208,8 @@ def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
     if column.key_class is None:
         return replace(column, key_class=key_class, scale=scale)
     if key_class is not column.key_class:
-        raise SchemaError(
-            f"{path}: key column {column.name!r} is {type_}, a {key_class.name.lower()}, where the table has "
-            f"a {column.key_class.name.lower()}"
-        )
+        found, known = (with_article(each.name.lower()) for each in (key_class, column.key_class))
+        raise SchemaError(f"{path}: key column {column.name!r} is {type_}, {found}, where the table has {known}")
     if scale != column.scale:
         raise SchemaError(f"{path}: key column {column.name!r} is {type_}, where the table has scale {column.scale}")
     return column

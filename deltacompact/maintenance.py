@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from deltacompact import _kernels, files, schemas
+from deltacompact import _kernels, expect, files, schemas
 from deltacompact.advice import with_advice
 from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.contradictions import Evidence, contradictions
@@ -27,18 +28,20 @@ from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.shape import StreamShape, compacted_shape
 from deltacompact.catalog.state import StreamState
 from deltacompact.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
-from deltacompact.errors import ConflictError, CorruptionError, DeltaCompactError
+from deltacompact.errors import ConflictError, CorruptionError, DeltaCompactError, InputError
 from deltacompact.executors import Executor
 from deltacompact.hash_bucket import pack
 from deltacompact.keys import Encoding
 from deltacompact.masks import live_bits, live_mask
 from deltacompact.merge_on_read import fold_plan
 from deltacompact.model import DataFile, OperationType, Partition
+from deltacompact.partitions import all_done
 from deltacompact.plan import Arguments
 from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.rehash import rehash
 from deltacompact.settings import at_least
 from deltacompact.storage import ObjectStore
+from deltacompact.wording import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,18 @@ class CheckResult:
 
 
 def check(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None, *, quick: bool = False
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Mapping[str, Any] | Partition | None = None,
+    *,
+    quick: bool = False,
 ) -> list[CheckResult]:
     """Verify log, files and index, and that the deltas can be folded.
 
     `quick` reads no rows: it leaves out the digests of the compacted rows, and whether the values of deltas fit.
     """
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return [_check_stream(catalog, table_id, each, quick) for each in chosen]
+    expect.flag("quick", quick)
+    return [_check_stream(catalog, table_id, each, quick) for each in catalog.chosen(table_id, partition)]
 
 
 def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
@@ -74,8 +81,8 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         evidence = Evidence.of(log)
         chain = list(log.chain())
         problems += [f"log: {each}" for each in contradictions(log, evidence, chain)]
-    except DeltaCompactError as error:
-        return CheckResult(partition, 0, 0, 0, 0, (f"log: {error}",))
+    except Exception as error:
+        return CheckResult(partition, 0, 0, 0, 0, (f"log: {one_line(error)}",))
     versions, state = len(chain), chain[-1]
     for each in chain:
         problems += _log_problems(each)
@@ -89,19 +96,19 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
             if seen.rows != file.rows or seen.bytes != file.bytes:
                 found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
                 problems.append(f"file {file.path}: {found}, the log says {logged}")
-        except DeltaCompactError as error:
-            problems.append(f"file: {error}")
+        except Exception as error:
+            problems.append(f"file: {one_line(error)}")
     if state.compacted and state.index and not problems:
         try:
             manifest = read_manifest(catalog.store, state.index)
             rows, entries = manifest.rows, manifest.entries
             problems += _index_problems(catalog.store, state, manifest, quick)
-        except DeltaCompactError as error:
-            problems.append(f"index: {error}")
+        except Exception as error:
+            problems.append(f"index: {one_line(error)}")
     try:
         problems += _fold_problems(catalog, table_id, partition, state, quick or bool(problems))
-    except DeltaCompactError as error:
-        problems.append(f"deltas: {error}")
+    except Exception as error:
+        problems.append(f"deltas: {one_line(error)}")
     told = [with_advice(problem, catalog.uri, table_id, partition, state) for problem in dict.fromkeys(problems)]
     return CheckResult(partition, versions, len(described), rows, entries, tuple(told))
 
@@ -131,8 +138,8 @@ def _fold_problems(
     for operation, file in () if quick else fitting:
         try:
             _fold(catalog.store, shape, partition, operation, file)
-        except (DeltaCompactError, ValueError) as error:
-            said = " ".join(str(error).split())
+        except Exception as error:
+            said = one_line(error)
             yield f"delta: {said}" if file.path in said else f"delta: {file.path}: {said}"
     if table.keys is not None and fits:
         fold_plan(catalog.store, state, table, partition)
@@ -216,10 +223,11 @@ def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
     return np.array_equal(digests(found), digests(expected)) and np.array_equal(found[:, -12:], expected[:, -12:])
 
 
-def index_entries(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None) -> int:
+def index_entries(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
+) -> int:
     """Entries of the indices of a table, or of one partition."""
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    refs = [catalog.state(table_id, each).index for each in chosen]
+    refs = [catalog.state(table_id, each).index for each in catalog.chosen(table_id, partition)]
     return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
 
 
@@ -228,24 +236,28 @@ def rehash_table(
     table_id: str,
     hash_bucket_count: int,
     executor: Executor,
-    partition: Partition | None = None,
+    partition: Mapping[str, Any] | Partition | None = None,
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
 
-    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile.
+    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile, once
+    the other partitions are done.
     """
-    at_least("hash bucket count", hash_bucket_count, 1)
-    done = []
+    at_least("hash_bucket_count", hash_bucket_count, 1, 1_000_000)
+    if not hasattr(executor, "submit"):
+        raise InputError(f"executor is {executor!r}, it must be an Executor: see deltacompact.executors.choose")
+
+    def rehashed(place: Partition) -> list[tuple[Partition, int, int]]:
+        base = catalog.state(table_id, place, strictly=True)
+        if base.index is None:
+            return []
+        manifest = read_manifest(catalog.store, base.index)
+        if manifest.hash_bucket_count != hash_bucket_count:
+            _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor)
+        return [(place, manifest.hash_bucket_count, hash_bucket_count)]
+
     with telling_interrupts():
-        for each in catalog.partitions(table_id) if partition is None else [partition]:
-            base = catalog.state(table_id, each, strictly=True)
-            if base.index is None:
-                continue
-            manifest = read_manifest(catalog.store, base.index)
-            if manifest.hash_bucket_count != hash_bucket_count:
-                _rehash_stream(catalog, table_id, each, base, manifest, hash_bucket_count, executor)
-            done.append((each, manifest.hash_bucket_count, hash_bucket_count))
-    return done
+        return [done for of_one in all_done(catalog.chosen(table_id, partition), rehashed) for done in of_one]
 
 
 def _rehash_stream(

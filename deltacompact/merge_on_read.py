@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltacompact import _kernels, files, schemas
+from deltacompact import _kernels, expect, files, schemas
 from deltacompact.advice import advising
 from deltacompact.dedupe import BaseIndex, Folded
 from deltacompact.errors import InputError
@@ -51,6 +51,14 @@ class Scan:
     columns: Sequence[str] | None = None
     filter: Any = None
     version: str | None = None
+
+    def __post_init__(self) -> None:
+        expect.text_or_none("version", self.version)
+        if self.columns is not None:
+            columns = expect.several("columns", self.columns)
+            for name in columns:
+                expect.text("a name in columns", name)
+            object.__setattr__(self, "columns", columns)  # an iterator is gone through once
 
 
 def read_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.Table:
@@ -239,6 +247,7 @@ def export_table(
     version: str | None = None,
 ) -> int:
     """Write the live rows to one file (local path or URI), batch by batch; the number of rows."""
+    target = expect.path("the file to export to", target)
     schema, tables = scanned(catalog, Scan(table_id, partition, version=version))
     store, path = open_object(catalog.store, target if "://" in target else Path(target).absolute().as_uri())
     with files.writer(store, path, schema, files.WriteOptions(files.content_type_of(target))) as out:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact import expect
 from deltacompact.errors import InputError
 
 PARTITION_STREAM_POS_VIRTUAL_COL_NAME = "__partition_stream_position__"
@@ -74,7 +75,14 @@ class SortKey:
         """Accept "name", ("name", "descending") or a SortKey."""
         if isinstance(value, SortKey):
             return value
-        name, direction = (value, "ascending") if isinstance(value, str) else tuple(value)
+        parts = (value, "ascending") if isinstance(value, str) else value
+        if (
+            not isinstance(parts, (list, tuple))
+            or len(parts) != 2
+            or not all(isinstance(part, str) and part for part in parts)
+        ):
+            raise InputError(f"sort key {value!r} is neither a name nor a pair (name, 'ascending' or 'descending')")
+        name, direction = parts
         try:
             return cls(name, Direction(str(direction).lower()))
         except ValueError:
@@ -99,14 +107,14 @@ class TableKeys:
 
         A trailing ascending stream position is what breaks ties anyway, so it is dropped.
         """
-        if isinstance(primary, str):
-            primary = (primary,)
-        names = tuple(sorted(primary, key=lambda name: name.encode()))
+        names = tuple(sorted(expect.names("primary_keys", primary), key=str.encode))
         if not names:
             raise InputError("no primary key: name at least one column")
         if repeated := _first_repeated(names):
             raise InputError(f"primary key {repeated!r} is named twice")
-        sort_keys = [SortKey.of(key) for key in sort or ()]
+        if isinstance(sort, str):
+            sort = (sort,)
+        sort_keys = [SortKey.of(key) for key in expect.several("sort_keys", () if sort is None else sort)]
         if sort_keys and sort_keys[-1] == SortKey(PARTITION_STREAM_POS_VIRTUAL_COL_NAME):
             sort_keys.pop()
         for key in sort_keys:
@@ -133,6 +141,8 @@ class Partition:
         """Check the given values against the table's partition keys; values are kept as text, None is null."""
         if isinstance(given, Partition):
             given = dict(given.values)
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"partition is {given!r}, it must be a dict of partition keys and values")
         given = given or {}
         for name in given:
             if name not in partition_keys:
@@ -161,6 +171,10 @@ def partition_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, pa.Scalar):
         return partition_text(value.as_py())
+    if isinstance(value, (list, tuple, set, frozenset, Mapping, bytes, bytearray)):
+        raise InputError(
+            f"partition value {value!r} is a {type(value).__name__}, it must be a text, a number or a date"
+        )
     return str(value)
 
 

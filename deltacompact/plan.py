@@ -35,7 +35,7 @@ from deltacompact.model import (
     TableKeys,
 )
 from deltacompact.primary_key_index import IndexManifest
-from deltacompact.settings import Settings, at_least
+from deltacompact.settings import COUNT_MAX, Settings, at_least
 from deltacompact.wording import counted
 
 FILE_NUMBER_MAX = 2**32 - 3
@@ -64,10 +64,10 @@ class Arguments:
     purge: bool = False
 
     def __post_init__(self) -> None:
-        at_least("rows_per_primary_key_index_file", self.rows_per_primary_key_index_file, 1)
-        at_least("rows_per_compacted_file", self.rows_per_compacted_file, 1)
-        if self.hash_bucket_count is not None and at_least("hash_bucket_count", self.hash_bucket_count, 1) > 1_000_000:
-            raise InputError(f"hash_bucket_count is {self.hash_bucket_count}, 1000000 at most")
+        at_least("rows_per_primary_key_index_file", self.rows_per_primary_key_index_file, 1, COUNT_MAX)
+        at_least("rows_per_compacted_file", self.rows_per_compacted_file, 1, COUNT_MAX)
+        if self.hash_bucket_count is not None:
+            at_least("hash_bucket_count", self.hash_bucket_count, 1, 1_000_000)
         suffix_of(self.content_type)
         known = self.compression in (None, "none") or pa.Codec.is_available(self.compression)
         if self.content_type is ContentType.PARQUET and not known:

@@ -5,29 +5,41 @@ put if absent   PutObject with If-None-Match: *      412: somebody was there fir
 a large file    a multipart upload, completed at the end of the block, aborted where it fails; where the process
                 died, a vacuum finds it
 random access   Arrow's own S3 reader
+the first answer of an endpoint    has 9 seconds, credentials included; requests after it are retried with patience
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
+import queue
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from deltacompact import expect
 from deltacompact.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.settings import at_least
 from deltacompact.storage import ObjectStat, refuse_overwriting
 
 _PROBED: set[tuple[str | None, str]] = set()
 """Endpoints and URIs of which this process knows that they do not overwrite."""
 _PROBING = threading.RLock()
+
+_LOG = logging.getLogger("deltacompact")
+_FIRST_ANSWER_S = 9.0
+_SILENT_S = 2.0
+"""What comes sooner is not worth a line."""
+_SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+_CHECK_IT = "is it the right endpoint (AWS_ENDPOINT_URL, region), and can this machine reach it?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,13 @@ class S3Settings:
     max_attempts: int = 10
     timeout_s: float = 60.0
 
+    def __post_init__(self) -> None:
+        for name in ("endpoint_url", "region", "profile", "role_arn", "kms_key_id"):
+            expect.text_or_none(name, getattr(self, name))
+        at_least("max_attempts", self.max_attempts, 1)
+        if not expect.number("timeout_s", self.timeout_s) > 0:
+            raise InputError(f"timeout_s is {self.timeout_s!r}, it must be greater than 0")
+
     @classmethod
     def from_environment(cls) -> S3Settings:
         """Each field from DELTACOMPACT_S3_<FIELD>, where it is set."""
@@ -54,6 +73,10 @@ class S3Settings:
                 except ValueError:
                     raise InputError(f"DELTACOMPACT_S3_{each.name.upper()}={value!r} is not a number") from None
         return cls(**given)
+
+
+_ANSWERED: set[S3Settings] = set()
+"""Where an endpoint has answered this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +106,13 @@ class S3Store:
         self._live: tuple[Any, Any, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None}  # clients cannot be pickled: one is built where it is needed
+        # Clients cannot be pickled: one is built where it is needed. Workers are as patient as who sends the store.
+        return {**self.__dict__, "_live": None, "_answered": self.settings in _ANSWERED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.pop("_answered"):
+            _ANSWERED.add(state["settings"])
+        self.__dict__.update(state)
 
     def get(self, path: str) -> bytes:
         with self._asking(path):
@@ -126,6 +155,8 @@ class S3Store:
         raise AssertionError("unreachable")
 
     def open(self, path: str) -> pa.NativeFile:
+        if self.settings not in _ANSWERED:
+            self.stat(path)  # Arrow would wait for minutes where nobody answers
         with self._asking(path):
             try:
                 return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
@@ -221,12 +252,39 @@ class S3Store:
         """Client and Arrow file system, renewed before a role's credentials can run out."""
         if self._live is None or time.monotonic() > self._live[2]:
             with self._asking(""):
-                session = _session(self.settings, self._static)
-                endpoint = self.settings.endpoint_url
-                client = session.client("s3", config=_client_config(self.settings), endpoint_url=endpoint)
-                renewed_at = time.monotonic() + self._CREDENTIALS_LAST_S
-                self._live = (client, _arrow_file_system(session, client, endpoint), renewed_at)
+                self._live = self._made()
         return self._live
+
+    def _made(self) -> tuple[Any, Any, float]:
+        renewed_at = time.monotonic() + self._CREDENTIALS_LAST_S
+        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
+        if self.settings in _ANSWERED or may_ask_its_user:
+            client, arrow = self._clients()
+        else:
+            try:
+                client, arrow = _bounded(
+                    self._clients, deadline_s, f"connecting to {self.uri}: looking for AWS credentials"
+                )
+            except TimeoutError:
+                raise InputError(
+                    f"no AWS credentials for {self.uri} within {_FIRST_ANSWER_S:g} s: {_SET_THEM}"
+                ) from None
+        client.meta.events.register("before-send.s3", functools.partial(self._send, client, deadline_s))
+        return client, arrow, renewed_at
+
+    def _clients(self) -> tuple[Any, Any]:
+        session, endpoint = _session(self.settings, self._static), self.settings.endpoint_url
+        client = session.client("s3", config=_client_config(self.settings), endpoint_url=endpoint)
+        return client, _arrow_file_system(session, client, endpoint)
+
+    def _send(self, client: Any, deadline_s: float, request: Any, **_: Any) -> Any:
+        """Bound the first request of all. None lets boto3 send the others itself, with its own time-outs."""
+        if self.settings in _ANSWERED:
+            return None
+        answer = _first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
+        _ANSWERED.add(self.settings)
+        return answer
 
     @contextlib.contextmanager
     def _asking(self, path: str, conditional: bool = False) -> Iterator[None]:
@@ -262,13 +320,56 @@ class S3Store:
             raise
 
 
+def _first_send(send: Callable[[Any], Any], request: Any, deadline_s: float) -> Any:
+    """Send the first request to an endpoint, three times at most; any answer of it counts, errors too."""
+    from botocore.exceptions import BotoCoreError
+
+    url = urlsplit(request.url)
+    where = f"{url.scheme}://{url.netloc}"
+    for left in (2, 1, 0):
+        try:
+            return _bounded(lambda: send(request), deadline_s, f"connecting to {where}")
+        except TimeoutError:
+            raise StoreError(f"{where} did not answer within {_FIRST_ANSWER_S:g} s: {_CHECK_IT}") from None
+        except BotoCoreError as error:
+            if not left:
+                raise StoreError(f"{where} does not answer: {_one_line(error)}: {_CHECK_IT}") from error
+            request.reset_stream()
+            time.sleep(0.3)
+    raise AssertionError("unreachable")
+
+
+def _bounded(call: Callable[[], Any], deadline_s: float, doing: str) -> Any:
+    """The call's result. It runs in a thread, which is left alone at the deadline; raises TimeoutError then."""
+    outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put((call(), None))
+        except BaseException as error:
+            outcome.put((None, error))
+
+    threading.Thread(target=run, name="deltacompact-connects", daemon=True).start()
+    try:
+        value, error = outcome.get(timeout=min(_SILENT_S, max(0.0, deadline_s - time.monotonic())))
+    except queue.Empty:
+        _LOG.warning("%s ...", doing)
+        try:
+            value, error = outcome.get(timeout=max(0.0, deadline_s - time.monotonic()))
+        except queue.Empty:
+            raise TimeoutError(doing) from None
+    if error is not None:
+        raise error
+    return value
+
+
 def aws_client(service: str, region: str | None = None) -> Any:
     """A boto3 client of another AWS service, by the same settings as S3 (few retries, short time-outs)."""
     from botocore.config import Config
 
     settings = _resolved(S3Settings.from_environment())
     session = _session(settings, _static_credentials(settings))
-    config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=5, read_timeout=10)
+    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=5)
     return session.client(service, region_name=region or settings.region, config=config)
 
 
@@ -328,7 +429,7 @@ def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
 
     found = session.get_credentials()
     if found is None:
-        raise InputError("no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role")
+        raise InputError(f"no AWS credentials: {_SET_THEM}")
     frozen = found.get_frozen_credentials()
     where = urlsplit(endpoint) if endpoint else None
     return fs.S3FileSystem(

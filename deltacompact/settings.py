@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from deltacompact import expect
 from deltacompact.errors import InputError
-from deltacompact.files import ROW_GROUP_ROWS
 
 EXECUTORS = ("auto", "ray", "local")
+COUNT_MAX = 2**53
+"""Nothing has so many rows or bytes; beyond it a number is no longer exact as a float."""
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
 _NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", "ray_wait_s", *_RATES)
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
@@ -44,7 +46,7 @@ class Settings:
     object_store_bytes: int | None = None
     target_file_bytes: int | None = None
     compression: str | None = None
-    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_rows: int = 128 << 10
     rewrite_dead_fraction: float = 0.0
     local_rows_max: int = 10_000_000
     local_bytes_max: int = 2 << 30
@@ -61,21 +63,41 @@ class Settings:
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:
             raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
-        if not 0.0 <= self.rewrite_dead_fraction <= 1.0:
+        expect.text_or_none("ray_address", self.ray_address)
+        _check_codec(self.compression)
+        if not 0.0 <= expect.number("rewrite_dead_fraction", self.rewrite_dead_fraction) <= 1.0:
             raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
-        if not self.ray_wait_s >= 0:
+        if not expect.number("ray_wait_s", self.ray_wait_s) >= 0:
             raise InputError(f"ray_wait_s is {self.ray_wait_s!r}, it must be 0 or more")
         for name in _RATES:
-            if (rate := getattr(self, name)) is not None and not rate > 0:
+            if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
                 raise InputError(f"{name} is {rate!r}, it must be greater than 0")
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in _NO_COUNTS and value is not None:
-                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1)
+                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1, COUNT_MAX)
+            elif value is None and each.default is not None:
+                raise InputError(f"{each.name} is None, it must be a number")
 
 
-def at_least(name: str, value: int, minimum: int) -> int:
+def _check_codec(name: str | None) -> None:
+    """Refuse what pyarrow cannot write before a compaction has read anything."""
+    if expect.text_or_none("compression", name) in (None, "none"):
+        return
+    import pyarrow as pa
+
+    try:
+        known = pa.Codec.is_available(name)
+    except ValueError:
+        known = False
+    if not known:
+        raise InputError(f"compression {name!r} is no codec that pyarrow has (zstd, snappy, gzip, lz4, brotli or none)")
+
+
+def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
     """Refuse a number that makes no sense, by name."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
+    if maximum is not None and value > maximum:
+        raise InputError(f"{name} is {value!r}, {maximum} at most")
     return value

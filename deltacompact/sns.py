@@ -1,14 +1,21 @@
-"""Events of a job run to an SNS topic: start, rounds, end. Small messages, no row value and no key in them."""
+"""Events of a job run to an SNS topic: start, rounds, end. Small messages, no row value and no key in them.
+
+An error's text may quote a value ("'John' is no int64"), so the topic gets its class, and the files and columns that it
+names: "SchemaError: orders/data/5c5c….csv, column 'total'".
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 
+from deltacompact.errors import InputError
 from deltacompact.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
 from deltacompact.s3_store import aws_client
 
 _EVENT_VERSION = 1
+_ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 _NAMES = {
     SessionStarted: "session_started",
     RoundCompleted: "round_completed",
@@ -17,14 +24,20 @@ _NAMES = {
 
 
 def sns_sink(topic_arn: str, desired_sla: int | None = None) -> EventSink:
-    """A sink that publishes. The topic is reached at the first event; a failing one never fails a compaction."""
+    """A sink that publishes. The topic is reached at the first event; a failing one never fails a compaction.
+
+    Raises InputError for what is no topic's ARN.
+    """
+    known = _ARN.fullmatch(topic_arn) if isinstance(topic_arn, str) else None
+    if known is None:
+        raise InputError(f"SNS topic {topic_arn!r} is no ARN: it looks like arn:aws:sns:eu-west-1:123456789012:events")
+    region = known["region"]
     clients: list[object] = []
 
     def publish(event: Event) -> None:
         if type(event) not in _NAMES:
             return
         if not clients:
-            region = topic_arn.split(":")[3] if topic_arn.count(":") >= 5 else None
             clients.append(aws_client("sns", region))
         message = {
             "version": _EVENT_VERSION,
@@ -52,6 +65,6 @@ def _details(event: Event) -> dict[str, object]:
         case RoundCompleted():
             return {"round": event.round, "rounds": event.rounds, "live_rows": event.rows}
         case SessionFinished():
-            return {"error": event.error, "live_rows": event.live}
+            return {"error": event.error_named, "live_rows": event.live}
         case _:
             return {}

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
+from deltacompact import expect, schemas, stamps
 from deltacompact import files as tabular
-from deltacompact import schemas, stamps
 from deltacompact.catalog.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.log import StreamLog
@@ -60,6 +61,7 @@ from deltacompact.model import (
 )
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.s3_store import S3Settings
+from deltacompact.settings import at_least
 from deltacompact.sort_widths import measured_file
 from deltacompact.sources import identity
 from deltacompact.storage import ObjectStore, copy_into, open_store
@@ -75,8 +77,11 @@ VACUUM_AGE_MIN_S = 3 * 24 * 3600
 def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog:
     """The catalog at "file:///path", "s3://bucket/prefix" or a local path; default: $DELTACOMPACT_CATALOG."""
     uri = uri if uri is not None else os.environ.get(CATALOG_VARIABLE)
-    if not uri:
+    if s3 is not None:
+        expect.instance("s3", s3, S3Settings)
+    if uri is None or uri == "":
         raise InputError(f"no catalog: give its URI or set {CATALOG_VARIABLE}")
+    expect.path("the catalog's URI", uri)
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
@@ -97,6 +102,11 @@ class DeltaStreamCatalog:
     def uri(self) -> str:
         return self.store.uri
 
+    @property
+    def where(self) -> str:
+        """The URI as people read it: a local folder as its path."""
+        return unquote(self.uri.removeprefix("file://")) if self.uri.startswith("file://") else self.uri
+
     # Tables
 
     def create_table(
@@ -113,18 +123,18 @@ class DeltaStreamCatalog:
         `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
         Raises ConflictError where the table exists and was declared otherwise.
         """
-        if isinstance(partition_keys, str):
-            partition_keys = (partition_keys,)
+        partition_keys = expect.names("partition_keys", partition_keys)
         for place, name in enumerate(partition_keys):
-            if not name or name in tuple(partition_keys)[:place]:
+            if not name or name in partition_keys[:place]:
                 raise InputError(f"partition key {name!r} is empty or named twice")
+        primary_keys = () if primary_keys is None else expect.names("primary_keys", primary_keys)
         if sort_keys and not primary_keys:
             raise InputError("sort keys without primary keys: declare both or none")
-        if tombstone_retention is not None and not 0 <= tombstone_retention <= INT64_MAX:
-            raise InputError(f"tombstone retention {tombstone_retention} is not a number of stream positions")
+        if tombstone_retention is not None and at_least("tombstone_retention", tombstone_retention, 0) > INT64_MAX:
+            raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
         check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
-        table = Table(table_id, tuple(partition_keys), keys, tombstone_retention)
+        table = Table(table_id, partition_keys, keys, tombstone_retention)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         with telling_interrupts():
@@ -137,15 +147,15 @@ class DeltaStreamCatalog:
 
     def table(self, table_id: str) -> Table:
         """The table as declared, with the keys of its first compaction where none were. Raises NotFoundError."""
-        known = self._tables.get(table_id)
         paths = TablePaths.of(table_id)
+        known = self._tables.get(table_id)
         if known is None:
             try:
                 document = _document(self.store.get(paths.table), paths.table)
             except NotFoundError as error:
                 if "bucket" in str(error):
                     raise
-                raise NotFoundError(f"table {table_id!r} does not exist in {self.uri}") from None
+                raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
             known = _table_from(table_id, document)
             self._tables[table_id] = known
         if known.keys is None:
@@ -172,6 +182,14 @@ class DeltaStreamCatalog:
         if not self.log(table_id, partition).exists():
             raise NotFoundError(f"table {table_id!r} has no partition {partition}")
         return partition
+
+    def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
+        """All partitions, or the one that is named."""
+        if partition is None:
+            return self.partitions(table_id)
+        if isinstance(partition, Partition):
+            return [partition]
+        return [self.partition(table_id, partition)]
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
         """The table's keys; `keys` become them where it had none. Raises InputError where others are in force."""
@@ -467,6 +485,7 @@ class DeltaStreamCatalog:
 
     def _known(self, table_id: str, partition: Partition, token: Token | None, kind: OperationType) -> Delta | None:
         """What the token committed, without writing the data first."""
+        expect.text_or_none("token", token)
         log = self.log(table_id, partition)
         if token is None or not log.exists():
             return None
@@ -633,8 +652,10 @@ def check_keys(table: Table, keys: TableKeys | None) -> None:
             f"table {table.table_id!r} has the primary keys {list(table.keys.primary)}, not {list(keys.primary)}"
         )
     if keys.sort:  # sort keys that are not named are the table's
-        shown = [f"{key.name}:{key.direction.value}" for key in table.keys.sort] or "none"
-        raise InputError(f"table {table.table_id!r} has other sort keys: {shown}")
+        has, asked = ([f"{key.name}:{key.direction.value}" for key in sort] for sort in (table.keys.sort, keys.sort))
+        raise InputError(
+            f"table {table.table_id!r} has {f'the sort keys {has}' if has else 'no sort keys'}, not {asked}"
+        )
 
 
 def _is_destination(table_id: str, source_table_id: str) -> InputError:

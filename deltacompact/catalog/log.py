@@ -75,8 +75,8 @@ class StreamLog:
     # Reading
 
     def exists(self) -> bool:
-        """Whether the stream was begun."""
-        if not self._begun:  # a log without its first entry was begun as well: its readers say what is missing
+        """Whether the stream was begun. A damaged or missing first entry counts: whoever reads the log is told."""
+        if not self._begun:
             self._begun = self._is_there(GENESIS, 0) or self._has_entries()
         return self._begun
 

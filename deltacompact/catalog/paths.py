@@ -51,6 +51,8 @@ def check_path(what: str, path: str) -> None:
 
 def table_root(table_id: str) -> str:
     """The table's folder below the catalog's root."""
+    if not isinstance(table_id, str):
+        raise InputError(f"the table is {table_id!r} ({type(table_id).__name__}), it must be a name")
     if not is_text(table_id):
         raise InputError(f"{table_id!r} is not a table name")
     if not table_id or table_id in (".", "..") or table_id.startswith(".unfinished"):

@@ -13,13 +13,16 @@ is what was compacted: deltas since then are for the next time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from deltacompact.catalog.delta_stream import DeltaStreamCatalog
 from deltacompact.catalog.paths import TablePaths, partition_folder
 from deltacompact.errors import InputError
 from deltacompact.model import Partition
+from deltacompact.partitions import all_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +37,34 @@ class Published:
     deltas_left_out: int
 
 
-def publish(catalog: DeltaStreamCatalog, table_id: str, partition: Partition | None = None) -> list[Published]:
+def publish(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
+) -> list[Published]:
     """Publish the active version of every partition that was compacted, or of one.
 
-    Raises InputError, before anything is written, where nothing was compacted, or where a file has dead rows in it.
+    Raises InputError where nothing was compacted, or where a file has dead rows in it, once the other partitions are
+    published.
     """
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    states = [(place, catalog.state(table_id, place)) for place in chosen]
-    for place, state in states:
-        if state.compacted is None:
-            raise InputError(f"table {table_id!r}, partition {place}: nothing was compacted yet")
-        if any(file.deletions for file in state.compacted.files):
-            raise InputError(
-                f"table {table_id!r}, partition {place}: files have dead rows under deletion vectors, which other "
-                "engines would see: compact with --purge first"
-            )
-    done = []
+    return all_done(catalog.chosen(table_id, partition), lambda place: _publish_stream(catalog, table_id, place))
+
+
+def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, place: Partition) -> Published:
+    state = catalog.state(table_id, place)
+    if state.compacted is None:
+        raise InputError(f"table {table_id!r}, partition {place}: nothing was compacted yet")
+    if any(file.deletions for file in state.compacted.files):
+        raise InputError(
+            f"table {table_id!r}, partition {place}: files have dead rows under deletion vectors, which other "
+            "engines would see: compact with --purge first"
+        )
     root = f"{TablePaths.of(table_id).root}/published"
     where = unquote(catalog.uri) if catalog.uri.startswith("file://") else catalog.uri
-    for place, state in states:
-        assert state.compacted is not None
-        folder = partition_folder(place)
-        below = f"{folder}/" if folder else ""
-        uris = [where + file.path for file in state.compacted.files]
-        plain = [uri.removeprefix("file://") for uri in uris]
-        names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
-        for name, listed in zip(names, (plain, plain, uris), strict=True):
-            catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
-        _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
-        done.append(Published(place, state.version, manifest, files, state.compacted.rows, len(state.deltas)))
-    return done
+    folder = partition_folder(place)
+    below = f"{folder}/" if folder else ""
+    uris = [where + file.path for file in state.compacted.files]
+    plain = [uri.removeprefix("file://") for uri in uris]
+    names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
+    for name, listed in zip(names, (plain, plain, uris), strict=True):
+        catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
+    _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
+    return Published(place, state.version, manifest, files, state.compacted.rows, len(state.deltas))

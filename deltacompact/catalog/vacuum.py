@@ -18,10 +18,12 @@ an entry in the base's log, and a compactor reads every entry before its seal, s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+from deltacompact import expect
 from deltacompact.catalog.contradictions import Evidence, contradictions
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Entry, Fence
@@ -30,6 +32,7 @@ from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.state import StreamState
 from deltacompact.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.model import DataFile, Partition
+from deltacompact.partitions import all_done
 from deltacompact.primary_key_index import read_manifest
 from deltacompact.storage import ObjectStat, ObjectStore, discard, identity, unfinished
 
@@ -63,7 +66,7 @@ class VacuumResult:
 def vacuum(
     catalog: DeltaStreamCatalog,
     table_id: str,
-    partition: Partition | None = None,
+    partition: Mapping[str, Any] | Partition | None = None,
     *,
     age_min_s: float = VACUUM_AGE_MIN_S,
     force: bool = False,
@@ -74,13 +77,17 @@ def vacuum(
     Raises InputError for an age below VACUUM_AGE_MIN_S, by which writers and readers go, unless `force` says that none
     is running. Raises CorruptionError, and deletes nothing of the partition, where what is stored contradicts itself.
     """
+    expect.number("age_min_s", age_min_s)
+    expect.flag("force", force)
+    expect.flag("dry_run", dry_run)
     if age_min_s < VACUUM_AGE_MIN_S and not force:
         raise InputError(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
-            "their files (force it where there are none)"
+            "their files; where there are none, force it (force=True, --force)"
         )
-    chosen = catalog.partitions(table_id) if partition is None else [partition]
-    return [_Vacuum(catalog, table_id, each, age_min_s).run(dry_run) for each in chosen]
+    return all_done(
+        catalog.chosen(table_id, partition), lambda place: _Vacuum(catalog, table_id, place, age_min_s).run(dry_run)
+    )
 
 
 class _Vacuum:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deltacompact import expect
 from deltacompact.catalog.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
@@ -84,6 +85,7 @@ def rollback(
     Tokens stay known: a producer that sends dropped batches again needs new ones. Raises ConflictError where a
     compaction or a restatement came first, InputError where the version is active or too old.
     """
+    expect.text("version", version)
     place = catalog.partition(table_id, partition)
     log = catalog.log(table_id, place)
     base, wanted = log.active(strictly=True), state_of_version(catalog, table_id, place, version)
@@ -115,6 +117,8 @@ def retract(
     A compaction that is folding it ends in a conflict. Raises InputError where no such delta is waiting: what was
     compacted is taken out by a rollback or a restatement.
     """
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise InputError(f"position is {position!r}, it must be a whole number")
     place = catalog.partition(table_id, partition)
 
     def decide(state: StreamState) -> Entry | None:

@@ -10,10 +10,13 @@ import contextlib
 import logging
 import math
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import grpc
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -27,6 +30,9 @@ from deltacompact.settings import Settings
 
 _LOG = logging.getLogger("deltacompact")
 _TELL_EVERY_S = 10.0
+_ANSWER_WITHIN_S = 30.0
+_SILENT_S = 2.0
+"""A cluster that answers at once is not worth a line."""
 
 _HEAP_SHARE = 0.7
 """Of a node's memory, what is left for tasks beside object store and system."""
@@ -108,10 +114,9 @@ class RayExecutor:
         try:
             return ray.get(handle)
         except ray.exceptions.RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, DeltaCompactError):
-                raise type(cause)(str(cause)) from error
-            raise
+            if isinstance(error.cause, Exception):  # with its own class and message, and the worker's traceback behind
+                raise error.cause from error
+            raise DeltaCompactError(f"a task failed: {str(error).strip().splitlines()[-1]}") from error
         except ray.exceptions.OutOfMemoryError as error:
             raise DeltaCompactError("a task ran out of memory: plan smaller ones (memory_per_task_bytes)") from error
         except ray.exceptions.RayError as error:
@@ -180,7 +185,8 @@ def _connect(settings: Settings) -> bool:
     if ray.is_initialized():
         return False
     address = settings.ray_address or os.environ.get("RAY_ADDRESS")
-    if address:
+    if address and address != "local":
+        _await_answer(address)
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
         # "local", or Ray would join whatever cluster was last started here, even one that is no more.
@@ -192,13 +198,82 @@ def _connect(settings: Settings) -> bool:
         }
         if settings.object_store_bytes:
             started["object_store_memory"] = settings.object_store_bytes
+    joins = started["address"] != "local"
     try:
-        with _environment({} if address else WORKER_ENVIRONMENT):
+        with _environment({} if joins else WORKER_ENVIRONMENT):
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        where = address or "on this machine"
+        where = f"at {address}" if joins else "on this machine"
         raise InputError(f"no Ray cluster {where}: {' '.join(str(error).split())[:200]}") from error
-    return address is None
+    return not joins
+
+
+def _await_answer(address: str) -> None:
+    """Wait until a Ray cluster answers there. Raises InputError after 30 seconds: ray.init would wait for minutes."""
+    target = _host_and_port(address)
+    where = f"{address} ({target})" if address == "auto" else address
+    told = threading.Timer(_SILENT_S, _LOG.warning, [f"connecting to the Ray cluster at {where} ..."])
+    told.daemon = True
+    told.start()
+    try:
+        found = _answers(target, ray_client=address.startswith("ray://"))
+    finally:
+        told.cancel()
+    if not found:
+        raise InputError(
+            f"no Ray cluster answers at {where} within {_ANSWER_WITHIN_S:g} s: is it running, and is this its address? "
+            "(ray_address or RAY_ADDRESS; unset both to start Ray on this machine)"
+        )
+
+
+def _host_and_port(address: str) -> str:
+    if address == "auto":
+        from ray._private.services import canonicalize_bootstrap_address
+
+        try:
+            found = canonicalize_bootstrap_address(address)
+        except ConnectionError:
+            found = None
+        if found is None:
+            raise InputError("Ray address 'auto': no cluster runs on this machine (start one: ray start --head)")
+        return str(found)
+    target = address.removeprefix("ray://").rstrip("/")
+    host, colon, port = target.rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536) or "/" in target:
+        raise InputError(
+            f"Ray address {address!r} is none: write host:port, ray://host:port, 'auto', or 'local' for a new one"
+        )
+    return target
+
+
+def _answers(target: str, ray_client: bool) -> bool:
+    """Whether a Ray head (or its client server) answers there in time. Something else that listens does not count."""
+    deadline_s = time.monotonic() + _ANSWER_WITHIN_S
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("", "0", "false"):
+        return _is_open(target, deadline_s)  # certificates are Ray's own business
+    channel = grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)])
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_ANSWER_WITHIN_S)
+        if not ray_client:
+            method = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+            channel.unary_unary(method)(b"", timeout=max(1.0, deadline_s - time.monotonic()))
+    except grpc.FutureTimeoutError:
+        return False
+    except grpc.RpcError as error:
+        nobody = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED)
+        return error.code() not in nobody  # a head that wants a token from us is one
+    finally:
+        channel.close()
+    return True
+
+
+def _is_open(target: str, deadline_s: float) -> bool:
+    host, _, port = target.rpartition(":")
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), left_s):
+            return True
+        time.sleep(min(0.5, left_s))
+    return False
 
 
 @contextlib.contextmanager

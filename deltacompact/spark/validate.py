@@ -38,6 +38,7 @@ from deltacompact.spark.frames import FrameFile, Layout, rows_frame
 from deltacompact.spark.history import History, history
 from deltacompact.spark.index_frame import index_frame
 from deltacompact.spark.session import spark_session
+from deltacompact.wording import one_line
 
 DIGESTS_SHOWN = 5
 _MEANING = pa.schema([("ordinal", pa.int64()), ("op", pa.int32()), ("position", pa.int64())])
@@ -82,6 +83,8 @@ def validate(
     if table.keys is None:
         raise InputError(f"table {table_id!r} has no primary keys yet: there is nothing to validate")
     chosen = catalog.partitions(table_id) if partition is None else [catalog.partition(table_id, partition)]
+    if not chosen:
+        return ()
     spark = spark or spark_session("deltacompact validate")
     return tuple(_validate_partition(spark, catalog, table, each) for each in chosen)
 
@@ -100,6 +103,8 @@ def _validate_partition(
     except (PySparkException, Py4JError) as error:
         problem = with_advice(_cause(error), catalog.uri, table.table_id, partition, state)
         return replace(report, problems=(f"Spark could not read it: {problem}",))
+    except Exception as error:  # the other partitions are judged all the same
+        return replace(report, problems=(one_line(error),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""append: files become a delta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
+from deltacompact.errors import InputError
+from deltacompact.wording import counted
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@click.argument("files", nargs=-1, required=True, metavar="FILE ...")
+@partition_option
+@click.option("--operation", type=click.Choice(["upsert", "delete"]), default="upsert", show_default=True)
+@click.option("--position", type=int, metavar="N", help="Stream position; default: milliseconds since the epoch.")
+@click.option("--force-position", is_flag=True, help="Allow a position of more than a year ahead of the clock.")
+@click.option("--token", metavar="NAME", help="Commits once, however often it is repeated.")
+@click.option(
+    "--token-sequence",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="Batch N of the producer that --token names: counts upwards, and is known for ever.",
+)
+@click.option("--reference", is_flag=True, help="Leave the files where they are instead of copying them.")
+@json_option
+def append(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    files: Sequence[str],
+    partition: Sequence[str],
+    operation: str,
+    position: int | None,
+    force_position: bool,
+    token: str | None,
+    token_sequence: int | None,
+    reference: bool,
+    as_json: bool,
+) -> None:
+    """Commit files as one delta.
+
+    FILE is a file, a directory, a glob (in quotes) or an S3 prefix that ends with /. Files are .parquet, .feather,
+    .arrow, .orc, .csv or .jsonl, text also .gz, .bz2 or .zst. Below a directory or prefix every data file is taken, in
+    byte order of the paths, except names that begin with . or _.
+
+    \b
+    deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
+    deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
+    """
+    from deltacompact.cli.console import err
+    from deltacompact.sources import sources
+
+    if token is None and token_sequence is not None:
+        raise InputError("--token-sequence counts the batches of a producer: name it with --token")
+    found = sources(catalog.store, files)
+    for path, why in found.left_out:
+        err.print(f"left out {path}: {why}", markup=False)
+    delta = catalog.append_files(
+        table,
+        found.files,
+        pairs(partition),
+        operation,
+        position,
+        token if token is None or token_sequence is None else (token, token_sequence),
+        reference=reference,
+        force_position=force_position,
+    )
+    committed = f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')}"
+    answer(
+        as_json,
+        {
+            "position": delta.position,
+            "files": len(delta.files),
+            "rows": delta.rows,
+            "bytes": delta.bytes,
+            "committed": delta.committed,
+            "skipped": delta.skipped,
+            "left_out": [{"path": path, "why": why} for path, why in found.left_out],
+        },
+        f"skipped: {delta.skipped}" if delta.skipped else f"{committed} at position {delta.position}",
+    )

@@ -1,0 +1,86 @@
+"""Arguments that several commands have, and what their text means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from deltacompact.errors import InputError
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.model import Partition
+
+
+def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
+    from deltacompact.catalog.delta_stream import open_catalog
+
+    if not value:
+        raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
+    if os.path.isfile(value):
+        raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
+    return open_catalog(value)
+
+
+catalog_argument = click.argument("catalog", callback=catalog_at)
+table_argument = click.argument("table")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+partition_option = click.option(
+    "--partition",
+    "partition",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Partition value; once for each partition key. A bare NAME is null.",
+)
+version_option = click.option("--version", metavar="VERSION", help="A retained version: its name or number. See show.")
+
+
+def pairs(given: Sequence[str]) -> dict[str, str | None]:
+    """The values of one partition."""
+    values: dict[str, str | None] = {}
+    for text in given:
+        name, value = _pair(text)
+        if name in values:
+            raise InputError(f"--partition {name} is given twice")
+        values[name] = value
+    return values
+
+
+def partition_list(given: Sequence[str]) -> list[dict[str, str | None]] | None:
+    """Partitions of several: a name that comes again begins the next one."""
+    partitions: list[dict[str, str | None]] = []
+    for text in given:
+        name, value = _pair(text)
+        if not partitions or name in partitions[-1]:
+            partitions.append({})
+        partitions[-1][name] = value
+    return partitions or None
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise InputError(f"--partition {text!r} names no partition key: write NAME=VALUE")
+    return name, value if equals else None
+
+
+def sort_keys_of(given: Sequence[str]) -> list[tuple[str, str]]:
+    """ "updated" and "updated:descending"; a colon in a column's name stays where no direction follows it."""
+    keys = []
+    for text in given:
+        name, colon, direction = text.rpartition(":")
+        if colon and direction.lower() in ("ascending", "descending"):
+            keys.append((name, direction))
+        elif colon and name:
+            raise InputError(f"--sort-key {text}: {direction!r} is neither 'ascending' nor 'descending'")
+        else:
+            keys.append((text, "ascending"))
+    return keys
+
+
+def one_partition(catalog: DeltaStreamCatalog, table: str, given: Sequence[str]) -> Partition | None:
+    """The partition that is named; None where none is."""
+    return catalog.partition(table, pairs(given)) if given else None

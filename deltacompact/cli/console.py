@@ -1,0 +1,89 @@
+"""What the command line prints with: results to stdout, everything about them to stderr.
+
+A terminal that is not UTF-8 gets ASCII: "…" becomes "...", "é" becomes "\\xe9", and no character is an error.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SPELLED = {"…": "...", "→": "->", "·": "-", "–": "-", "—": "-", "−": "-", "×": "x", "‥": ".."}  # noqa: RUF001
+
+
+def __getattr__(name: str) -> Console:
+    """`out` and `err`, made when they are first used: rich takes longer to import than --help may take."""
+    if name not in ("out", "err"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rich.console import Console
+
+    console = Console(stderr=name == "err", highlight=False, markup=False, emoji=False, soft_wrap=True)
+    globals()[name] = console
+    return console
+
+
+def write_ascii_where_utf8_is_not_read() -> None:
+    """Set stdout and stderr to ASCII where the locale or the stream's own encoding is not UTF-8."""
+    codecs.register_error("spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and (_c_locale() or not _is_utf8(stream.encoding)):
+            stream.reconfigure(encoding="ascii", errors="spelled")
+
+
+def writes_utf8() -> bool:
+    return _is_utf8(getattr(sys.stdout, "encoding", None))
+
+
+@contextlib.contextmanager
+def warnings_on_stderr(debug: bool) -> Iterator[None]:
+    """Warnings of the package as one line each; tracebacks with --debug alone."""
+    handler = _Lines(debug)
+    logger = logging.getLogger("deltacompact")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Lines(logging.Handler):
+    """Errors are said by the command that they end: they are lines of their own with --debug alone."""
+
+    def __init__(self, debug: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._debug = debug
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR and not self._debug:
+            return
+        print(f"deltacompact: {record.getMessage()}", file=sys.stderr, flush=True)
+        if self._debug and record.exc_info:
+            print(logging.Formatter().formatException(record.exc_info), file=sys.stderr)
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    escaped = (_SPELLED.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in text)
+    return "".join(escaped), error.end
+
+
+def _c_locale() -> bool:
+    """Whether the user asked for the C locale. Python takes it for UTF-8, and sets LC_CTYPE to C.UTF-8 in its place."""
+    if os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8") == "1":
+        return False
+    names = ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get("LC_CTYPE") != "C.UTF-8" else ("LC_ALL", "LANG")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "") in ("C", "POSIX")
+
+
+def _is_utf8(encoding: str | None) -> bool:
+    return (encoding or "").lower().replace("-", "").replace("_", "") == "utf8"

@@ -1,0 +1,29 @@
+"""demo: the main job on this machine."""
+
+from __future__ import annotations
+
+import click
+
+from deltacompact.cli.answers import say_json
+from deltacompact.cli.arguments import json_option
+from deltacompact.settings import EXECUTORS
+
+
+@click.command()
+@click.option("--catalog", metavar="CATALOG", help="Where to put the demo's tables; default: a temporary folder.")
+@click.option("--rows", type=click.IntRange(min=100), default=50_000, show_default=True, help="Rows a delta.")
+@click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
+@json_option
+def demo(catalog: str | None, rows: int, executor: str, as_json: bool) -> None:
+    """Run the main job on this machine. Spark writes deltas, Ray compacts them, Spark proves the result.
+
+    \b
+    deltacompact demo --rows 100000 --catalog ./demo
+    """
+    from deltacompact.cli.console import err, out
+    from deltacompact.demo import run_demo
+    from deltacompact.report import result_document
+
+    result = run_demo(catalog, rows, executor, err if as_json else out, err)
+    if as_json:
+        say_json(result_document(result))

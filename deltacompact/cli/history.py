@@ -1,0 +1,54 @@
+"""rollback and retract: going back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@click.argument("version")
+@partition_option
+@json_option
+def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str], as_json: bool) -> None:
+    """Go back to a retained VERSION (see show --versions). What was committed since is dropped.
+
+    \b
+    deltacompact rollback ./lake orders 3 --partition day=1995-04-03
+    """
+    from deltacompact.catalog.versions import rollback as roll_back
+
+    state = roll_back(catalog, table, version, pairs(partition) or None)
+    answer(
+        as_json,
+        {"table": table, "rolled_back_to": version, "version": state.version},
+        f"{table} says what version {version} said; it is version {state.version} now",
+    )
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@click.option("--position", type=int, required=True, metavar="N", help="Stream position of the delta; see show.")
+@partition_option
+@json_option
+def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str], as_json: bool) -> None:
+    """Take out one delta that is not compacted yet. A corrupt one blocks its partition otherwise.
+
+    \b
+    deltacompact retract ./lake orders --position 1795243455090
+    """
+    from deltacompact.catalog.versions import retract as take_out
+
+    take_out(catalog, table, position, pairs(partition) or None)
+    answer(as_json, {"table": table, "retracted": position}, f"the delta at position {position} is taken out")

@@ -1,0 +1,105 @@
+"""create and show: tables, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltacompact.cli.answers import Failed, answer, say_json
+from deltacompact.cli.arguments import catalog_argument, json_option, sort_keys_of, table_argument
+from deltacompact.errors import ConflictError, NotFoundError
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@click.option("--partition-key", multiple=True, metavar="NAME", help="Partition key; repeat in order.")
+@click.option("--primary-key", multiple=True, metavar="NAME", help="Primary key column; repeat for a composite key.")
+@click.option(
+    "--sort-key",
+    multiple=True,
+    metavar="NAME[:descending]",
+    help="Decides which of two rows of a key is kept (default: the later one). Needs --primary-key.",
+)
+@click.option(
+    "--tombstone-retention",
+    type=click.IntRange(min=0),
+    help="For how many stream positions a keyed delete blocks older upserts (default: for ever).",
+)
+@json_option
+def create(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    partition_key: Sequence[str],
+    primary_key: Sequence[str],
+    sort_key: Sequence[str],
+    tombstone_retention: int | None,
+    as_json: bool,
+) -> None:
+    """Create a table. Keys may be left to the first compaction.
+
+    \b
+    deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
+    """
+    existed = True
+    try:
+        before = catalog.table(table)
+    except NotFoundError:
+        existed = False
+    try:
+        catalog.create_table(
+            table, partition_key, primary_key, sort_keys_of(sort_key), tombstone_retention=tombstone_retention
+        )
+    except ConflictError as error:
+        if not existed:
+            raise
+        from deltacompact.report import declared
+
+        raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
+    said = f"{table} exists already in {catalog.where}: nothing was changed"
+    answer(
+        as_json,
+        {"table": table, "catalog": catalog.uri, "created": not existed},
+        said if existed else f"created {table} in {catalog.where}",
+    )
+
+
+@click.command()
+@catalog_argument
+@click.argument("table", required=False)
+@click.option("--versions", is_flag=True, help="The versions of each partition: which may be read and rolled back to.")
+@json_option
+def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
+    """Show the tables of a catalog, or what is in one of them. That is streams, deltas, versions and index.
+
+    \b
+    deltacompact show ./lake
+    deltacompact show ./lake orders --versions
+    """
+    from deltacompact import report
+    from deltacompact.cli.console import out
+
+    if table is None:
+        if versions:
+            raise click.UsageError("--versions needs a TABLE")
+        shown = report.catalog_document(catalog)
+        print_: Any = report.print_catalog
+    elif versions:
+        shown = report.versions_document(catalog, table)
+        print_ = report.print_versions
+    else:
+        shown = report.table_document(catalog, table)
+        print_ = report.print_table
+    if as_json:
+        say_json(shown.document)
+    elif table is None and not shown.document:
+        out.print(f"no tables in {catalog.where}")
+    else:
+        print_(out, shown.document)
+    if shown.errors:
+        raise Failed(shown.errors[0])

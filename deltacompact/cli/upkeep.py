@@ -1,0 +1,200 @@
+"""check, validate, rehash and vacuum: looking after a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltacompact.cli.answers import Failed, answer_for_partitions, for_each
+from deltacompact.cli.arguments import (
+    catalog_argument,
+    json_option,
+    one_partition,
+    partition_option,
+    table_argument,
+)
+from deltacompact.errors import CorruptionError, InputError
+from deltacompact.settings import EXECUTORS, Settings
+from deltacompact.wording import counted
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.catalog.vacuum import VacuumResult
+    from deltacompact.maintenance import CheckResult
+    from deltacompact.model import Partition
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@partition_option
+@click.option("--quick", is_flag=True, help="Do not read the data: leave out the digests of the compacted rows.")
+@json_option
+def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
+    """Verify log, files and index of a table.
+
+    \b
+    deltacompact check ./lake orders --quick
+    """
+    from deltacompact.cli.console import out
+    from deltacompact.maintenance import check as check_table
+
+    def say(result: CheckResult) -> None:
+        for problem in result.problems:
+            out.print(f"{result.partition}: {problem}", style="red")
+        if not result.problems:
+            out.print(
+                f"{result.partition}: sound; {counted(result.versions, 'version')}, {counted(result.files, 'file')}, "
+                f"{counted(result.rows, 'compacted row')}, "
+                f"{counted(result.index_entries, 'index entry', 'index entries')}"
+            )
+
+    def document(result: CheckResult) -> dict[str, Any]:
+        return {**dataclasses.asdict(result), "partition": dict(result.partition.values)}
+
+    only = one_partition(catalog, table, partition)
+    results, errors = for_each(catalog, table, only, lambda place: check_table(catalog, table, place, quick=quick))
+    answer_for_partitions(as_json, results, errors, document, say)
+    if broken := sum(bool(result.problems) for result in results):
+        raise Failed(CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound"))
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@partition_option
+@json_option
+def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
+    """Let Spark recompute the table and compare rows and index.
+
+    \b
+    deltacompact validate ./lake orders
+    """
+    from deltacompact.cli.console import out
+    from deltacompact.spark.validate import PartitionReport
+    from deltacompact.spark.validate import validate as validate_table
+
+    def say(report: PartitionReport) -> None:
+        out.print(str(report), style="" if report.ok else "red")
+
+    def document(report: PartitionReport) -> dict[str, Any]:
+        return {**dataclasses.asdict(report), "partition": dict(report.partition.values), "ok": report.ok}
+
+    reports = validate_table(catalog, table, partition=one_partition(catalog, table, partition))
+    answer_for_partitions(as_json, reports, [], document, say)
+    if any(not report.ok for report in reports):
+        raise Failed(CorruptionError(f"table {table!r} is not what its deltas say"))
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@partition_option
+@click.option("--hash-buckets", type=click.IntRange(1, 1_000_000), required=True, metavar="N")
+@click.option("--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True)
+@json_option
+def rehash(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    partition: Sequence[str],
+    hash_buckets: int,
+    executor: str,
+    as_json: bool,
+) -> None:
+    """Move the index to another number of hash buckets. No data is read.
+
+    \b
+    deltacompact rehash ./lake orders --hash-buckets 64
+    """
+    from deltacompact.cli.console import out
+    from deltacompact.executors import Executor
+    from deltacompact.executors.choose import executor_for
+    from deltacompact.maintenance import index_entries, rehash_table
+
+    tasks: list[Executor] = []
+
+    def rehashed(place: Partition) -> list[tuple[Partition, int | None, int]]:
+        entries = index_entries(catalog, table, place)
+        if not tasks:
+            tasks.append(executor_for(Settings(executor=executor), entries, 0))
+        return [*rehash_table(catalog, table, hash_buckets, tasks[0], place)] or [(place, None, hash_buckets)]
+
+    def say(done: tuple[Partition, int | None, int]) -> None:
+        place, before, after = done
+        if before is None:
+            out.print(f"{place}: nothing to do: not compacted yet")
+        elif before == after:
+            out.print(f"{place}: nothing to do: it has {counted(before, 'hash bucket')}")
+        else:
+            out.print(f"{place}: {counted(before, 'hash bucket')}, now {after}")
+
+    def document(done: tuple[Partition, int | None, int]) -> dict[str, Any]:
+        return {"partition": dict(done[0].values), "hash_buckets_before": done[1], "hash_buckets": done[2]}
+
+    only = one_partition(catalog, table, partition)
+    done, errors = for_each(catalog, table, only, rehashed)
+    answer_for_partitions(as_json, done, errors, document, say)
+
+
+@click.command()
+@catalog_argument
+@table_argument
+@partition_option
+@click.option(
+    "--older-than-hours",
+    type=click.FloatRange(min=0),
+    default=72.0,
+    show_default=True,
+    help="Minimum age, counted from the compaction that dropped a file.",
+)
+@click.option("--force", is_flag=True, help="Allow less than 72 hours: no reader, writer or compaction may run.")
+@click.option("--dry-run", is_flag=True, help="Say what would go.")
+@json_option
+def vacuum(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    partition: Sequence[str],
+    older_than_hours: float,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete files that nothing reaches any more.
+
+    \b
+    deltacompact vacuum ./lake orders --dry-run
+    """
+    from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S
+    from deltacompact.catalog.vacuum import vacuum as vacuum_table
+    from deltacompact.cli.console import out
+    from deltacompact.report import print_vacuumed
+
+    age_min_s = older_than_hours * 3600
+    if not force and not age_min_s >= VACUUM_AGE_MIN_S:
+        raise InputError(
+            f"--older-than-hours {older_than_hours:g} is less than {VACUUM_AGE_MIN_S // 3600}: running readers and "
+            "writers could lose their files. Where none is running, add --force"
+        )
+
+    def document(result: VacuumResult) -> dict[str, Any]:
+        return {
+            "partition": dict(result.partition.values),
+            "deleted": [stat.path for stat in result.deleted],
+            "bytes": result.bytes,
+            "fenced_sessions": result.fenced,
+            "waiting": [stat.path for stat in result.waiting],
+            "dead_rows": result.dead_rows,
+            "doubtful": [stat.path for stat in result.doubtful],
+            "unfinished": [stat.path for stat in result.unfinished],
+            "dry_run": dry_run,
+        }
+
+    def vacuumed(place: Partition) -> list[VacuumResult]:
+        return vacuum_table(catalog, table, place, age_min_s=age_min_s, force=force, dry_run=dry_run)
+
+    only = one_partition(catalog, table, partition)
+    results, errors = for_each(catalog, table, only, vacuumed)
+    answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result, dry_run))

@@ -1,0 +1,326 @@
+"""How the command line behaves towards scripts, pipes, old terminals and strangers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import deltacompact
+from deltacompact import cli
+from deltacompact.events import SessionFinished
+
+COMMANDS = sorted(cli.cli.commands)
+LONG = "a_table_with_a_name_that_is_much_longer_than_a_terminal_is_wide_" * 3
+
+
+@pytest.fixture
+def lake(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1, 2], "v": ["x", "é"]}))
+    return catalog
+
+
+def process(*arguments, **environment):
+    """A process of its own: (status, stdout, stderr)."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHONIO"))}
+    command = [sys.executable, "-m", "deltacompact", *map(str, arguments)]
+    done = subprocess.run(command, env={**kept, **environment}, capture_output=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+# Scripts
+
+
+def test_every_command_has_json_and_an_example():
+    for name in COMMANDS:
+        command = cli.cli.commands[name]
+        assert any("--json" in option.opts for option in command.params), name
+        assert f"deltacompact {name} " in command.help, name
+
+
+JSON_CALLS = {
+    "create": ["create", "LAKE", "new"],
+    "append": ["append", "LAKE", "t", "FILE"],
+    "plan": ["plan", "LAKE", "t"],
+    "compact": ["compact", "LAKE", "t"],
+    "read": ["read", "LAKE", "t"],
+    "export": ["export", "LAKE", "t", "OUT"],
+    "show": ["show", "LAKE"],
+    "show t": ["show", "LAKE", "t"],
+    "show --versions": ["show", "LAKE", "t", "--versions"],
+    "publish": ["publish", "LAKE", "t"],
+    "check": ["check", "LAKE", "t"],
+    "rehash": ["rehash", "LAKE", "t", "--hash-buckets", "3"],
+    "vacuum": ["vacuum", "LAKE", "t"],
+    "rollback": ["rollback", "LAKE", "t", "0"],
+    "retract": ["retract", "LAKE", "t", "--position", "POSITION"],
+}
+
+
+@pytest.mark.parametrize("name", JSON_CALLS)
+def test_json_is_one_document_on_stdout_and_nothing_else_is_there(lake, tmp_path, capfd, name):
+    if name in ("publish", "rollback", "rehash"):
+        deltacompact.compact("t", delta_catalog_client=lake)
+    (partition,) = lake.partitions("t")
+    pq.write_table(pa.table({"id": [3], "v": ["z"]}), tmp_path / "x.parquet")
+    words = {
+        "LAKE": lake.store.root,
+        "FILE": tmp_path / "x.parquet",
+        "OUT": tmp_path / "out.parquet",
+        "POSITION": lake.state("t", partition).last_position,
+    }
+    assert cli.run([*(str(words.get(word, word)) for word in JSON_CALLS[name]), "--json"]) == 0
+    assert "error" not in json.loads(capfd.readouterr().out)
+
+
+def test_read_as_json_has_all_rows(lake, capfd):
+    assert cli.run(["read", str(lake.store.root), "t", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"rows": [{"id": 1, "v": "x"}, {"id": 2, "v": "é"}]}
+    assert cli.run(["read", str(lake.store.root), "t", "--json", "--limit", "0"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"rows": []}
+
+
+def test_numbers_that_json_does_not_have_are_strings(lake, capfd):
+    lake.create_table("f", primary_keys=["id"])
+    lake.append("f", pa.table({"id": [1], "x": [float("nan")], "y": [[float("-inf"), 1.5]]}))
+    assert cli.run(["read", str(lake.store.root), "f"]) == 0
+    assert json.loads(capfd.readouterr().out, parse_constant=pytest.fail) == {"id": 1, "x": "nan", "y": ["-inf", 1.5]}
+
+
+def test_the_list_of_commands_cuts_off_no_sentence(capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["--help"]) == 0
+    commands = capfd.readouterr().out.partition("Commands:")[2].strip().splitlines()
+    assert len(commands) == len(COMMANDS) and not any(line.endswith("...") for line in commands)
+
+
+def test_reading_that_fails_half_way_is_still_one_document(lake, capfd, monkeypatch):
+    def half(*_, **__):
+        yield pa.record_batch({"id": [1]})
+        raise deltacompact.CorruptionError("the second file is gone")
+
+    monkeypatch.setattr(type(lake), "scan", half)
+    assert cli.run(["read", str(lake.store.root), "t", "--json"]) == 1
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["rows"] == [{"id": 1}] and answer["error"]["message"] == "the second file is gone"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "status"),
+    [
+        (["show", "LAKE", "none"], "NotFoundError", 2),
+        (["append", "LAKE", "t", "/none.parquet"], "NotFoundError", 2),
+        (["compact", "LAKE", "t", "--hash-buckets", "0"], "UsageError", 2),
+        (["compact", "LAKE", "t", "--nonsense"], "UsageError", 2),
+        (["nonsense"], "UsageError", 2),
+        (["create", "LAKE", "t", "--primary-key", "v"], "ConflictError", 3),
+        (["read", "LAKE", "t", "--column", "none"], "InputError", 2),
+        (["export", "LAKE", "t", "/proc/none/x.parquet"], "InputError", 2),
+        (["show", "s3://"], "InputError", 2),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_failure_as_json_is_one_object_with_the_same_exit_status(lake, capfd, arguments, kind, status):
+    arguments = [str(lake.store.root) if word == "LAKE" else word for word in arguments]
+    assert cli.run([*arguments, "--json"]) == status
+    said = capfd.readouterr()
+    error = json.loads(said.out)["error"]
+    assert (error["kind"], error["exit_status"]) == (kind, status)
+    assert "\n" not in error["message"] and error["message"] in said.err
+
+
+def test_an_unexpected_error_as_json(lake, capfd, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr(type(lake), "tables", broken)
+    assert cli.run(["show", str(lake.store.root), "--json"]) == 1
+    error = json.loads(capfd.readouterr().out)["error"]
+    assert error == {"kind": "ZeroDivisionError", "message": "ZeroDivisionError: surprise", "exit_status": 1}
+
+
+# Tables without anything
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["compact"], ["plan"], ["check"], ["vacuum"], ["publish"], ["validate"], ["rehash", "--hash-buckets", "2"]],
+    ids=lambda command: command[0],
+)
+def test_a_table_without_anything_says_nothing_to_do(tmp_path, capfd, command):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    assert cli.run([command[0], str(tmp_path / "lake"), "t", *command[1:]]) == 0
+    assert "nothing to do" in capfd.readouterr().out
+    assert cli.run([command[0], str(tmp_path / "lake"), "t", *command[1:], "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) is not None
+
+
+def test_create_of_what_exists_says_so(tmp_path, capfd):
+    lake = str(tmp_path / "lake")
+    assert cli.run(["create", lake, "t", "--primary-key", "id", "--sort-key", "at"]) == 0
+    assert capfd.readouterr().out.startswith("created t in ")
+    assert cli.run(["create", lake, "t", "--primary-key", "id", "--sort-key", "at"]) == 0
+    assert "t exists already" in capfd.readouterr().out
+    assert cli.run(["create", lake, "t", "--primary-key", "id", "--partition-key", "day"]) == 3
+    said = capfd.readouterr().err
+    assert (
+        "exists already and is declared otherwise: primary keys id; sort keys at:ascending; partition keys none" in said
+    )
+
+
+def test_a_catalog_that_is_a_file_or_holds_nothing(tmp_path, capfd):
+    (tmp_path / "über.txt").write_text("")
+    for command in (["show"], ["create", "t"], ["read", "t"]):
+        assert cli.run([command[0], str(tmp_path / "über.txt"), *command[1:]]) == 2
+        assert "über.txt is a file: name a folder" in capfd.readouterr().err
+    assert cli.run(["show", str(tmp_path / "ü b")]) == 0
+    assert capfd.readouterr().out == f"no tables in {tmp_path}/ü b/\n"
+    assert cli.run(["create", str(tmp_path / "ü b"), "t", "--primary-key", ""]) == 2
+    assert "primary_keys holds an empty name" in capfd.readouterr().err
+    assert cli.run(["read", str(tmp_path / "ü b"), "t"]) == 2
+    assert f"does not exist in {tmp_path}/ü b/" in capfd.readouterr().err
+
+
+def test_vacuum_names_force(lake, capfd):
+    assert cli.run(["vacuum", str(lake.store.root), "t", "--older-than-hours", "1"]) == 2
+    assert "--older-than-hours 1" in (said := capfd.readouterr().err) and "--force" in said
+
+
+def test_a_limit_beyond_int64_is_refused(lake, capfd):
+    assert cli.run(["read", str(lake.store.root), "t", "--limit", str(2**63)]) == 2
+    assert "--limit" in capfd.readouterr().err
+    assert cli.run(["read", str(lake.store.root), "t", "--limit", str(2**63 - 1)]) == 0
+
+
+def test_the_class_of_a_key_has_the_right_article(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t")
+    catalog.append("t", pa.table({"id": ["1"]}))
+    catalog.append("t", pa.table({"id": [1]}))
+    with pytest.raises(deltacompact.SchemaError, match="is int64, an integer, where the table has a string"):
+        deltacompact.compact("t", ["id"], delta_catalog_client=catalog)
+
+
+# Pipes and terminals
+
+
+def test_show_cuts_off_no_name_when_it_is_piped(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path)
+    for name in (LONG[:150], "short [red]:smile:"):
+        catalog.create_table(name, ["a" * 60, "b" * 60], ["c" * 60])
+    status, out, _ = process("show", tmp_path, COLUMNS="20")
+    lines = out.decode().splitlines()
+    assert status == 0 and len(lines) == 3
+    assert all(name in out.decode() for name in (LONG[:150], "short [red]:smile:", "a" * 60, "b" * 60, "c" * 60))
+    assert len({line.index("c" * 60) for line in lines[1:]}) == 1, "columns stand below one another"
+
+
+def test_show_says_positions_with_file_names(lake, capfd):
+    (partition,) = lake.partitions("t")
+    (delta,) = lake.state("t", partition).deltas
+    assert cli.run(["show", str(lake.store.root), "t"]) == 0
+    said = capfd.readouterr().out
+    assert f"delta {delta.position}: upsert of 2 rows in 1 file: " in said
+    assert cli.run(["show", str(lake.store.root), "t", "--json"]) == 0
+    (stream,) = json.loads(capfd.readouterr().out)["streams"]
+    assert stream["deltas"][0]["files"][0]["name"].endswith(".parquet")
+
+
+@pytest.mark.parametrize("terminal", [{"LANG": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "POSIX"}], ids=str)
+def test_a_terminal_that_is_not_utf8_gets_ascii(tmp_path, terminal):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("bücher…", primary_keys=["id"])
+    catalog.append("bücher…", pa.table({"id": [1], "wörter": ["größe"]}))
+    for command in (["show"], ["show", "bücher…"], ["plan", "bücher…"], ["compact", "bücher…"], ["check", "bücher…"]):
+        status, out, err = process(command[0], tmp_path / "lake", *command[1:], PYTHONUTF8="", **terminal)
+        assert status == 0, err
+        assert out.isascii() and err.isascii() and b"Traceback" not in err
+    status, out, _ = process("show", tmp_path / "lake", **terminal)
+    assert b"b\\xfccher..." in out
+    status, out, err = process("show", tmp_path / "lake", "nö", **terminal)
+    assert status == 2 and err.isascii() and b"n\\xf6" in err
+    status, out, _ = process("read", tmp_path / "lake", "bücher…", **terminal)
+    assert out.isascii() and json.loads(out) == {"id": 1, "wörter": "größe"}
+
+
+def test_a_utf8_terminal_gets_the_letters(tmp_path):
+    deltacompact.open_catalog(tmp_path / "lake").create_table("bücher", primary_keys=["id"])
+    assert "bücher".encode() in process("show", tmp_path / "lake", LANG="C.UTF-8")[1]
+
+
+def test_a_pipe_that_is_closed_is_silent(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": range(100_000)}))
+    for extra in ("", "--json"):
+        command = f"{sys.executable} -m deltacompact read {tmp_path / 'lake'} t {extra} | head -n 1"
+        done = subprocess.run(command, shell=True, capture_output=True, timeout=60)
+        assert done.stderr == b"" and done.stdout.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=str)
+def test_help_and_version_load_neither_numpy_nor_pyarrow(arguments):
+    program = (
+        "import sys; from deltacompact import cli; status = cli.run(sys.argv[1:]); "
+        "heavy = {'numpy', 'pyarrow', 'pandas', 'ray', 'boto3', 'pyspark', 'rich'} & set(sys.modules); "
+        "print(heavy, file=sys.stderr); sys.exit(status or bool(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii(), "click writes help as UTF-8, whatever the terminal is"
+
+
+# Events
+
+
+def test_events_to_sns_carry_no_value_of_a_row(tmp_path, monkeypatch):
+    from deltacompact import sns
+
+    published = []
+
+    class Client:
+        def publish(self, **message):
+            published.append(json.loads(message["Message"]))
+
+    monkeypatch.setattr(sns, "aws_client", lambda *_: Client())
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    (tmp_path / "x.csv").write_text("id,v\n1,2\n")
+    catalog.append_files("t", [tmp_path / "x.csv"])
+    (partition,) = catalog.partitions("t")
+    (file,) = catalog.state("t", partition).deltas[0].files
+    (tmp_path / "lake" / file.path).write_text("id,v\nJohn,2\n")
+    arn = "arn:aws:sns:eu-west-1:123456789012:events"
+    events = []
+    with pytest.raises(deltacompact.DeltaCompactError, match="John"):
+        deltacompact.compact("t", delta_catalog_client=catalog, sns_event_topic_arn=arn, event_sinks=[events.append])
+    (finished,) = [message for message in published if message["event"] == "session_finished"]
+    assert "John" not in json.dumps(published)
+    assert file.path in finished["error"] and finished["error"].split(":")[0].endswith("Error")
+    assert any(isinstance(event, SessionFinished) and "John" in event.error for event in events)
+
+
+def test_a_column_that_an_error_names_is_in_the_event():
+    from deltacompact.compact import _named_in
+    from deltacompact.plan import SessionInput
+
+    class Given(SessionInput):
+        pass
+
+    file = deltacompact.DataFile(
+        0, "t/data/x.csv", deltacompact.ContentType.CSV, 1, 1, pa.schema([("id", pa.int64()), ("v", pa.string())])
+    )
+    delta = deltacompact.Delta(1, deltacompact.OperationType.UPSERT, (file,))
+    given = object.__new__(Given)
+    object.__setattr__(given, "base", None)
+    object.__setattr__(given, "deltas", (delta,))
+    named = _named_in("t/data/x.csv: column 'v': value 'John' is no int64", given)
+    assert named == ["t/data/x.csv", "column 'v'"]
