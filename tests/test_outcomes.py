@@ -317,7 +317,7 @@ def test_a_compaction_of_several_partitions_names_those_that_it_published() -> N
     catalog.create_table("t", ["day"], ["id"])
     for day in (1, 2):
         catalog.append("t", rows(1), {"day": day})
-    with pytest.raises(Interrupted, match="^version 1-[0-9a-f]+ of t/day=1 is published$"):
+    with pytest.raises(Interrupted, match=r"^version 1-[0-9a-f]+ of t/day=1 is published$"):
         compact(catalog)
 
 

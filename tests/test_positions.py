@@ -117,7 +117,7 @@ def test_a_commit_of_nothing_is_refused_and_begins_no_stream(catalog: DeltaStrea
         lambda: catalog.commit("t", ALL, [(OperationType.UPSERT, [])]),
         lambda: catalog.restate("t", []),
     ):
-        with pytest.raises(InputError, match="at least one|zero rows"):
+        with pytest.raises(InputError, match=r"at least one|zero rows"):
             work()
     assert stored(catalog) == before
 

@@ -129,7 +129,7 @@ class StreamLog:
         Every entry below must have been read. Raises OutcomeUnknownError where the entry may be there or not.
         """
         won = self._put_certainly(version, sequence, entry, effect=effect_of(entry, self.paths.root))
-        if won and (sequence + 1) % ENTRIES_BETWEEN_CHECKPOINTS == 0:
+        if won and _is_checkpoint(sequence + 1):
             with contextlib.suppress(Exception):  # a checkpoint saves time, nothing depends on it
                 self._write_checkpoint(self.state(version))
         return won
@@ -291,6 +291,15 @@ class StreamLog:
             return replace(state, tail=document["tail"], manifests=tuple(document["manifests"]))
         except (CorruptionError, NotFoundError, KeyError):
             return None  # the log itself says the same, slower
+
+
+def _is_checkpoint(tail: int) -> bool:
+    """Whether a log of this length gets a checkpoint: every 100 entries, then every 200, 400, … of a log that goes on.
+
+    A checkpoint repeats all entries: at equal distances 10,000 appends would write half a million of them.
+    """
+    doublings = (tail // (32 * ENTRIES_BETWEEN_CHECKPOINTS)).bit_length()
+    return tail % (ENTRIES_BETWEEN_CHECKPOINTS << doublings) == 0
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:
