@@ -14,7 +14,7 @@ from spark_fixtures import sorted_rows
 
 import deltacompact
 from deltacompact.errors import InputError, NotFoundError
-from deltacompact.model import OperationType, Partition
+from deltacompact.model import OperationType, Partition, Token
 from deltacompact.spark import writing
 from deltacompact.spark.options import parse_partition, write_target
 from deltacompact.spark.session import check_java, spark_session
@@ -245,9 +245,9 @@ def test_a_stream_counts_each_batch_once(catalog, stream):
     stream.run()
     assert deltas(catalog, "t", day="mon") == [("upsert", 2), ("delete", 1)]
     assert deltas(catalog, "t", day="tue") == [("upsert", 1), ("upsert", 1)]
-    # One token for both streams of a batch, of the form producer:n.
+    # One token for both streams of a batch: the query, and the number of the batch.
     tokens = {c.token for p in catalog.partitions("t") for c in catalog.state("t", p).commits}
-    assert len(tokens) == 2 and {token.rpartition(":")[2] for token in tokens} == {"0", "1"}
+    assert len(tokens) == 2 and {token.sequence for token in tokens} == {0, 1}
     assert [r["id"] for r in sorted_rows(catalog.read("t"), "id")] == [2, 3, 4]
 
 
@@ -267,7 +267,97 @@ def test_the_token_option_goes_on_across_checkpoints(catalog, stream):
     stream.run(token="orders-feed")
     assert deltas(catalog, "t", day="mon") == [("upsert", 1)]
     partition = catalog.partition("t", {"day": "mon"})
-    assert catalog.state("t", partition).commits[0].token == "orders-feed:0"
+    assert catalog.state("t", partition).commits[0].token == Token("orders-feed", 0)
+
+
+def test_a_batch_of_a_stream_that_release_0_1_committed_is_not_committed_again(catalog, stream):
+    stream.put(row(1, "mon", 1, "c"))
+    stream.run(token="feed")
+    for stat in list(catalog.store.list("t/day=mon/stream/0/00000000000000000001")):  # as it was written then
+        document = json.loads(catalog.store.get(stat.path))
+        assert document["commit"].pop("sequence") == 0
+        catalog.store.put(stat.path, json.dumps(document).encode())
+    shutil.rmtree(stream.checkpoint / "commits")
+    stream.run(token="feed")
+    assert deltas(deltacompact.open_catalog(catalog.uri), "t", day="mon") == [("upsert", 1)]
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("operation_colum", "unknown option 'operation_colum': did you mean 'operation_column'?"),
+        ("OperationColumn", "did you mean 'operation_column'?"),
+        ("partitions", "did you mean 'partition'?"),
+        ("tok", "did you mean 'token'?"),
+        ("zzz", "known are catalog, table, partition, operation"),
+        ("checkpointLocation", "unknown option 'checkpointlocation'"),
+        ("path", "a path names no table: give options 'catalog' and 'table' instead"),
+    ],
+)
+def test_an_option_that_is_not_known_is_an_error_that_names_the_nearest(spark, catalog, option, said):
+    catalog.create_table("t", primary_keys=["id"])
+    write(spark.range(1), catalog, "t")
+    with pytest.raises(PySparkException) as raised:
+        write(spark.range(2), catalog, "t", **{option: "op"})
+    assert said.lower() in str(raised.value).lower()
+    assert deltas(catalog, "t") == [("upsert", 1)]
+
+
+def test_reads_and_streams_know_their_own_options(spark, catalog, stream, tmp_path):
+    catalog.create_table("r", primary_keys=["id"])
+    write(spark.range(2), catalog, "r")
+    reader = spark.read.format("deltacompact").options(catalog=catalog.uri, table="r")
+    assert reader.load().count() == 2
+    for option, value, said in [("operation", "delete", "unknown option 'operation'"), ("versoin", "1", "'versoin'")]:
+        with pytest.raises(PySparkException, match=said):
+            spark.read.format("deltacompact").options(catalog=catalog.uri, table="r", **{option: value}).load().count()
+    with pytest.raises(PySparkException, match="a path names no table"):
+        reader.load(str(tmp_path)).count()
+    stream.put(row(1, "mon", 1, "c"))
+    for option in ("triger", "position", "token_sequence"):
+        with pytest.raises(PySparkException, match=option):
+            stream.run(**{option: "5"})
+    stream.run(queryName="named")  # Spark itself hands over queryName and checkpointLocation
+    assert deltas(catalog, "t", day="mon") == [("upsert", 1)]
+
+
+def test_case_does_not_count_in_options(spark, catalog):
+    catalog.create_table("t", primary_keys=["id"])
+    frame = spark.range(1)
+    frame.write.format("deltacompact").mode("append").options(
+        CATALOG=catalog.uri, Table="t", Operation="DELETE", TOKEN="etl", Token_Sequence="7"
+    ).save()
+    assert deltas(catalog, "t") == [("delete", 1)]
+    assert catalog.state("t", Partition()).commits[0].token == Token("etl", 7)
+
+
+def test_positions_and_tokens_of_options_are_checked(catalog):
+    catalog.create_table("t", primary_keys=["id"])
+    for options, said in [
+        ({"position": str(2**62)}, "more than a year ahead"),
+        ({"token_sequence": "7"}, "name it in option 'token'"),
+        ({"token": "etl", "token_sequence": "x"}, "'x' is not a whole number"),
+        ({"token": ""}, "token ''"),
+        ({"force_position": "yes"}, "'yes' is neither 'true' nor 'false'"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            write_target({"catalog": catalog.uri, "table": "t", **options}, ["id"], False)
+    forced = {"catalog": catalog.uri, "table": "t", "position": str(2**62), "force_position": "TRUE"}
+    assert write_target(forced, ["id"], False).force_position
+
+
+def test_a_skipped_write_is_said_in_the_log(catalog, caplog):
+    catalog.create_table("t", primary_keys=["id"])
+    target = write_target({"catalog": catalog.uri, "table": "t", "token": "nightly"}, ["id"], False)
+    for _ in range(2):
+        written = writing.write_rows(target, [pa.record_batch({"id": [1]})])
+        writing.commit_written(target, [written], target.token)
+    position = catalog.state("t", Partition()).last_position
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == f"table 't', partition (all): skipped: token 'nightly' known since position {position}"
 
 
 def test_write_read_and_stream_on_s3(spark, s3_catalog_uri, tmp_path):

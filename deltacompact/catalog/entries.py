@@ -237,7 +237,7 @@ def _compacted_from(value: dict[str, Any], schemas: SchemaTable) -> CompactedDel
 
 def delta_to_json(delta: Delta, schemas: SchemaTable) -> dict[str, Any]:
     files = [file_to_json(file, schemas) for file in delta.files]
-    return {"position": delta.position, "operation": delta.operation.value, "files": files}
+    return {"position": delta.position, "operation": delta.operation, "files": files}
 
 
 def delta_from_json(value: dict[str, Any], schemas: SchemaTable) -> Delta:
@@ -249,7 +249,7 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
     document = {
         "number": file.number,
         "path": file.path,
-        "content_type": file.content_type.value,
+        "content_type": file.content_type,
         "rows": file.rows,
         "bytes": file.bytes,
         "schema": schemas.add(file.schema),
@@ -288,8 +288,14 @@ class SchemaTable:
         self.encoded: list[str] = list(encoded)
         self._decoded: dict[int, pa.Schema] = {}
         self._places: dict[str, int] = {text: place for place, text in enumerate(self.encoded)}
+        self._added: dict[int, tuple[pa.Schema, int]] = {}
 
     def add(self, schema: pa.Schema) -> int:
+        if id(schema) not in self._added:  # most files of a stream share a schema, which takes long to encode
+            self._added[id(schema)] = (schema, self._add(schema))
+        return self._added[id(schema)][1]
+
+    def _add(self, schema: pa.Schema) -> int:
         text = base64.b64encode(schema.remove_metadata().serialize()).decode()
         if text not in self._places:
             self._places[text] = len(self.encoded)
