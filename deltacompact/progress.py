@@ -68,7 +68,7 @@ def _say(console: Console, event: Event) -> None:
         case RoundCompleted():
             said = f"{place}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
         case SessionFinished(error=str()):
-            said = f"{place}: failed: {event.error}"
+            said = f"{place}: failed"
         case _:
             return
     console.print(said, style="dim", highlight=False, soft_wrap=True)

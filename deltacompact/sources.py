@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from deltacompact.errors import InputError
+from deltacompact.errors import InputError, NotFoundError
 from deltacompact.files import content_type_of
 from deltacompact.storage import ObjectStore, open_object
 from deltacompact.wording import counted
@@ -41,6 +41,8 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
     for name in given:
         found = _found(store, name)
         if found is None:
+            if "://" not in name and not os.path.lexists(name):
+                raise NotFoundError(f"{name} does not exist")
             chosen = [name]
         else:
             chosen, skipped = _data_files(found)
@@ -51,7 +53,8 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
                 raise InputError(f"{name} {what} no data file ({others} skipped)")
         for path in chosen:
             if (known := files.get(identity(path))) is not None:
-                left_out.append((path, f"it is {known}, which is appended already"))
+                same = "it is named twice" if known == path else f"it is the same file as {known}"
+                left_out.append((path, same))
             else:
                 files[identity(path)] = path
     return Sources(tuple(files.values()), tuple(left_out))
