@@ -41,7 +41,7 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
     for name in given:
         found = _found(store, name)
         if found is None:
-            if "://" not in name and not os.path.lexists(name):
+            if "://" not in name and not os.path.splitext(name)[1] and not os.path.lexists(name):
                 raise NotFoundError(f"{name} does not exist")
             chosen = [name]
         else:

@@ -202,11 +202,10 @@ def test_a_limit_beyond_int64_is_refused(lake, capfd):
 
 def test_the_class_of_a_key_has_the_right_article(tmp_path):
     catalog = deltacompact.open_catalog(tmp_path)
-    catalog.create_table("t")
+    catalog.create_table("t", primary_keys=["id"])
     catalog.append("t", pa.table({"id": ["1"]}))
-    catalog.append("t", pa.table({"id": [1]}))
     with pytest.raises(deltacompact.SchemaError, match="is int64, an integer, where the table has a string"):
-        deltacompact.compact("t", ["id"], delta_catalog_client=catalog)
+        catalog.append("t", pa.table({"id": [1]}))
 
 
 # Pipes and terminals
