@@ -37,7 +37,7 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
         for field in schema:
             order[field.name] = None
             type_ = stored_type(field.type)
-            if not rows or (field.metadata or {}).items() >= _NO_ROWS.items():
+            if not rows or is_promised(field):
                 before = promised.get(field.name, type_)
                 promised[field.name] = widened(before, type_) or before
                 continue
@@ -55,6 +55,11 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
         else:
             fields.append(pa.field(name, promised[name], metadata=_NO_ROWS))
     return pa.schema(fields)
+
+
+def is_promised(field: pa.Field) -> bool:
+    """Whether only files without rows have had this column: its type binds nobody."""
+    return (field.metadata or {}).items() >= _NO_ROWS.items()
 
 
 def unmarked(schema: pa.Schema) -> pa.Schema:
@@ -206,7 +211,8 @@ def is_variable(type_: pa.DataType) -> bool:
     if type_.num_fields:
         lists = not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_))
         return lists or any(is_variable(type_.field(place).type) for place in range(type_.num_fields))
-    return is_string(_decoded(type_)) or (is_binary(_decoded(type_)) and not pa.types.is_fixed_size_binary(type_))
+    plain = plain_type(type_)
+    return is_string(plain) or (is_binary(plain) and not pa.types.is_fixed_size_binary(plain))
 
 
 def is_string(type_: pa.DataType) -> bool:

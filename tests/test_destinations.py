@@ -105,7 +105,7 @@ def test_the_source_of_a_destination_cannot_be_its_destination(catalog: DeltaStr
         (
             {"primary_keys": ["id"], "sort_keys": ["at"]},
             {"sort_keys": [("at", "descending")]},
-            "'flat' has other sort keys",
+            "'flat' has the sort keys",
         ),
         ({"partition_keys": ["day"]}, {}, "'flat' is partitioned by"),
         (None, {"primary_keys": ["ident"]}, "no column 'ident'"),

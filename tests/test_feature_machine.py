@@ -46,12 +46,12 @@ from deltacompact import (
     compact,
     index_files,
     parquet_copy,
+    parquet_read,
     plan,
     pointers,
     rehash,
     sizing,
 )
-from deltacompact import files as tabular
 from deltacompact.catalog import log
 from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S
 from deltacompact.catalog.publish import publish
@@ -181,10 +181,11 @@ def applied(limits: Limits, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(local, "Capacity", functools.partial(plan.Capacity, nodes=limits.nodes))
     for module in (index_files, plan, pointers):
         patch.setattr(module, "CHUNK_ENTRIES", limits.chunk_entries)
-    patch.setattr(tabular, "BATCH_ROWS_MIN", 2)
-    patch.setattr(tabular, "BATCH_BYTES", 64)
-    patch.setattr(tabular, "READ_AHEAD_BYTES", 100)
-    patch.setattr(parquet_copy, "READ_AHEAD_BYTES", 64)
+    patch.setattr(parquet_read, "BATCH_ROWS_MAX", 2)
+    patch.setattr(parquet_read, "BATCH_BYTES", 64)
+    patch.setattr(parquet_read, "RUN_BYTES", 100)
+    patch.setattr(parquet_read, "READ_AHEAD_BYTES", 64)
+    patch.setattr(parquet_read, "TAIL_BYTES", 64)
     patch.setattr(parquet_copy, "GROUP_SHARE_MIN", limits.group_share_min)
     patch.setattr(log, "ENTRY_BYTES_MAX", limits.entry_bytes_max)
     patch.setattr(log, "ENTRIES_BETWEEN_CHECKPOINTS", limits.checkpoint_after)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import deltacompact
-from deltacompact import cli
+from deltacompact import cli, files
+from deltacompact.catalog.entries import Committed
+from deltacompact.catalog.paths import TablePaths
 from deltacompact.catalog.publish import publish
 from deltacompact.catalog.vacuum import vacuum
 from deltacompact.compact import Session
 from deltacompact.events import SessionFinished
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance import check, rehash_table
+from deltacompact.model import Commit, Delta, OperationType, Partition
 from deltacompact.partitions import all_done, done_for_each
 from deltacompact.settings import Settings
 
@@ -38,6 +40,18 @@ def run(lake, capfd):
         return capfd.readouterr()
 
     return call
+
+
+def let_in(catalog, table, name="b"):
+    """A delta that does not fit, as a release that did not check it let it in."""
+    paths = TablePaths.of("t").stream(Partition((("p", name),)))
+    file = files.write_table(catalog.store, paths.fresh("data", ".parquet"), table, files.WriteOptions())
+
+    def commit(state):
+        delta = Delta(state.last_position + 1, OperationType.UPSERT, (file,))
+        return Committed(Commit("let in", 0, (delta,)))
+
+    catalog.log("t", Partition((("p", name),))).extend(commit)
 
 
 def break_log(catalog, name="b"):
@@ -123,9 +137,8 @@ def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, 
     assert "p=c: nothing to do" in shown.out
 
 
-def test_plan_shows_the_plans_of_the_others(lake, run, tmp_path):
-    pq.write_table(pa.table({"id": [[1]]}), tmp_path / "x.parquet")
-    lake.append("t", pa.table({"id": [9], "v": [5]}), {"p": "b"})
+def test_plan_shows_the_plans_of_the_others(lake, run):
+    let_in(lake, pa.table({"id": [9], "v": [5]}))
     said = run("plan", "t", status=2)
     assert "p=a: 1 delta" in said.out and "p=c: 1 delta" in said.out
     assert "p=b: failed: " in said.out and "'v'" in said.out
@@ -136,7 +149,7 @@ def test_plan_shows_the_plans_of_the_others(lake, run, tmp_path):
 
 
 def test_compact_says_every_session_in_json(lake, run):
-    lake.append("t", pa.table({"id": [9], "v": [5]}), {"p": "b"})
+    let_in(lake, pa.table({"id": [9], "v": [5]}))
     answer = json.loads(run("compact", "t", "--json", status=2).out)
     assert [session["live"] for session in answer["sessions"]] == [2, 0, 2]
     assert answer["error"]["kind"] == "SchemaError" and "'v'" in answer["sessions"][1]["error"]

@@ -111,15 +111,22 @@ def test_positions_of_one_commit_ascend_and_end_within_the_limit(catalog: DeltaS
 def test_a_commit_of_nothing_is_refused_and_begins_no_stream(catalog: DeltaStreamCatalog) -> None:
     before = stored(catalog)
     for work in (
-        lambda: catalog.append("t", []),
         lambda: catalog.append_files("t", []),
         lambda: catalog.commit("t", ALL, []),
-        lambda: catalog.commit("t", ALL, [(OperationType.UPSERT, [])]),
         lambda: catalog.restate("t", []),
     ):
         with pytest.raises(InputError, match=r"at least one|zero rows"):
             work()
     assert stored(catalog) == before
+
+
+def test_a_batch_without_files_is_a_delta_whose_token_counts(catalog: DeltaStreamCatalog) -> None:
+    """A producer commits every batch, also one that brought nothing."""
+    assert catalog.append("t", [], token=("etl", 1)).committed
+    assert not catalog.append("t", [], token=("etl", 1)).committed
+    (delta,) = catalog.commit("t", ALL, [(OperationType.UPSERT, [])])
+    assert (delta.files, delta.rows, delta.committed) == ((), 0, True)
+    assert catalog.read("t").num_rows == 0
 
 
 def test_a_table_of_zero_rows_is_a_delta(catalog: DeltaStreamCatalog) -> None:

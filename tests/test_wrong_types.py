@@ -168,7 +168,7 @@ def test_what_is_right_in_other_clothes_is_taken(lake):
 
 def test_the_message_names_argument_and_value(lake):
     for message, call, given in [
-        (r"token is 7 \(int\), it must be a string", "append", {"token": 7}),
+        (r'token 7 is neither a text nor a pair like \("producer", 7\)', "append", {"token": 7}),
         (r"version is 0 \(int\), it must be a string", "read", {"version": 0}),
         (r"columns is 'id' \(str\), it must be a list", "read", {"columns": "id"}),
         (r"primary_keys holds 1 \(int\), it must hold strings", "compact", {"primary_keys": [1]}),

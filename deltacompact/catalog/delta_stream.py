@@ -365,10 +365,11 @@ class DeltaStreamCatalog:
 
         `stream_position` is that of the first delta, the next ones follow it. `begun_s` says when the files were
         begun (store's clock, seconds): too old files are refused, a vacuum may have seen them as garbage. Raises
-        InputError for a commit without deltas or a delta without files, and for a token that stands for another
-        operation.
+        InputError for a commit without deltas, and for a token that stands for another operation. A delta without files
+        is legal: its position and token count.
         """
-        _check_not_empty(deltas)
+        if not deltas:
+            raise InputError("a commit needs at least one delta")
         known_by = Token.of(token)
         stream_position = self.checked_position(stream_position, len(deltas), force_position)
         self._check_fits(table_id, partition, deltas)
@@ -556,8 +557,6 @@ class DeltaStreamCatalog:
         with self._discarding(files, BaseException):
             for file in written:
                 files.append(file)
-        if not files:
-            raise InputError("there is nothing to append: give at least one table (one of zero rows will do)")
         deltas = [(operation, files)]
         try:
             with self._discarding(files, InputError):  # after another error the log may name them
@@ -679,17 +678,6 @@ def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationTy
     if known.deltas:
         return tuple(replace(delta, skipped=said) for delta in known.deltas)
     return tuple(Delta(known.position, kind, skipped=said) for kind in kinds)
-
-
-def _check_not_empty(deltas: Sequence[tuple[OperationType, Sequence[DataFile]]]) -> None:
-    """A commit without deltas has no position, and a delta without files no schema."""
-    if not deltas:
-        raise InputError("a commit needs at least one delta")
-    for kind, files in deltas:
-        if not files:
-            raise InputError(
-                f"the {kind} to commit has no files: a delta needs at least one (one of zero rows will do)"
-            )
 
 
 def _absolute(path: str) -> str:

@@ -108,8 +108,8 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     shape = replace(shape, rows=schema)
     if table.keys is None:
         return shape
-    told = {field.name for field in schema if not pa.types.is_null(field.type)} | set(table.partition_keys)
-    if not told.issuperset(table.keys.columns):
+    told = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
+    if not {*(field.name for field in told), *table.partition_keys}.issuperset(table.keys.columns):
         return replace(shape, encoding=indexed())
-    rows = DataFile(0, "the compacted rows", ContentType.PARQUET, 1, 0, schema)
+    rows = DataFile(0, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(told))
     return replace(shape, encoding=resolve_encoding(table.keys, table.partition_keys, [(OperationType.UPSERT, rows)]))
