@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact, schemas
-from deltacompact.catalog.versions import retract
 from deltacompact.conversion import converted
 from deltacompact.errors import InputError, SchemaError
 from deltacompact.maintenance import check
@@ -244,9 +243,8 @@ def test_values_in_a_copy_of_a_file_of_ours_decide_the_type_of_their_column(cata
     field = copied.schema.field("c")
     assert field.metadata
     catalog.append("t", copied.set_column(copied.schema.get_field_index("c"), field, pa.array([5], pa.int32())))
-    catalog.append("t", pa.table({"k": [2], "c": ["x"]}))
-    with pytest.raises(SchemaError, match=r"\.parquet: column 'c' is string, which does not fit int32"):
-        catalog.read("t")
+    with pytest.raises(SchemaError, match="column 'c' is string, which does not fit int32"):
+        catalog.append("t", pa.table({"k": [2], "c": ["x"]}))
 
 
 def test_the_types_of_a_file_without_rows_are_those_of_a_csv_file_after_it(tmp_path: Any) -> None:
@@ -369,9 +367,9 @@ def test_deltas_of_any_schemas_are_compacted_or_refused_by_file_and_column(
         feather.write_feather(table, sink, compression="uncompressed")
         catalog.store.put(path, sink.getvalue())
         described = DataFile(0, path, ContentType.FEATHER, table.num_rows, len(sink.getvalue()), table.schema)
-        catalog.commit("t", Partition(), [(OperationType.UPSERT, [described])])
-        expected += table.to_pylist()
         try:
+            catalog.commit("t", Partition(), [(OperationType.UPSERT, [described])])
+            expected += table.to_pylist()
             rows = rows_of(catalog)
             assert list(map(canonical, rows)) == list(map(canonical, expected))
             if compacted_between or number == 2:
@@ -389,10 +387,8 @@ def test_deltas_of_any_schemas_are_compacted_or_refused_by_file_and_column(
 def test_a_struct_in_a_later_delta_adds_children_and_reorders_them(catalog: DeltaStreamCatalog) -> None:
     catalog.append("t", pa.table({"k": [1], "c": pa.array([{"a": 1, "b": "x"}])}))
     catalog.append("t", pa.table({"k": [2], "c": pa.array([{"b": "y", "c": 1.5, "a": 2}])}))
-    catalog.append("t", pa.table({"k": [3], "c": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8()))}))
-    with pytest.raises(SchemaError, match=r"\.parquet: column 'c' is map"):
-        catalog.read("t")
-    retract(catalog, "t", catalog.state("t", Partition()).deltas[-1].position)
+    with pytest.raises(SchemaError, match="column 'c' is map"):
+        catalog.append("t", pa.table({"k": [3], "c": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8()))}))
     assert compacted(catalog) == [
         {"k": 1, "c": {"a": 1, "b": "x", "c": None}},
         {"k": 2, "c": {"a": 2, "b": "y", "c": 1.5}},

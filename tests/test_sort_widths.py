@@ -120,9 +120,8 @@ def test_a_string_has_the_room_that_numbers_leave() -> None:
     catalog.append("t", pa.table({"k": [1], "v": ["v" * 25], "n": pa.array([1], pa.int32())}))
     run(catalog)
     assert widths(catalog) == [(25, 25), (None, 0)]
-    catalog.append("t", pa.table({"k": [1], "v": ["v" * 25], "n": pa.array([1], pa.int64())}))
     with pytest.raises(SchemaError, match="sort keys take 33 bytes"):
-        run(catalog)
+        catalog.append("t", pa.table({"k": [1], "v": ["v" * 25], "n": pa.array([1], pa.int64())}))
 
 
 @pytest.mark.parametrize("first", [pa.binary(2), pa.binary()])
@@ -138,9 +137,8 @@ def test_binaries_of_fixed_size_become_variable_beside_others(first: pa.DataType
 def test_a_string_does_not_mix_with_a_binary() -> None:
     catalog = lake(("v", "ascending"))
     catalog.append("t", table("a"))
-    catalog.append("t", table(b"a", v=pa.binary()))
-    with pytest.raises(SchemaError, match=r"\.parquet: sort key 'v' is binary, which does not fit string"):
-        run(catalog)
+    with pytest.raises(SchemaError, match="sort key 'v' is binary, which does not fit string"):
+        catalog.append("t", table(b"a", v=pa.binary()))
 
 
 @pytest.mark.parametrize("direction", ["ascending", "descending"])
