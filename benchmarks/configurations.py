@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from deltacompact.keys import DIGEST_BYTES, POINTER_BYTES
+from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
 
 ROW_GROUP_ROWS = 128 << 10
 COMPRESSION: Final = "zstd"

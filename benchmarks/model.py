@@ -18,7 +18,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.configurations import ENTRY_BYTES
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 TIB = 1 << 40
 

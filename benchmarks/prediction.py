@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.matrix.points import JobRun
 from benchmarks.matrix.prices import Prices
 from benchmarks.model import TIB, Cluster, MeasuredRun, Rates, predict, rates_of
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 ROW_BYTES = {"narrow": 60, "wide": 1_100}
 """Decompressed, of the configurations of `run`."""

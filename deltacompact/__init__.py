@@ -11,9 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
-    from deltacompact.compact import CompactionResult, SessionResult, compact
-    from deltacompact.errors import (
+    from deltacompact.base.errors import (
         ConflictError,
         CorruptionError,
         DeltaCompactError,
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
         SchemaError,
         StoreError,
     )
-    from deltacompact.model import (
+    from deltacompact.base.model import (
         PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
         ContentType,
         DataFile,
@@ -33,8 +31,10 @@ if TYPE_CHECKING:
         OperationType,
         SortKey,
     )
-    from deltacompact.s3_store import S3Settings
-    from deltacompact.settings import Settings
+    from deltacompact.base.settings import Settings
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
+    from deltacompact.compact import CompactionResult, SessionResult, compact
+    from deltacompact.storage.s3 import S3Settings
 
 __version__ = "0.1.0"
 
@@ -65,9 +65,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "catalog.delta_stream": ("DeltaStreamCatalog", "open_catalog"),
+    "catalog.delta_stream.catalog": ("DeltaStreamCatalog", "open_catalog"),
     "compact": ("CompactionResult", "SessionResult", "compact"),
-    "model": (
+    "base.model": (
         "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
         "ContentType",
         "DataFile",
@@ -75,9 +75,9 @@ _MODULES = {
         "OperationType",
         "SortKey",
     ),
-    "s3_store": ("S3Settings",),
-    "settings": ("Settings",),
-    "errors": (
+    "storage.s3": ("S3Settings",),
+    "base.settings": ("Settings",),
+    "base.errors": (
         "ConflictError",
         "CorruptionError",
         "DeltaCompactError",

@@ -13,21 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deltacompact import expect
-from deltacompact.advice import advised
-from deltacompact.arrow_memory import session_memory
-from deltacompact.catalog.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog, check_keys, open_catalog
-from deltacompact.catalog.destinations import check_destination
-from deltacompact.catalog.log import genesis_state
-from deltacompact.catalog.state import StreamState
-from deltacompact.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
-from deltacompact.events import EventSink, SessionFinished, fan_out, logger
-from deltacompact.executors import Executor
+from deltacompact.base import expect
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
+from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
+from deltacompact.base.settings import Settings, at_least
+from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.advice import advised
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, check_keys, open_catalog
+from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.destinations import check_destination
+from deltacompact.catalog.delta_stream.log import genesis_state
+from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.executors.choose import executor_for
-from deltacompact.files import check_writable
-from deltacompact.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
-from deltacompact.plan import (
+from deltacompact.executors.executor import Executor
+from deltacompact.index.primary_key_index import IndexManifest, read_manifest
+from deltacompact.index.sort_widths import measured
+from deltacompact.planning.plan import (
     Arguments,
     Capacity,
     CompactionPlan,
@@ -36,12 +38,10 @@ from deltacompact.plan import (
     plan,
     session_input,
 )
-from deltacompact.primary_key_index import IndexManifest, read_manifest
-from deltacompact.session import Published, Session
-from deltacompact.session_records import SessionRecord, UnresumableError
-from deltacompact.settings import Settings, at_least
-from deltacompact.sort_widths import measured
-from deltacompact.wording import one_line
+from deltacompact.session.driver import Published, Session
+from deltacompact.session.records import SessionRecord, UnresumableError
+from deltacompact.tabular.allocator import session_memory
+from deltacompact.tabular.files import check_writable
 
 SESSIONS_GIVEN_UP_MAX = 20
 """A session that cannot be resumed makes room for another one, up to so many on one version."""
@@ -131,7 +131,7 @@ def compact(
     expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
     if sns_event_topic_arn is not None:
-        from deltacompact.sns import sns_sink
+        from deltacompact.sinks.sns import sns_sink
 
         sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
     catalog = delta_catalog_client

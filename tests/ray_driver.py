@@ -11,8 +11,8 @@ import sys
 import time
 
 import deltacompact
-from deltacompact.events import StageStarted
-from deltacompact.report import result_document
+from deltacompact.base.events import StageStarted
+from deltacompact.cli.report import result_document
 
 
 def main() -> None:

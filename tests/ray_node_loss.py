@@ -11,7 +11,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import deltacompact
-from deltacompact.events import StageStarted
+from deltacompact.base.events import StageStarted
 
 
 def main() -> None:

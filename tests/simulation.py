@@ -17,9 +17,9 @@ from typing import Any
 
 from stores import Crash, InterceptedStore
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.errors import StoreError
-from deltacompact.storage import MemoryStore
+from deltacompact.base.errors import StoreError
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.storage.memory import MemoryStore
 
 Work = Callable[[DeltaStreamCatalog], Any]
 Stops = Callable[[str, str], bool]

@@ -12,9 +12,10 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 
-from deltacompact.errors import StoreError
+from deltacompact.base.errors import StoreError
 from deltacompact.executors import measure
-from deltacompact.storage import MemoryStore, ObjectStat
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import ObjectStat
 
 Intercept = Callable[[str, str, Callable[[], Any]], Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from deltacompact.ahead import ahead
+from deltacompact.tabular.prefetch import ahead
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])

@@ -13,11 +13,12 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
-from deltacompact import InputError, Settings, compact, open_catalog, stamps
-from deltacompact.catalog import delta_stream
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
-from deltacompact.storage import LocalStore
+from deltacompact import InputError, Settings, compact, open_catalog
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream import catalog as delta_stream
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
+from deltacompact.tabular import stamps
 
 LOCAL = Settings(executor="local")
 ROWS = pa.table({"id": [1, 2, 3], "v": [10, 20, 30]})
@@ -108,7 +109,7 @@ def test_a_restored_copy_with_another_time_is_the_same_file(catalog, reference, 
 
 def test_entries_without_stamps_are_still_read_and_their_size_is_compared(tmp_path, catalog, monkeypatch):
     """As an older release wrote them."""
-    from deltacompact.catalog import entries
+    from deltacompact.catalog.delta_stream import entries
 
     original = entries.file_to_json
     plain = lambda file, schemas: {k: v for k, v in original(file, schemas).items() if k not in ("stamp", "name")}  # noqa: E731
@@ -124,7 +125,7 @@ def test_entries_without_stamps_are_still_read_and_their_size_is_compared(tmp_pa
 
 
 def test_a_file_that_is_written_to_while_it_is_read_is_refused(catalog, reference):
-    from deltacompact import files
+    from deltacompact.tabular import files
 
     (delta,) = catalog.state("t", Partition()).deltas
     with (
@@ -250,7 +251,7 @@ def test_comparing_etags_costs_no_request(on_s3):
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,10\n")
     catalog.append_files("t", [f"s3://{bucket}/in/a.csv"], reference=True)
     asked = []
-    from deltacompact.s3_store import S3Store
+    from deltacompact.storage.s3 import S3Store
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(S3Store, "stat", lambda self, path: asked.append(path))
@@ -259,8 +260,8 @@ def test_comparing_etags_costs_no_request(on_s3):
 
 
 def test_a_paced_reader_compares_too(on_s3):
-    from deltacompact.merge_on_read import live_batches
-    from deltacompact.pacing import Pace, paced
+    from deltacompact.reading.merge_on_read import live_batches
+    from deltacompact.storage.throttle import Pace, paced
 
     catalog, client, bucket = on_s3
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,10\n")

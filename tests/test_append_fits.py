@@ -12,10 +12,10 @@ import pytest
 from stores import InterceptedStore
 
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, cli, compact, open_catalog
-from deltacompact.errors import DeltaCompactError, InputError
-from deltacompact.maintenance import check
-from deltacompact.model import DataFile, OperationType, Partition
-from deltacompact.storage import MemoryStore
+from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local")
 INTERVAL = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
@@ -223,7 +223,7 @@ def blocked(tmp_path, run):
 
 
 def keys():
-    from deltacompact.model import TableKeys
+    from deltacompact.base.model import TableKeys
 
     return TableKeys.of(["id"])
 
@@ -289,8 +289,8 @@ def test_the_users_name_of_a_file_is_kept_through_the_log(tmp_path, catalog):
 
 
 def test_an_error_of_the_store_gets_no_advice(catalog):
-    from deltacompact.advice import advised
-    from deltacompact.errors import StoreError
+    from deltacompact.base.errors import StoreError
+    from deltacompact.catalog.delta_stream.advice import advised
 
     catalog.create_table("t", primary_keys=["id"])
     delta = catalog.append("t", pa.table({"id": [1]}))

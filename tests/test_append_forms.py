@@ -17,9 +17,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from deltacompact import InputError, SchemaError, Settings, cli, compact, files, open_catalog
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
+from deltacompact import InputError, SchemaError, Settings, cli, compact, open_catalog
+from deltacompact.base.model import Partition
+from deltacompact.maintenance.check import check
+from deltacompact.tabular import files
 
 ROWS = pa.table({"id": [1, 2, 3], "v": ["a", None, "c"]})
 LOCAL = Settings(executor="local")
@@ -312,7 +313,7 @@ def test_a_file_that_is_named_twice_is_taken_once_and_said(run, catalog, landing
 
 
 def test_a_directory_that_may_not_be_read_is_no_empty_one(landing, catalog, monkeypatch):
-    from deltacompact.sources import sources
+    from deltacompact.catalog.delta_stream.sources import sources
 
     def walk(directory, onerror):
         onerror(PermissionError(13, "Permission denied", f"{directory}/b"))

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import Settings, compact
-from deltacompact.arrow_memory import choose, session_memory
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.storage import MemoryStore
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular.allocator import choose, session_memory
 
 
 def backend() -> str:

@@ -14,7 +14,7 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.errors import InputError, NotFoundError, SchemaError
+from deltacompact.base.errors import InputError, NotFoundError, SchemaError
 
 
 @pytest.fixture

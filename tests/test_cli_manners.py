@@ -13,7 +13,7 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.events import SessionFinished
+from deltacompact.base.events import SessionFinished
 
 COMMANDS = sorted(cli.cli.commands)
 LONG = "a_table_with_a_name_that_is_much_longer_than_a_terminal_is_wide_" * 3
@@ -281,7 +281,7 @@ def test_help_and_version_load_neither_numpy_nor_pyarrow(arguments):
 
 
 def test_events_to_sns_carry_no_value_of_a_row(tmp_path, monkeypatch):
-    from deltacompact import sns
+    from deltacompact.sinks import sns
 
     published = []
 
@@ -309,7 +309,7 @@ def test_events_to_sns_carry_no_value_of_a_row(tmp_path, monkeypatch):
 
 def test_a_column_that_an_error_names_is_in_the_event():
     from deltacompact.compact import _named_in
-    from deltacompact.plan import SessionInput
+    from deltacompact.planning.plan import SessionInput
 
     class Given(SessionInput):
         pass

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 PATH = Path(__file__).parent.parent / "cluster.yaml"
 

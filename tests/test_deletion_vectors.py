@@ -15,11 +15,12 @@ from spark_fixtures import spark  # noqa: F401  (fixture)
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.maintenance import check
-from deltacompact.merge_on_read import export_table
-from deltacompact.model import DataFile, Partition
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact.base.model import DataFile, Partition
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.maintenance.check import check
+from deltacompact.reading.merge_on_read import export_table
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 
 def run(catalog: DeltaStreamCatalog, fraction: float = 0.5, **arguments: Any) -> SessionResult:

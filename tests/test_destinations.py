@@ -13,8 +13,9 @@ from stores import FailsAt, InterceptedStore, unmeasured  # noqa: F401
 
 import deltacompact
 from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError
-from deltacompact.maintenance import check
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = deltacompact.Settings(executor="local", local_threads=1)
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact import direct_file
-from deltacompact.direct_file import SECTOR_BYTES, DirectFile
-from deltacompact.errors import StoreError
-from deltacompact.storage import LocalStore
+from deltacompact.base.errors import StoreError
+from deltacompact.storage import direct_file
+from deltacompact.storage.direct_file import SECTOR_BYTES, DirectFile
+from deltacompact.storage.local import LocalStore
 
 BLOCK_BYTES = 4 * SECTOR_BYTES
 NO_DIRECT = "refused at once", "refused by the first write", "taken"

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from deltacompact.exchange import Groups, Layout, parcels, spread, taken
-from deltacompact.storage import MemoryStore
+from deltacompact.steps.shuffle import Groups, Layout, parcels, spread, taken
+from deltacompact.storage.memory import MemoryStore
 
 NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 

@@ -37,36 +37,28 @@ from oracle import Oracle, Row
 from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
 from test_fold_properties import KINDS, PAYLOADS, Kind, bag
 
-from deltacompact import (
-    ConflictError,
-    DeltaStreamCatalog,
-    InputError,
-    SessionResult,
-    Settings,
-    compact,
-    index_files,
-    parquet_copy,
-    parquet_read,
-    plan,
-    pointers,
-    rehash,
-    sizing,
-)
-from deltacompact.catalog import log
-from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S
-from deltacompact.catalog.publish import publish
-from deltacompact.catalog.tokens import TOKEN_RETENTION_S
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.catalog.versions import retract, rollback, versions
-from deltacompact.errors import PositionError, StoreError
+from deltacompact import ConflictError, DeltaStreamCatalog, InputError, SessionResult, Settings, compact
+from deltacompact.base.errors import PositionError, StoreError
+from deltacompact.base.model import ContentType, DataFile, Delta, Partition
+from deltacompact.catalog.delta_stream import log
+from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+from deltacompact.catalog.delta_stream.file_lists import publish
+from deltacompact.catalog.delta_stream.tokens import TOKEN_RETENTION_S
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
 from deltacompact.executors import local
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.files import EXTENSIONS
-from deltacompact.maintenance import check, rehash_table
-from deltacompact.merge_on_read import export_table
-from deltacompact.model import ContentType, DataFile, Delta, Partition
-from deltacompact.primary_key_index import read_manifest
-from deltacompact.storage import MemoryStore
+from deltacompact.index import index_files
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.planning import plan, sizing
+from deltacompact.reading.merge_on_read import export_table
+from deltacompact.steps import assign_pointers as pointers
+from deltacompact.steps import rehash
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import parquet_read
+from deltacompact.tabular import row_group_copy as parquet_copy
+from deltacompact.tabular.files import EXTENSIONS
 
 HOUR_S = 3600.0
 

@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltacompact
-from deltacompact import ContentType, Settings, compact, files
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.storage import MemoryStore
+from deltacompact import ContentType, Settings, compact
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import files
 
 PLAIN = pa.table(
     {

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from oracle import Oracle, Row
 from stores import unmeasured  # noqa: F401
 
-from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact, sizing
-from deltacompact.maintenance import check
-from deltacompact.storage import MemoryStore
+from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
+from deltacompact.maintenance.check import check
+from deltacompact.planning import sizing
+from deltacompact.storage.memory import MemoryStore
 
 PROFILE = settings(
     max_examples=150,

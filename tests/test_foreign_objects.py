@@ -18,15 +18,17 @@ from simulation import Simulation
 from stores import InterceptedStore
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, NotFoundError, Settings, compact
-from deltacompact.catalog import log as stream_log
-from deltacompact.catalog.log import StreamLog
-from deltacompact.catalog.paths import StreamPaths, TablePaths, stream_root_of
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.catalog.versions import rollback
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.paths import StreamPaths, TablePaths, stream_root_of
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import rollback
 from deltacompact.cli import run as command_line
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
-from deltacompact.storage import LocalStore, MemoryStore, ObjectStat
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import ObjectStat
 
 ALL = Partition()
 LOCAL = Settings(executor="local", local_threads=1)

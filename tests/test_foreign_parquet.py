@@ -54,7 +54,7 @@ from test_parquet_copy import GROUP, KEYS, catalog, files, of_every_kind, run  #
 
 from deltacompact import DeltaStreamCatalog, InputError
 from deltacompact import _kernels as kernels
-from deltacompact.parquet_read import described
+from deltacompact.tabular.parquet_read import described
 
 NAN = float("nan")
 

@@ -25,9 +25,9 @@ import pytest
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.catalog.versions import rollback, versions
-from deltacompact.maintenance import check
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import rollback, versions
+from deltacompact.maintenance.check import check
 
 GOLDEN = Path(__file__).parent / "golden" / "lake_0_1_0.tar.gz"
 TABLES = ("orders", "flat", "events", "wide", "interrupted")

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from oracle import Oracle
 from stores import unmeasured  # noqa: F401
 
-from deltacompact import DeltaStreamCatalog, Settings, compact, sizing
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.errors import CorruptionError
+from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.maintenance import check, rehash_table
-from deltacompact.model import Partition
-from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest
-from deltacompact.storage import MemoryStore
+from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest
+from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.planning import sizing
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1, row_group_rows=4)
 

@@ -20,8 +20,8 @@ from benchmarks.matrix import table as data
 from benchmarks.matrix.cluster import ClusterSpec, render
 from benchmarks.matrix.points import JobRun, Matrix, Point, keep, kept, recommended_buckets
 from benchmarks.matrix.prices import bill_of, read_prices
-from deltacompact.sizing import FIGURE_MEMORY_BYTES
-from deltacompact.storage import open_store
+from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
+from deltacompact.storage.opening import open_store
 
 ROOT = Path(__file__).parent.parent
 

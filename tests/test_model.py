@@ -8,7 +8,7 @@ from benchmarks.matrix.points import JobRun
 from benchmarks.matrix.prices import read_prices
 from benchmarks.model import TIB, Cluster, MeasuredRun, Rates, predict, rates_of
 from benchmarks.prediction import NODE, SIZES_TIB, error_grid, model_grids, runs_of_report
-from deltacompact.sizing import GIB
+from deltacompact.planning.sizing import GIB
 
 HERE = Cluster("here", 1, 2, 16 * GIB, 3.6)
 RATES = Rates(1e-7, 2e-7, 1e-7, 4e-7, 1e-9, 0.5)

@@ -18,9 +18,10 @@ import grpc
 import pytest
 
 import deltacompact
-from deltacompact import cli, s3_store
-from deltacompact.errors import InputError, SchemaError, StoreError
-from deltacompact.settings import Settings
+from deltacompact import cli
+from deltacompact.base.errors import InputError, SchemaError, StoreError
+from deltacompact.base.settings import Settings
+from deltacompact.storage import s3 as s3_store
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def test_no_credentials_and_a_metadata_service_that_says_nothing(s3, black_hole,
 
 
 def test_after_the_first_answer_requests_are_patient(s3_catalog_uri, monkeypatch):
-    from deltacompact.storage import open_store
+    from deltacompact.storage.opening import open_store
 
     monkeypatch.setattr(s3_store, "_ANSWERED", set())
     store = open_store(s3_catalog_uri)

@@ -8,18 +8,19 @@ import pyarrow as pa
 import pytest
 
 import deltacompact
-from deltacompact import cli, files
-from deltacompact.catalog.entries import Committed
-from deltacompact.catalog.paths import TablePaths
-from deltacompact.catalog.publish import publish
-from deltacompact.catalog.vacuum import vacuum
+from deltacompact import cli
+from deltacompact.base.events import SessionFinished
+from deltacompact.base.model import Commit, Delta, OperationType, Partition
+from deltacompact.base.partitions import all_done, done_for_each
+from deltacompact.base.settings import Settings
+from deltacompact.catalog.delta_stream.entries import Committed
+from deltacompact.catalog.delta_stream.file_lists import publish
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.compact import Session
-from deltacompact.events import SessionFinished
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.maintenance import check, rehash_table
-from deltacompact.model import Commit, Delta, OperationType, Partition
-from deltacompact.partitions import all_done, done_for_each
-from deltacompact.settings import Settings
+from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.tabular import files
 
 PARTITIONS = ("a", "b", "c")
 

@@ -27,12 +27,13 @@ from deltacompact import (
     StoreError,
     cli,
 )
-from deltacompact.catalog import log as stream_log
-from deltacompact.catalog.versions import retract, rollback
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.maintenance import rehash_table
-from deltacompact.model import Partition
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact.maintenance.check import rehash_table
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = deltacompact.Settings(executor="local", local_threads=1)
 ALL = Partition()
@@ -342,7 +343,7 @@ def test_the_command_line_prints_what_took_effect(
 DRIVER = """
     import sys, time
     from deltacompact import cli
-    from deltacompact.storage import LocalStore
+    from deltacompact.storage.local import LocalStore
 
     put, where, when = LocalStore.put_if_absent, sys.argv[1], sys.argv[2]
 

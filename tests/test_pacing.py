@@ -16,8 +16,10 @@ import pytest
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, compact
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.pacing import BURST_S, Pace, PacedStore, paced
-from deltacompact.storage import LocalStore, MemoryStore, ObjectStat
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import ObjectStat
+from deltacompact.storage.throttle import BURST_S, Pace, PacedStore, paced
 
 
 class Counting(MemoryStore):

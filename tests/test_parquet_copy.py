@@ -20,9 +20,9 @@ from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
 from deltacompact import _kernels as kernels
-from deltacompact.maintenance import check
-from deltacompact.model import DataFile, Partition
-from deltacompact.storage import LocalStore
+from deltacompact.base.model import DataFile, Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
 
 GROUP = 8
 LOCAL = Settings(executor="local", local_threads=1, row_group_rows=GROUP)

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import Settings, compact
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.plan import NothingToDo, session_input
-from deltacompact.storage import MemoryStore
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.planning.plan import NothingToDo, session_input
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local")
 
@@ -107,10 +107,10 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
     import numpy as np
 
     import deltacompact
+    from deltacompact.base.events import RoundCompleted, StageFinished
     from deltacompact.compact import plan_session, prepare
-    from deltacompact.events import RoundCompleted, StageFinished
     from deltacompact.executors.local import LocalExecutor
-    from deltacompact.plan import Arguments
+    from deltacompact.planning.plan import Arguments
 
     catalog = deltacompact.open_catalog(tmp_path)
     catalog.create_table("t", primary_keys=["id"])

@@ -13,9 +13,10 @@ import pytest
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, PositionError, cli
-from deltacompact.maintenance import check
-from deltacompact.model import OperationType, Partition
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact.base.model import OperationType, Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 ALL = Partition()
 NOW_MS = 1_800_000_000_000

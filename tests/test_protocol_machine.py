@@ -21,14 +21,14 @@ from simulation import Actor, Fault, Simulation, at_the_log, everywhere
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import ConflictError, DeltaStreamCatalog, NotFoundError, PositionError, Settings, StoreError, compact
-from deltacompact.catalog import log as stream_log
-from deltacompact.catalog.entries import Fence
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.errors import DeltaCompactError
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.model import Commit, OperationType, Partition, Token
+from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.entries import Fence
+from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.files import WriteOptions, write_table
-from deltacompact.maintenance import check, rehash_table
-from deltacompact.model import Commit, OperationType, Partition, Token
+from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.tabular.files import WriteOptions, write_table
 
 HOURS = 3600
 DAYS = 24 * HOURS

@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 
 import deltacompact
-from deltacompact import InputError, s3_store
-from deltacompact.storage import PROBE, MemoryStore, open_store, refuse_overwriting
+from deltacompact import InputError
+from deltacompact.storage import s3 as s3_store
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import PROBE, refuse_overwriting
+from deltacompact.storage.opening import open_store
 
 
 class Overwriting(MemoryStore):

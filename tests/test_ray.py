@@ -19,8 +19,8 @@ from ray._private import utils as ray_utils
 
 import deltacompact
 from deltacompact import Settings, compact
-from deltacompact.events import StageStarted
-from deltacompact.maintenance import check, rehash_table
+from deltacompact.base.events import StageStarted
+from deltacompact.maintenance.check import check, rehash_table
 
 STAGES = ["hash_bucket", "dedupe", "assign_pointers", "write_index", "materialize"]
 DRIVER = Path(__file__).with_name("ray_driver.py")

@@ -12,9 +12,9 @@ import pytest
 from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
-from deltacompact.storage import MemoryStore
+from deltacompact.base.model import Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.memory import MemoryStore
 
 THREE_ROUNDS: dict[str, Any] = {
     "hash_bucket_count": 3,

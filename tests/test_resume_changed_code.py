@@ -22,8 +22,10 @@ from test_resume import (
     table_with_a_base_and_deltas,
 )
 
-from deltacompact import Settings, outputs, session_records, sizing
-from deltacompact.storage import MemoryStore
+from deltacompact import Settings
+from deltacompact.planning import outputs, sizing
+from deltacompact.session import records as session_records
+from deltacompact.storage.memory import MemoryStore
 
 FOUR_ROWS_A_FILE: dict[str, Any] = {**THREE_ROUNDS, "rows_per_compacted_file": 4}
 

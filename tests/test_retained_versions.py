@@ -13,12 +13,12 @@ from simulation import Simulation
 from stores import InterceptedStore, unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
-from deltacompact.catalog import log as stream_log
-from deltacompact.catalog.delta_stream import stream_files
-from deltacompact.catalog.versions import rollback, versions
-from deltacompact.model import Partition
-from deltacompact.primary_key_index import read_manifest
-from deltacompact.storage import MemoryStore
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.catalog import stream_files
+from deltacompact.catalog.delta_stream.versions import rollback, versions
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.memory import MemoryStore
 
 ALL = Partition()
 LOCAL = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.6)

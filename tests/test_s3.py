@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 
 import deltacompact
 from deltacompact import Settings, compact
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.maintenance import check
-from deltacompact.storage import open_store
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.maintenance.check import check
+from deltacompact.storage.opening import open_store
 
 TOPIC_REGION = "us-east-1"
 
@@ -23,7 +23,7 @@ TOPIC_REGION = "us-east-1"
 @pytest.fixture(params=["memory", "local", "s3"])
 def store(request, tmp_path):
     if request.param == "memory":
-        from deltacompact.storage import MemoryStore
+        from deltacompact.storage.memory import MemoryStore
 
         return MemoryStore()
     if request.param == "local":

@@ -19,12 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import unmeasured  # noqa: F401
 
-from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact, schemas
-from deltacompact.conversion import converted
-from deltacompact.errors import InputError, SchemaError
-from deltacompact.maintenance import check
-from deltacompact.model import DataFile, OperationType, Partition
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact
+from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import schemas
+from deltacompact.tabular.conversion import converted
 
 DAY = date(2024, 2, 29)
 LOCAL = Settings(executor="local", local_threads=1)

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 GIB = sizing.GIB
 BILLION = 10**9

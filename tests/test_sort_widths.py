@@ -15,16 +15,16 @@ from oracle import Oracle
 from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact
+from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, TableKeys
 from deltacompact.compact import prepare
-from deltacompact.entries import TOMBSTONE, fields
-from deltacompact.errors import InputError, SchemaError
-from deltacompact.keys import Encoding, SortColumn, resolve_encoding
-from deltacompact.maintenance import check
-from deltacompact.model import ContentType, DataFile, OperationType, Partition, TableKeys
-from deltacompact.plan import Arguments
-from deltacompact.primary_key_index import IndexManifest, read_index, read_manifest, reencoded
-from deltacompact.sort_keys import decode
-from deltacompact.storage import MemoryStore
+from deltacompact.index.entries import TOMBSTONE, fields
+from deltacompact.index.keys import Encoding, SortColumn, resolve_encoding
+from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, reencoded
+from deltacompact.index.sort_keys import decode
+from deltacompact.maintenance.check import check
+from deltacompact.planning.plan import Arguments
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
 ROUNDS = Settings(executor="local", local_threads=1, rows_per_round=1)
@@ -218,7 +218,7 @@ def test_files_are_measured_as_they_are_appended(tmp_path: Any) -> None:
 def opened_by_plan(catalog: DeltaStreamCatalog, *keys: Any) -> list[str]:
     """The data files that planning opens."""
     from deltacompact.compact import plan_session
-    from deltacompact.plan import Capacity, SessionInput
+    from deltacompact.planning.plan import Capacity, SessionInput
 
     opened: list[str] = []
 

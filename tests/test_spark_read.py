@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from spark_fixtures import compact, sorted_rows
 
-from deltacompact.errors import InputError
-from deltacompact.model import ContentType, DataFile, Partition
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark import arrow_types, reading
 from deltacompact.spark.producer import orders, produce
 

@@ -18,14 +18,15 @@ import pytest
 from pyspark.sql import functions as F
 from spark_fixtures import LOCAL, compact
 
-from deltacompact import _kernels, sizing
-from deltacompact.catalog.entries import IndexReplaced
-from deltacompact.entries import TOMBSTONE, fields
+from deltacompact import _kernels
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.entries import IndexReplaced
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.index_files import bucket_writer
-from deltacompact.maintenance import rehash_table
-from deltacompact.model import Partition
-from deltacompact.primary_key_index import read_index, read_manifest, write_manifest
+from deltacompact.index.entries import TOMBSTONE, fields
+from deltacompact.index.index_files import bucket_writer
+from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
+from deltacompact.maintenance.check import rehash_table
+from deltacompact.planning import sizing
 from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.spark.validate import validate

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from spark_fixtures import sorted_rows
 
 import deltacompact
-from deltacompact.errors import InputError, NotFoundError
-from deltacompact.model import OperationType, Partition, Token
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.model import OperationType, Partition, Token
 from deltacompact.spark import writing
 from deltacompact.spark.options import parse_partition, write_target
 from deltacompact.spark.session import check_java, spark_session

@@ -12,11 +12,11 @@ from oracle import Oracle, Row
 from stores import FailsAt, InterceptedStore, unmeasured  # noqa: F401
 
 from deltacompact import CompactionResult, DeltaCompactError, DeltaStreamCatalog, Settings, StoreError, compact
-from deltacompact.catalog.vacuum import vacuum
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.maintenance import check, rehash_table
-from deltacompact.model import Partition
-from deltacompact.storage import MemoryStore
+from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.storage.memory import MemoryStore
 
 TWO_ROUNDS = Settings(executor="local", local_threads=1, rows_per_round=4)
 SORT_KEYS = [("t", "ascending")]

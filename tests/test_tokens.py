@@ -15,12 +15,13 @@ from stores import unmeasured  # noqa: F401
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
-from deltacompact.catalog import log as stream_log
-from deltacompact.catalog.entries import from_document, to_document
-from deltacompact.catalog.state import replay
-from deltacompact.catalog.tokens import Commits
-from deltacompact.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
+from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.entries import from_document, to_document
+from deltacompact.catalog.delta_stream.state import replay
+from deltacompact.catalog.delta_stream.tokens import Commits
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = deltacompact.Settings(executor="local")
 ALL = Partition()

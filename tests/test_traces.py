@@ -22,12 +22,12 @@ from deltacompact import (
     Settings,
     compact,
 )
-from deltacompact.catalog.vacuum import VacuumResult, vacuum
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.vacuum import VacuumResult, vacuum
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.keys import Encoding, KeyClass, KeyColumn
-from deltacompact.maintenance import check, rehash_table
-from deltacompact.model import Partition
-from deltacompact.storage import MemoryStore
+from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
+from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.storage.memory import MemoryStore
 
 ALL = Partition()
 LOCAL = Settings(executor="local", local_threads=1)

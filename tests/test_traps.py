@@ -13,9 +13,9 @@ import pytest
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, SchemaError, SessionResult, Settings, compact
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
-from deltacompact.storage import MemoryStore
+from deltacompact.base.model import Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local")
 

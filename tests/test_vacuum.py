@@ -17,19 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
-from deltacompact.catalog.vacuum import VacuumResult, vacuum
+from deltacompact.catalog.delta_stream.vacuum import VacuumResult, vacuum
 from deltacompact.cli import run as command_line
-from deltacompact.maintenance import check
-from deltacompact.storage import (
-    LocalStore,
-    MemoryStore,
-    ObjectStat,
-    discard,
-    identity,
-    open_store,
-    path_below,
-    unfinished,
-)
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import ObjectStat, discard, unfinished
+from deltacompact.storage.opening import identity, open_store, path_below
 
 LOCAL = Settings(executor="local", local_threads=1)
 NAME = "5c" * 16
@@ -279,8 +273,8 @@ def test_a_file_that_cannot_be_deleted_is_named(tmp_path: Path) -> None:
 def test_the_receipt_says_what_is_doubtful(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    from deltacompact.model import Partition
-    from deltacompact.report import print_vacuumed
+    from deltacompact.base.model import Partition
+    from deltacompact.cli.report import print_vacuumed
 
     stat = ObjectStat(f"t/data/{NAME}.csv", 2048, 0.0)
     print_vacuumed(

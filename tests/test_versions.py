@@ -16,13 +16,13 @@ from simulation import Simulation
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
-from deltacompact.catalog.publish import publish
-from deltacompact.catalog.vacuum import vacuum
-from deltacompact.catalog.versions import retract, rollback, versions
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.file_lists import publish
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
 from deltacompact.cli import run as command_line
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
-from deltacompact.storage import LocalStore
+from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
 
 LOCAL = Settings(executor="local", local_threads=1)
 

@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltacompact import ContentType, DeltaStreamCatalog, files, row_bytes
-from deltacompact.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, TableWriter, WriteOptions
-from deltacompact.parquet_copy import encoded
-from deltacompact.parquet_read import BATCH_BYTES
-from deltacompact.storage import LocalStore, MemoryStore
+from deltacompact import ContentType, DeltaStreamCatalog
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import files, row_bytes
+from deltacompact.tabular.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, TableWriter, WriteOptions
+from deltacompact.tabular.parquet_read import BATCH_BYTES
+from deltacompact.tabular.row_group_copy import encoded
 
 MIB = 1 << 20
 RANDOM = np.random.default_rng(5)

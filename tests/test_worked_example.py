@@ -10,11 +10,11 @@ import pytest
 
 import deltacompact
 from deltacompact import CompactionResult, ContentType, DeltaStreamCatalog, Settings
-from deltacompact.catalog.paths import TablePaths
-from deltacompact.maintenance import check
-from deltacompact.model import Partition
-from deltacompact.primary_key_index import read_manifest
-from deltacompact.storage import MemoryStore
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.maintenance.check import check
+from deltacompact.storage.memory import MemoryStore
 
 SOURCE = "AMZN.CUSTOMER_ORDER_STATUS.V1"
 DESTINATION = "AMZN.CUSTOMER_ORDER_STATUS_COMPACTED.V1"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
-from deltacompact.storage import LocalStore
+from deltacompact.storage.local import LocalStore
 
 
 def main(lake: str, codec: str) -> None:

@@ -192,7 +192,7 @@ def _run(
         raise click.ClickException(f"{error.name} is missing: pip install 'deltacompact[bench]'") from error
     from benchmarks import environment
     from benchmarks.matrix.commands import LeftRunning, run_all
-    from deltacompact.storage import open_store
+    from deltacompact.storage.opening import open_store
 
     table = _prices(given)
     worker, head = _instance(table, given["worker_type"]), _instance(table, head_type) if head_type else None

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from benchmarks.matrix.prices import Instance
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 TEMPLATE = Path(__file__).parent.parent.parent / "cluster.yaml"
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.matrix.points import JobRun, Matrix, Point, keep, path_of, read
-from deltacompact.errors import NotFoundError
-from deltacompact.storage import ObjectStore, open_store
+from deltacompact.base.errors import NotFoundError
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_store
 
 DOWN_ATTEMPTS = 3
 

@@ -25,7 +25,7 @@ from matplotlib import pyplot as plt
 from benchmarks.matrix.points import JobRun, recommended_buckets
 from benchmarks.matrix.prices import Bill
 from benchmarks.plots import Plot
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 PAPER_ROWS = tuple(int(46.875e9 * 2**step) for step in range(8))
 PAPER_BUCKETS = (313, 625, 1250, 2500, 5000, 10000, 20000, 40000)

@@ -19,11 +19,11 @@ from typing import Any
 from benchmarks.matrix import table as data
 from benchmarks.matrix.points import JobRun, Point, keep
 from deltacompact import Settings, compact, open_catalog
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog, stream_files
-from deltacompact.catalog.paths import table_root
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
+from deltacompact.catalog.delta_stream.paths import table_root
 from deltacompact.compact import SessionResult
-from deltacompact.errors import DeltaCompactError
-from deltacompact.storage import open_store
+from deltacompact.storage.opening import open_store
 
 WARM_UP = data.Shape(20_000, 0)
 

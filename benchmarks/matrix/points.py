@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 
 from benchmarks.configurations import ENTRY_BYTES
-from deltacompact import sizing
-from deltacompact.storage import ObjectStore
+from deltacompact.planning import sizing
+from deltacompact.storage.objects import ObjectStore
 
 _PREFIX = "runs/"
 

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltacompact.sizing import GIB
+from deltacompact.planning.sizing import GIB
 
 DEFAULT = Path(__file__).parent.parent / "prices.toml"
 

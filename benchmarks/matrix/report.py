@@ -20,7 +20,7 @@ from benchmarks.matrix.prices import Bill, Instance, Prices, bill_of
 from benchmarks.plots import Plot
 from benchmarks.prediction import CAVEAT, Grid, model_grids, runs_of_matrix
 from benchmarks.report import markdown_table
-from deltacompact import sizing
+from deltacompact.planning import sizing
 
 NAMES = (
     "vCPUs",

@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.checksum import Fingerprint, row_hashes
 from benchmarks.data import EPOCH_US, customers, payloads
-from deltacompact import files as tabular
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.catalog.paths import TablePaths
-from deltacompact.errors import NotFoundError
-from deltacompact.model import DataFile, OperationType, Partition
-from deltacompact.storage import ObjectStore
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files as tabular
 
 KEY, REVISION = "key", "revision"
 PRIOR_REVISION, DELTA_REVISION = 1, 2

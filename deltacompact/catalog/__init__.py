@@ -1,0 +1,1 @@
+"""Catalogs of tables. Each kind has a room of its own."""

@@ -21,12 +21,12 @@ from typing import Any
 
 import click
 
-from deltacompact.catalog.certain_put import telling_interrupts
+from deltacompact.base.errors import DeltaCompactError, Interrupted
+from deltacompact.base.wording import error_document, one_line
+from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.cli import append, compaction, demo, history, reading, tables, upkeep
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
-from deltacompact.errors import DeltaCompactError, Interrupted
-from deltacompact.wording import error_document, one_line
 
 _AS_IT_WAS = "the table is as it was, the same command resumes"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.console import writes_utf8
-from deltacompact.wording import error_document, one_line
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-    from deltacompact.model import Partition
+    from deltacompact.base.model import Partition
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ def for_each(
     catalog: DeltaStreamCatalog, table: str, only: Partition | None, work: Callable[[Partition], Iterable[T]]
 ) -> tuple[list[T], list[tuple[Partition, Exception]]]:
     """The results of all partitions (or of one) for which the work succeeds, and the errors of the others."""
-    from deltacompact.partitions import done_for_each
+    from deltacompact.base.partitions import done_for_each
 
     chosen = catalog.partitions(table) if only is None else [only]
     results, errors = done_for_each(chosen, lambda partition: list(work(partition)))
@@ -86,7 +86,7 @@ def answer_for_partitions(
 ) -> None:
     """Say each result and each error; raises Failed for the first error. No partition at all: nothing to do."""
     from deltacompact.cli.console import out
-    from deltacompact.report import NOTHING_HELD
+    from deltacompact.cli.report import NOTHING_HELD
 
     if as_json:
         failed = [{"partition": dict(place.values), "error": error_document(error)} for place, error in errors]

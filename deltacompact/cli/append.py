@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
-from deltacompact.errors import InputError
-from deltacompact.wording import counted
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 
 @click.command()
@@ -56,8 +56,8 @@ def append(
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
     deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
     """
+    from deltacompact.catalog.delta_stream.sources import sources
     from deltacompact.cli.console import err
-    from deltacompact.sources import sources
 
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")

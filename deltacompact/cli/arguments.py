@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltacompact.errors import InputError
+from deltacompact.base.errors import InputError
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-    from deltacompact.model import Partition
+    from deltacompact.base.model import Partition
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 
 def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
-    from deltacompact.catalog.delta_stream import open_catalog
+    from deltacompact.catalog.delta_stream.catalog import open_catalog
 
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.errors import InputError
+from deltacompact.base.settings import COUNT_MAX, EXECUTORS, Settings
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import catalog_argument, json_option, partition_list, sort_keys_of, table_argument
-from deltacompact.errors import InputError
-from deltacompact.settings import COUNT_MAX, EXECUTORS, Settings
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 RATE = click.FloatRange(min=0, min_open=True)
 
@@ -80,7 +80,7 @@ def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
     deltacompact plan ./lake orders
     """
     from deltacompact.cli.console import out
-    from deltacompact.report import plan_report, print_plans
+    from deltacompact.cli.report import plan_report, print_plans
 
     as_json, settings, arguments, keys = _compaction(options)
     partitions = partition_list(options["partition"])
@@ -123,9 +123,9 @@ def compact(
     from rich.console import Console
 
     from deltacompact.cli.console import err, out
+    from deltacompact.cli.progress import progress
+    from deltacompact.cli.report import print_result, result_document
     from deltacompact.compact import compact as compact_table
-    from deltacompact.progress import progress
-    from deltacompact.report import print_result, result_document
 
     as_json, settings, arguments, (primary_keys, sort_keys) = _compaction(options)
     with progress(Console(stderr=True, quiet=True) if as_json else err) as sink:
@@ -159,8 +159,8 @@ def compact(
 
 
 def _compaction(options: dict[str, Any]) -> tuple[bool, Settings, Any, tuple[Any, Any]]:
-    from deltacompact.model import ContentType
-    from deltacompact.plan import Arguments
+    from deltacompact.base.model import ContentType
+    from deltacompact.planning.plan import Arguments
 
     settings = Settings(
         executor=options["executor"],

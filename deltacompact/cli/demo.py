@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from deltacompact.base.settings import EXECUTORS
 from deltacompact.cli.answers import say_json
 from deltacompact.cli.arguments import json_option
-from deltacompact.settings import EXECUTORS
 
 
 @click.command()
@@ -21,8 +21,8 @@ def demo(catalog: str | None, rows: int, executor: str, as_json: bool) -> None:
     deltacompact demo --rows 100000 --catalog ./demo
     """
     from deltacompact.cli.console import err, out
-    from deltacompact.demo import run_demo
-    from deltacompact.report import result_document
+    from deltacompact.cli.demonstration import run_demo
+    from deltacompact.cli.report import result_document
 
     result = run_demo(catalog, rows, executor, err if as_json else out, err)
     if as_json:

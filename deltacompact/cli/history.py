@@ -11,7 +11,7 @@ from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 
 @click.command()
@@ -26,7 +26,7 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
     \b
     deltacompact rollback ./lake orders 3 --partition day=1995-04-03
     """
-    from deltacompact.catalog.versions import rollback as roll_back
+    from deltacompact.catalog.delta_stream.versions import rollback as roll_back
 
     state = roll_back(catalog, table, version, pairs(partition) or None)
     answer(
@@ -48,7 +48,7 @@ def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: S
     \b
     deltacompact retract ./lake orders --position 1795243455090
     """
-    from deltacompact.catalog.versions import retract as take_out
+    from deltacompact.catalog.delta_stream.versions import retract as take_out
 
     take_out(catalog, table, position, pairs(partition) or None)
     answer(as_json, {"table": table, "retracted": position}, f"the delta at position {position} is taken out")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.wording import counted, error_document
 from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row, say
 from deltacompact.cli.arguments import (
     catalog_argument,
@@ -18,10 +19,9 @@ from deltacompact.cli.arguments import (
     table_argument,
     version_option,
 )
-from deltacompact.wording import counted, error_document
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 
 @click.command()
@@ -96,7 +96,7 @@ def export(
     \b
     deltacompact export ./lake orders now.parquet
     """
-    from deltacompact.merge_on_read import export_table
+    from deltacompact.reading.merge_on_read import export_table
 
     rows = export_table(catalog, table, target, pairs(partition) or None, version)
     answer(as_json, {"table": table, "target": target, "rows": rows}, f"exported {counted(rows, 'row')} to {target}")
@@ -113,8 +113,8 @@ def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], a
     \b
     deltacompact publish ./lake orders
     """
-    from deltacompact.catalog.publish import Published
-    from deltacompact.catalog.publish import publish as publish_table
+    from deltacompact.catalog.delta_stream.file_lists import Published
+    from deltacompact.catalog.delta_stream.file_lists import publish as publish_table
     from deltacompact.cli.console import out
 
     def tell(published: Published) -> None:

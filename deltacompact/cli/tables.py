@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.errors import ConflictError, NotFoundError
 from deltacompact.cli.answers import Failed, answer, say_json
 from deltacompact.cli.arguments import catalog_argument, json_option, sort_keys_of, table_argument
-from deltacompact.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 
 @click.command()
@@ -58,7 +58,7 @@ def create(
     except ConflictError as error:
         if not existed:
             raise
-        from deltacompact.report import declared
+        from deltacompact.cli.report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
     said = f"{table} exists already in {catalog.where}: nothing was changed"
@@ -81,7 +81,7 @@ def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json
     deltacompact show ./lake
     deltacompact show ./lake orders --versions
     """
-    from deltacompact import report
+    from deltacompact.cli import report
     from deltacompact.cli.console import out
 
     if table is None:

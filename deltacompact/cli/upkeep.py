@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.settings import EXECUTORS, Settings
+from deltacompact.base.wording import counted
 from deltacompact.cli.answers import Failed, answer_for_partitions, for_each
 from deltacompact.cli.arguments import (
     catalog_argument,
@@ -16,15 +19,12 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
-from deltacompact.errors import CorruptionError, InputError
-from deltacompact.settings import EXECUTORS, Settings
-from deltacompact.wording import counted
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-    from deltacompact.catalog.vacuum import VacuumResult
-    from deltacompact.maintenance import CheckResult
-    from deltacompact.model import Partition
+    from deltacompact.base.model import Partition
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.vacuum import VacuumResult
+    from deltacompact.maintenance.check import CheckResult
 
 
 @click.command()
@@ -40,7 +40,7 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
     deltacompact check ./lake orders --quick
     """
     from deltacompact.cli.console import out
-    from deltacompact.maintenance import check as check_table
+    from deltacompact.maintenance.check import check as check_table
 
     def say(result: CheckResult) -> None:
         for problem in result.problems:
@@ -110,9 +110,9 @@ def rehash(
     deltacompact rehash ./lake orders --hash-buckets 64
     """
     from deltacompact.cli.console import out
-    from deltacompact.executors import Executor
     from deltacompact.executors.choose import executor_for
-    from deltacompact.maintenance import index_entries, rehash_table
+    from deltacompact.executors.executor import Executor
+    from deltacompact.maintenance.check import index_entries, rehash_table
 
     tasks: list[Executor] = []
 
@@ -167,10 +167,10 @@ def vacuum(
     \b
     deltacompact vacuum ./lake orders --dry-run
     """
-    from deltacompact.catalog.delta_stream import VACUUM_AGE_MIN_S
-    from deltacompact.catalog.vacuum import vacuum as vacuum_table
+    from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+    from deltacompact.catalog.delta_stream.vacuum import vacuum as vacuum_table
     from deltacompact.cli.console import out
-    from deltacompact.report import print_vacuumed
+    from deltacompact.cli.report import print_vacuumed
 
     age_min_s = older_than_hours * 3600
     if not force and not age_min_s >= VACUUM_AGE_MIN_S:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deltacompact.executors import Executor
+from deltacompact.base.settings import Settings
+from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.settings import Settings
 
 
 def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Executor:

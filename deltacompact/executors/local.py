@@ -13,11 +13,11 @@ from typing import Any
 
 import psutil
 
-from deltacompact.executors import Handle, Submitted, TaskStats
+from deltacompact.base.settings import Settings
+from deltacompact.executors.executor import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
-from deltacompact.pacing import Pace
-from deltacompact.plan import Capacity
-from deltacompact.settings import Settings
+from deltacompact.planning.plan import Capacity
+from deltacompact.storage.throttle import Pace
 
 
 class _Task:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from deltacompact.executors import TaskStats
+from deltacompact.executors.executor import TaskStats
 
 _SAMPLE_EVERY_S = 0.05
 

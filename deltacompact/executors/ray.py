@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster: the only file that imports ray.
 
 Values are returned, never put from inside a task: what the driver owns is rebuilt by lineage when a node is lost. Hash
-bucket and materialize tasks are spread; those between them go to the node that their parcels are for (exchange.py).
+bucket and materialize tasks are spread; those between them go to the node that their parcels are for (shuffle.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import grpc
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from deltacompact import arrow_memory
-from deltacompact.errors import DeltaCompactError, InputError, StoreError
-from deltacompact.executors import Handle, Submitted, TaskStats
+from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
+from deltacompact.base.settings import Settings
+from deltacompact.executors.executor import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
-from deltacompact.pacing import Pace
-from deltacompact.plan import Capacity
-from deltacompact.settings import Settings
+from deltacompact.planning.plan import Capacity
+from deltacompact.storage.throttle import Pace
+from deltacompact.tabular import allocator as arrow_memory
 
 _LOG = logging.getLogger("deltacompact")
 _TELL_EVERY_S = 10.0
@@ -143,8 +143,6 @@ def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
 @ray.remote(num_cpus=1)
 def _warm() -> None:
     import pyarrow as pa
-
-    from deltacompact import dedupe, materialize  # noqa: F401
 
     pa.array([0])  # the first one looks for pandas
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from deltacompact.errors import InputError
+from deltacompact.base.errors import InputError
 
 DECIMAL_PRECISION_MAX = 38
 _WIDER_INTEGER = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20)}

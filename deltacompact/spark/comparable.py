@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as S
 from pyspark.sql.pandas.types import from_arrow_type
 
-from deltacompact.errors import InputError
+from deltacompact.base.errors import InputError
 from deltacompact.spark import arrow_types
 
 

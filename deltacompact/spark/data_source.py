@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from deltacompact.errors import InputError
-from deltacompact.model import Token
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Token
 from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
 from deltacompact.spark.writing import Written, commit_written, write_rows

@@ -25,11 +25,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
-from deltacompact import files, schemas
-from deltacompact.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark.comparable import comparable_type, is_native, native_type, spark_struct, spark_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
-from deltacompact.storage import LocalStore, ObjectStore
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
 
 _ROWS_WORTH_A_TASK = 100_000
 _PLACE = [("ordinal", pa.int64()), ("row", pa.int64()), ("digest", pa.binary())]

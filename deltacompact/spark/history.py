@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.catalog.state import StreamState
-from deltacompact.errors import NotFoundError
-from deltacompact.model import Commit, CompactedDelta, DataFile, Delta, ObjectRef, Partition
-from deltacompact.primary_key_index import read_manifest
-from deltacompact.storage import ObjectStore, open_object
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.model import Commit, CompactedDelta, DataFile, Delta, ObjectRef, Partition
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
 
 
 @dataclass(frozen=True, slots=True)

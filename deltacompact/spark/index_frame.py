@@ -18,15 +18,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from deltacompact.conversion import converted
-from deltacompact.keys import Encoding
-from deltacompact.primary_key_index import IndexManifest
-from deltacompact.relocation import Relocation
-from deltacompact.schemas import plain_type
-from deltacompact.sort_keys import decode
+from deltacompact.index.keys import Encoding
+from deltacompact.index.primary_key_index import IndexManifest
+from deltacompact.index.remap import Relocation
+from deltacompact.index.sort_keys import decode
 from deltacompact.spark.comparable import comparable_type, spark_struct
 from deltacompact.spark.frames import Layout, tasks_frame, tasks_of
-from deltacompact.storage import ObjectStore
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.conversion import converted
+from deltacompact.tabular.schemas import plain_type
 
 _TOMBSTONE = 0xFFFFFFFF
 _GONE = 0xFFFFFFFE

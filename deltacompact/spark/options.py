@@ -17,9 +17,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog, open_catalog
-from deltacompact.errors import InputError
-from deltacompact.model import OperationType, Table, Token, partition_text
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import OperationType, Table, Token, partition_text
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
 
 READ_OPTIONS = ("catalog", "table", "partition")
 WRITE_OPTIONS = (

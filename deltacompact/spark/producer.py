@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from deltacompact.catalog.delta_stream import open_catalog
-from deltacompact.errors import InputError
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.delta_stream.catalog import open_catalog
 
 PARTITION_KEY = "order_day"
 PRIMARY_KEYS = ("order_id",)

@@ -18,15 +18,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from deltacompact import files, schemas
-from deltacompact.advice import advising
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.masks import live_bits, live_mask
-from deltacompact.merge_on_read import live_sources, schema_of, with_keys_of
-from deltacompact.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.catalog.delta_stream.advice import advising
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.reading.merge_on_read import live_sources, schema_of, with_keys_of
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import READ_OPTIONS, catalog_of, check_options, parse_partition
-from deltacompact.storage import ObjectStore
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
 
 PIECE_ROWS = 1 << 20
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltacompact.errors import InputError
+from deltacompact.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,22 +23,31 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from deltacompact import schemas
-from deltacompact.advice import advising, with_advice
-from deltacompact.catalog.delta_stream import DeltaStreamCatalog
-from deltacompact.catalog.state import StreamState
-from deltacompact.errors import InputError, NotFoundError
-from deltacompact.masks import live_bits, live_mask
-from deltacompact.merge_on_read import live_sources, schema_of
-from deltacompact.model import CompactedDelta, ContentType, DataFile, Delta, OperationType, Partition, Table, TableKeys
-from deltacompact.primary_key_index import read_manifest
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.model import (
+    CompactedDelta,
+    ContentType,
+    DataFile,
+    Delta,
+    OperationType,
+    Partition,
+    Table,
+    TableKeys,
+)
+from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.advice import advising, with_advice
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.reading.merge_on_read import live_sources, schema_of
 from deltacompact.spark import fold
 from deltacompact.spark.comparable import comparison_of, sort_column
 from deltacompact.spark.frames import FrameFile, Layout, rows_frame
 from deltacompact.spark.history import History, history
 from deltacompact.spark.index_frame import index_frame
 from deltacompact.spark.session import spark_session
-from deltacompact.wording import one_line
+from deltacompact.tabular import schemas
 
 DIGESTS_SHOWN = 5
 _MEANING = pa.schema([("ordinal", pa.int64()), ("op", pa.int32()), ("position", pa.int64())])

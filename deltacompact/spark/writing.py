@@ -27,14 +27,14 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from deltacompact import files, schemas
-from deltacompact.catalog.paths import TablePaths
-from deltacompact.errors import InputError, SchemaError
-from deltacompact.model import DataFile, OperationType, Partition, Token, partition_text
-from deltacompact.sort_widths import longest_values
+from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.model import DataFile, OperationType, Partition, Token, partition_text
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
-from deltacompact.storage import ObjectStore
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
 
 _log = logging.getLogger(__name__)
 OPEN_FILES_MAX = 64

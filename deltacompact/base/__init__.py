@@ -1,0 +1,1 @@
+"""What every room speaks: the vocabulary, errors, settings, events and words."""

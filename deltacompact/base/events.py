@@ -1,0 +1,82 @@
+"""What happened, as values. A sink is any callable that takes one; it is handed in, and its failure fails nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deltacompact.base.model import Partition
+from deltacompact.base.wording import one_line
+
+logger = logging.getLogger("deltacompact")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Common to all: which session it is about."""
+
+    table_id: str
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarted(Event):
+    session_id: str
+    rounds: int
+    delta_rows: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted(Event):
+    stage: str
+    tasks: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished(Event):
+    stage: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageFinished(Event):
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCompleted(Event):
+    round: int
+    rounds: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFinished(Event):
+    """`error` is None where the result was published.
+
+    `error_named` is the error for those who may not see the data: its class, and the files and columns that it names.
+    """
+
+    error: str | None
+    live: int
+    error_named: str | None = None
+
+
+EventSink = Callable[[Event], None]
+
+
+def fan_out(sinks: list[EventSink]) -> EventSink:
+    """One sink that feeds all. A sink that raises is logged and otherwise ignored: observers never fail the work."""
+
+    def emit(event: Event) -> None:
+        for sink in sinks:
+            try:
+                sink(event)
+            except Exception as error:
+                logger.warning("an event sink failed on %s: %s", type(event).__name__, one_line(error), exc_info=True)
+
+    return emit

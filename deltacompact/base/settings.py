@@ -1,0 +1,103 @@
+"""Numbers that a compaction works by. All have defaults; None means: measured on the machine or cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+
+EXECUTORS = ("auto", "ray", "local")
+COUNT_MAX = 2**53
+"""Nothing has so many rows or bytes; beyond it a number is no longer exact as a float."""
+_RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
+_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", "ray_wait_s", *_RATES)
+_MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits and choices of a compaction.
+
+    executor                "local" runs in this process, "ray" on a cluster, "auto" takes Ray for large input
+    rows_per_round          delta rows folded in one round (default: what fits the object store)
+    memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster for each CPU)
+    object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
+    target_file_bytes       about the largest size of a compacted file (default: 256 to 512 MiB, by the partition)
+    compression             codec of written files (default: that of the files whose rows they get, else zstd)
+    rewrite_dead_fraction   a compacted file whose share of dead rows is below this stays, with a deletion vector
+    row_group_rows          rows of a Parquet row group
+    local_rows_max          "auto" stays in this process up to so many delta rows, and
+    local_bytes_max         so many bytes of delta and compacted files
+    local_threads           tasks at a time in this process (default: one for each CPU; 1 is a plain for-loop)
+    ray_address             a running cluster to join (default: $RAY_ADDRESS, else one is started here)
+    ray_cpus                wait for so many CPUs on a cluster that grows (default: for the first), and no longer
+    ray_wait_s              than so many seconds; then go on with those that are there
+    concurrent_tasks        most tasks at a time (default: one for each CPU of machine or cluster)
+    read_mb_per_s           most that all tasks together read, in 10^6 bytes a second (default: no limit),
+    write_mb_per_s          write,
+    requests_per_s          and ask of the store; every process gets the same share
+    task_retries            how often a task that died is started again
+    """
+
+    executor: str = "auto"
+    rows_per_round: int | None = None
+    memory_per_task_bytes: int | None = None
+    object_store_bytes: int | None = None
+    target_file_bytes: int | None = None
+    compression: str | None = None
+    row_group_rows: int = 128 << 10
+    rewrite_dead_fraction: float = 0.0
+    local_rows_max: int = 10_000_000
+    local_bytes_max: int = 2 << 30
+    local_threads: int | None = None
+    ray_address: str | None = None
+    ray_cpus: int | None = None
+    ray_wait_s: float = 600.0
+    concurrent_tasks: int | None = None
+    read_mb_per_s: float | None = None
+    write_mb_per_s: float | None = None
+    requests_per_s: float | None = None
+    task_retries: int = 3
+
+    def __post_init__(self) -> None:
+        if self.executor not in EXECUTORS:
+            raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
+        expect.text_or_none("ray_address", self.ray_address)
+        _check_codec(self.compression)
+        if not 0.0 <= expect.number("rewrite_dead_fraction", self.rewrite_dead_fraction) <= 1.0:
+            raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
+        if not expect.number("ray_wait_s", self.ray_wait_s) >= 0:
+            raise InputError(f"ray_wait_s is {self.ray_wait_s!r}, it must be 0 or more")
+        for name in _RATES:
+            if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
+                raise InputError(f"{name} is {rate!r}, it must be greater than 0")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in _NO_COUNTS and value is not None:
+                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1, COUNT_MAX)
+            elif value is None and each.default is not None:
+                raise InputError(f"{each.name} is None, it must be a number")
+
+
+def _check_codec(name: str | None) -> None:
+    """Refuse what pyarrow cannot write before a compaction has read anything."""
+    if expect.text_or_none("compression", name) in (None, "none"):
+        return
+    import pyarrow as pa
+
+    try:
+        known = pa.Codec.is_available(name)
+    except ValueError:
+        known = False
+    if not known:
+        raise InputError(f"compression {name!r} is no codec that pyarrow has (zstd, snappy, gzip, lz4, brotli or none)")
+
+
+def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
+    """Refuse a number that makes no sense, by name."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
+    if maximum is not None and value > maximum:
+        raise InputError(f"{name} is {value!r}, {maximum} at most")
+    return value

@@ -1,0 +1,308 @@
+"""What a log entry can say, and how it is written down.
+
+    0  opened     number 3, parent 2-5f…, lineage 0, tokens and last position inherited
+    1  compacted  the files with one live row per key, and their index
+    2  carried    the commits that arrived while the compaction ran
+    3  committed  a writer's deltas
+    4  fence      session s may not publish any more
+    5  index      the index was rehashed
+    6  retracted  the delta at position 90 counts no more
+    7  sealed     the stream goes on in version 4-a1…
+
+Schemas are written once an entry. An entry that would be long is a stub that names its body (path and SHA-256), except
+for a seal, which must be readable for ever.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import (
+    FORMAT_VERSION,
+    Commit,
+    CompactedDelta,
+    ContentType,
+    DataFile,
+    DeletionVector,
+    Delta,
+    ObjectRef,
+    OperationType,
+    Stamp,
+    Token,
+)
+from deltacompact.catalog.delta_stream.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The first entry of a version. `lineage` names the genesis or restatement that the contents descend from."""
+
+    number: int
+    parent: str | None
+    lineage: str
+    tokens: Tokens
+    last_position: int | None
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    delta: CompactedDelta
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    commits: Sequence[Commit]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReplaced:
+    index: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    successor: str
+    time_ms: int = 0
+
+
+Entry = Opened | Compacted | Committed | Carried | Fence | IndexReplaced | Retracted | Sealed
+
+_KINDS: dict[str, type] = {
+    "opened": Opened,
+    "compacted": Compacted,
+    "committed": Committed,
+    "carried": Carried,
+    "fence": Fence,
+    "index": IndexReplaced,
+    "retracted": Retracted,
+    "sealed": Sealed,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def kind_of(entry: Entry) -> str:
+    return _NAMES[type(entry)]
+
+
+def to_document(entry: Entry) -> dict[str, Any]:
+    """The entry as JSON values."""
+    schemas = SchemaTable()
+    return {"format": FORMAT_VERSION, "kind": kind_of(entry), **_body(entry, schemas), "schemas": schemas.encoded}
+
+
+def from_document(document: dict[str, Any], path: str) -> Entry:
+    """The entry that a document says; refuses formats and kinds of the future by name."""
+    check_format(document, path)
+    kind = document.get("kind")
+    if kind not in _KINDS:
+        raise InputError(f"{path}: log entry of unknown kind {kind!r}; a newer deltacompact wrote it")
+    schemas = SchemaTable(document.get("schemas", ()))
+    match kind:
+        case "opened":
+            tokens = Tokens.from_json(document["tokens"])
+            return Opened(
+                document["number"],
+                document["parent"],
+                document["lineage"],
+                tokens,
+                document["last_position"],
+                document["time_ms"],
+            )
+        case "compacted":
+            return Compacted(_compacted_from(document["delta"], schemas))
+        case "committed":
+            return Committed(_commit_from(document["commit"], schemas))
+        case "carried":
+            return Carried(tuple(_commit_from(commit, schemas) for commit in document["commits"]))
+        case "fence":
+            return Fence(document["session_id"])
+        case "index":
+            return IndexReplaced(ObjectRef(**document["index"]))
+        case "retracted":
+            return Retracted(document["position"])
+        case _:
+            return Sealed(document["successor"], document["time_ms"])
+
+
+def check_format(document: Any, path: str) -> None:
+    """Refuse what a newer deltacompact wrote, before any of it is believed."""
+    version = document.get("format") if isinstance(document, dict) else None
+    if not isinstance(version, int):
+        raise InputError(f"{path} was not written by deltacompact: it has no format version")
+    if version > FORMAT_VERSION:
+        raise InputError(
+            f"{path} has format version {version}, this deltacompact knows up to {FORMAT_VERSION}: update it"
+        )
+
+
+def dump(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
+    match entry:
+        case Opened():
+            return {
+                "number": entry.number,
+                "parent": entry.parent,
+                "lineage": entry.lineage,
+                "tokens": entry.tokens.to_json(),
+                "last_position": entry.last_position,
+                "time_ms": entry.time_ms,
+            }
+        case Compacted(delta):
+            return {
+                "delta": {
+                    **{f.name: getattr(delta, f.name) for f in dataclasses.fields(delta)},
+                    "files": [file_to_json(file, schemas) for file in delta.files],
+                    "index": dataclasses.asdict(delta.index),
+                    "schema": schemas.add(delta.schema),
+                }
+            }
+        case Committed(commit):
+            return {"commit": _commit_to(commit, schemas)}
+        case Carried(commits):
+            return {"commits": [_commit_to(commit, schemas) for commit in commits]}
+        case Fence(session_id):
+            return {"session_id": session_id}
+        case IndexReplaced(index):
+            return {"index": dataclasses.asdict(index)}
+        case Retracted(position):
+            return {"position": position}
+        case Sealed(successor, time_ms):
+            return {"successor": successor, "time_ms": time_ms}
+
+
+def _commit_to(commit: Commit, schemas: SchemaTable) -> dict[str, Any]:
+    return {
+        "commit_id": commit.commit_id,
+        "time_ms": commit.time_ms,
+        **token_to_json(commit.token),
+        "deltas": [delta_to_json(delta, schemas) for delta in commit.deltas],
+    }
+
+
+def _commit_from(value: dict[str, Any], schemas: SchemaTable) -> Commit:
+    deltas = tuple(delta_from_json(delta, schemas) for delta in value["deltas"])
+    return Commit(value["commit_id"], value["time_ms"], deltas, token_from_json(value))
+
+
+def token_to_json(token: Token | None) -> dict[str, Any]:
+    """A producer and its number are written as one text, as release 0.1 did; `sequence` says which they are."""
+    if token is None or token.joined:
+        return {"token": token.name if token else None}
+    text = token.name if token.sequence is None else f"{token.name}:{token.sequence}"
+    return {"token": text, "sequence": token.sequence}
+
+
+def token_from_json(value: dict[str, Any]) -> Token | None:
+    text = value["token"]
+    if text is None:
+        return None
+    if "sequence" not in value:
+        return Token(text, joined=True)
+    sequence = value["sequence"]
+    return Token(text) if sequence is None else Token(text.removesuffix(f":{sequence}"), sequence)
+
+
+def _compacted_from(value: dict[str, Any], schemas: SchemaTable) -> CompactedDelta:
+    files = tuple(file_from_json(file, schemas) for file in value["files"])
+    index, schema = ObjectRef(**value["index"]), schemas[value["schema"]]
+    return CompactedDelta(**{**value, "files": files, "index": index, "schema": schema})
+
+
+def delta_to_json(delta: Delta, schemas: SchemaTable) -> dict[str, Any]:
+    files = [file_to_json(file, schemas) for file in delta.files]
+    return {"position": delta.position, "operation": delta.operation, "files": files}
+
+
+def delta_from_json(value: dict[str, Any], schemas: SchemaTable) -> Delta:
+    files = tuple(file_from_json(file, schemas) for file in value["files"])
+    return Delta(value["position"], OperationType(value["operation"]), files)
+
+
+def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
+    document = {
+        "number": file.number,
+        "path": file.path,
+        "content_type": file.content_type,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "schema": schemas.add(file.schema),
+    }
+    if file.deletions:
+        document["deletions"] = dataclasses.asdict(file.deletions)
+    if file.name is not None:
+        document["name"] = file.name
+    if file.stamp:
+        known = dataclasses.asdict(file.stamp).items()
+        document["stamp"] = {name: value for name, value in known if value is not None}
+    if file.longest:
+        document["longest"] = dict(file.longest)
+    return document
+
+
+def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
+    return DataFile(
+        value["number"],
+        value["path"],
+        ContentType(value["content_type"]),
+        value["rows"],
+        value["bytes"],
+        schemas[value["schema"]],
+        DeletionVector(**value["deletions"]) if "deletions" in value else None,
+        value.get("name"),
+        Stamp(**value["stamp"]) if "stamp" in value else None,
+        tuple(value.get("longest", {}).items()),
+    )
+
+
+class SchemaTable:
+    """The distinct schemas of one document: files name theirs by its place here."""
+
+    def __init__(self, encoded: Any = ()) -> None:
+        self.encoded: list[str] = list(encoded)
+        self._decoded: dict[int, pa.Schema] = {}
+        self._places: dict[str, int] = {text: place for place, text in enumerate(self.encoded)}
+        self._added: dict[int, tuple[pa.Schema, int]] = {}
+
+    def add(self, schema: pa.Schema) -> int:
+        if id(schema) not in self._added:  # most files of a stream share a schema, which takes long to encode
+            self._added[id(schema)] = (schema, self._add(schema))
+        return self._added[id(schema)][1]
+
+    def _add(self, schema: pa.Schema) -> int:
+        text = base64.b64encode(schema.remove_metadata().serialize()).decode()
+        if text not in self._places:
+            self._places[text] = len(self.encoded)
+            self.encoded.append(text)
+        return self._places[text]
+
+    def __getitem__(self, place: int) -> pa.Schema:
+        if place not in self._decoded:
+            self._decoded[place] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[place])))
+        return self._decoded[place]

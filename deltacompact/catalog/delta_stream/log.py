@@ -1,0 +1,484 @@
+"""The log of one partition stream on a store: reading it, committing to it, and the switch.
+
+    writer A reads entries 0‥6, puts 7: created              -> committed
+    writer B reads entries 0‥6, puts 7: exists, not B's own  -> reads 7, puts 8
+    a compactor puts `sealed(4-a1)` at 9                     -> the one put that is the switch
+    writer C reads up to 9, meets the seal, goes on in 4-a1
+
+After a put whose reply is lost the slot is read: the commit id in it tells whether it is ours, see certain_put.py.
+Nothing is ever found by listing versions, only by following seals.
+
+    entries 0 1 2 4      entry 3 was removed from outside: everybody who lists this log refuses to go on
+    hint.json            names a version that a seal led to; it counts only if that seal is there
+
+A process lists a version when it reads it for the first time, and probes for the next entries from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.model import FORMAT_VERSION
+from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly
+from deltacompact.catalog.delta_stream.entries import (
+    Carried,
+    Committed,
+    Compacted,
+    Entry,
+    Fence,
+    IndexReplaced,
+    Opened,
+    Retracted,
+    Sealed,
+    check_format,
+    dump,
+    from_document,
+    kind_of,
+    to_document,
+)
+from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, is_version
+from deltacompact.catalog.delta_stream.state import StreamState, replay
+from deltacompact.catalog.delta_stream.tokens import Tokens
+from deltacompact.storage.objects import ObjectStore
+
+ENTRIES_BETWEEN_CHECKPOINTS = 100
+ENTRY_BYTES_MAX = 64 << 10
+_PROBES_BEFORE_LISTING = 8
+
+
+_GENESIS_ENTRY = Opened(0, None, GENESIS, Tokens(), None)
+
+
+def genesis_state() -> StreamState:
+    """The state of a stream that was just begun."""
+    return replay(GENESIS, [(_GENESIS_ENTRY, None)])
+
+
+class StreamLog:
+    """Reads and extends the log of one stream. Entries are immutable, so what was read once is remembered."""
+
+    def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
+        self.store = store
+        self.paths = paths
+        self._seen: dict[str, StreamState] = {}
+        self._active = GENESIS
+        self._begun = False
+
+    # Reading
+
+    def exists(self) -> bool:
+        """Whether the stream was begun. A damaged or missing first entry counts: whoever reads the log is told."""
+        if not self._begun:
+            self._begun = self._is_there(GENESIS, 0) or self._has_entries()
+        return self._begun
+
+    def active(self, strictly: bool = False) -> StreamState:
+        """The state of the version that no seal has closed. Raises NotFoundError where the stream was never begun.
+
+        `strictly` looks for entries beyond a hole in what was read before, too.
+        """
+        version = self._active if self._active != GENESIS else self._hinted()
+        while True:
+            state = self._seen.get(version)
+            successor = state.sealed.successor if state and state.sealed else None
+            if state is None:
+                tail, last = self._first_look(version)
+                successor = last[0].successor if isinstance(last[0], Sealed) else None
+                if successor is None:
+                    self._seen[version] = self._replayed(version, tail, last)
+            elif successor is None:
+                state = self.state(version, strictly)
+                successor = state.sealed.successor if state.sealed else None
+            if successor is None:
+                self._active, self._begun = version, True
+                return self._seen[version]
+            version = successor
+
+    def chain(self) -> Iterator[StreamState]:
+        """Every version from the genesis to the active one."""
+        state = self.state(GENESIS)
+        yield state
+        while state.sealed:
+            state = self.state(state.sealed.successor)
+            yield state
+
+    def state(self, version: str, strictly: bool = False) -> StreamState:
+        """Replay a version's log. Raises CorruptionError where entries lie beyond one that is missing."""
+        known = self._seen.get(version)
+        if known is None:
+            state = self._replayed(version, *self._first_look(version))
+        elif known.sealed:
+            return known
+        elif strictly:
+            state = replay(version, self._entries(version, known.tail, self._listed_tail(version, known.tail)), known)
+        else:
+            state = replay(version, list(self._entries_from(version, known.tail)), known)
+        self._seen[version] = state
+        return state
+
+    def sealed_s(self, state: StreamState) -> float:
+        """When a sealed version was sealed, by the store's clock, which is also that of the objects' age."""
+        return self.store.stat(self.paths.entry(state.version, state.tail - 1)).modified_s
+
+    def written_s(self, state: StreamState) -> float:
+        """When the last entry that is no vacuum's fence was put, by the store's clock."""
+        sequence = state.tail - 1
+        while sequence and isinstance(self._read(self.paths.entry(state.version, sequence))[0], Fence):
+            sequence -= 1
+        return self.store.stat(self.paths.entry(state.version, sequence)).modified_s
+
+    def state_at(self, version: str, tail: int) -> StreamState:
+        """What a version said when its log had `tail` entries."""
+        entries = [self._read(self.paths.entry(version, sequence)) for sequence in range(tail)]
+        return replay(version, entries)
+
+    # Writing
+
+    def begin(self) -> None:
+        """Make the genesis version; every caller writes the same."""
+        self._put_certainly(GENESIS, 0, _GENESIS_ENTRY)
+
+    def put(self, version: str, sequence: int, entry: Entry) -> bool:
+        """Put one entry at its sequence number. False: the slot holds another entry, read it first.
+
+        Every entry below must have been read. Raises OutcomeUnknownError where the entry may be there or not.
+        """
+        won = self._put_certainly(version, sequence, entry, effect=effect_of(entry, self.paths.root))
+        if won and _is_checkpointed(sequence + 1):
+            with contextlib.suppress(Exception):  # a checkpoint saves time, nothing depends on it
+                self._write_checkpoint(self.state(version))
+        return won
+
+    def extend(self, decide: Callable[[StreamState], Entry | None]) -> StreamState:
+        """Put what `decide` makes of the active state, again after each lost put; the state that it was put upon.
+
+        `decide` returns None where nothing is left to do, or raises.
+        """
+        while True:
+            state = self.active()
+            entry = decide(state)
+            if entry is None or self.put(state.version, state.tail, entry):
+                return state
+
+    def write_version(self, number: int, entries: list[Entry], owner: str = "") -> str:
+        """Write a successor in full, visible to nobody; its name is never shared between attempts."""
+        version = f"{number}-{uuid.uuid4().hex}"
+        for sequence, entry in enumerate(entries):
+            self._put_certainly(version, sequence, entry, owner)
+        return version
+
+    def release(
+        self,
+        base: StreamState,
+        successor: str,
+        check: Callable[[StreamState], None],
+        now_ms: int,
+        owner: str = "",
+    ) -> StreamState:
+        """Seal `base` in favour of a written successor, carrying over what was committed to it meanwhile.
+
+        `owner` is the session that the bodies of long entries belong to until the seal.
+
+        `check` sees the base with every entry below the seal, right before each try to put it, and raises where the
+        successor may not replace it.
+        """
+        carried = len(base.commits)
+        told: set[int] = set()
+        while True:
+            state = self.state(base.version)
+            check(state)
+            if late := state.commits[carried:]:
+                tail = self.state(successor).tail
+                self._put_certainly(successor, tail, Carried(late), owner)  # however many came, it is one put
+                carried = len(state.commits)
+            since = {delta.position for commit in state.commits[len(base.commits) :] for delta in commit.deltas}
+            for position in sorted(state.retracted & since - told):
+                self._put_certainly(successor, self.state(successor).tail, Retracted(position), owner)
+                told.add(position)
+            released = self.state(successor)  # read now: once the seal is there, nothing may fail any more
+            check(state)  # the last thing before the seal: files age meanwhile
+            if self.put(base.version, state.tail, Sealed(successor, now_ms)):
+                break
+        self._active = successor
+        with contextlib.suppress(Exception):  # a hint saves time, nothing depends on it
+            self.store.put(self.paths.hint, dump({"version": successor, "parent": base.version, "seal": state.tail}))
+        return released
+
+    # Entries on the store
+
+    def _put_certainly(
+        self, version: str, sequence: int, entry: Entry, owner: str = "", effect: Effect | None = None
+    ) -> bool:
+        data = self._encoded(entry, owner)
+        return put_certainly(self.store, self.paths.entry(version, sequence), data, effect)
+
+    def _encoded(self, entry: Entry, owner: str) -> bytes:
+        document = to_document(entry)
+        data = dump(document)
+        if len(data) <= ENTRY_BYTES_MAX or isinstance(entry, Sealed):
+            return data
+        path = self.paths.fresh("manifest", ".json", owner)
+        self.store.put_if_absent(path, data)
+        body = {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
+        return dump({"format": document["format"], "kind": kind_of(entry), "body": body})
+
+    def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
+        """The entries from `sequence` on. A few are probed for; where there are many, they are listed."""
+        for _ in range(_PROBES_BEFORE_LISTING):
+            path = self.paths.entry(version, sequence)
+            try:
+                document = self._read_document(path)
+            except NotFoundError:
+                return
+            yield self._decoded(document, path)  # a body that is missing is not the end of the log
+            sequence += 1
+        yield from self._entries(version, sequence, self._listed_tail(version, sequence))
+
+    def _entries(self, version: str, first: int, stop: int) -> Iterator[tuple[Entry, str | None]]:
+        """Entries that are known to be there."""
+        paths = [self.paths.entry(version, sequence) for sequence in range(first, stop)]
+        if len(paths) <= 2:
+            yield from map(self._read, paths)
+        else:
+            with ThreadPoolExecutor(16) as threads:
+                yield from threads.map(self._read, paths)
+
+    def _listed_tail(self, version: str, first: int = 0) -> int:
+        """The number after the last entry of a version that is listed, from `first` on.
+
+        A listing is not atomic: one page may miss an entry, and a later page show the one after it. So what is not
+        listed is asked for, once. Raises CorruptionError where it is missing.
+        """
+        after = self.paths.entry(version, first - 1) if first else ""
+        stats = self.store.list(self.paths.version(version), after)
+        listed = sorted(n for stat in stats if (n := self.paths.sequence(version, stat.path)) is not None)
+        tail = first
+        for sequence in listed:
+            while tail < sequence:
+                if not self._is_there(version, tail):
+                    raise self._hole(version, tail, self.paths.entry(version, sequence))
+                tail += 1
+            tail = sequence + 1
+        return tail
+
+    def _is_there(self, version: str, sequence: int) -> bool:
+        try:
+            self.store.get(self.paths.entry(version, sequence))
+        except NotFoundError:
+            return False
+        return True
+
+    def _has_entries(self) -> bool:
+        return any(self.paths.entry_of(stat.path) for stat in self.store.list(self.paths.logs))
+
+    def _hole(self, version: str, missing: int, witness: str) -> CorruptionError:
+        path = self.paths.entry(version, missing)
+        return CorruptionError(
+            f"log entry {self.store.uri}{path} is missing, but {witness} is there, which came later: it was removed "
+            "from outside; restore it from a backup (nothing was changed)"
+        )
+
+    def _first_look(self, version: str) -> tuple[int, tuple[Entry, str | None]]:
+        """The tail of a version that is read for the first time, and its last entry."""
+        tail = self._listed_tail(version)
+        if tail == 0 and self._is_there(version, 0):
+            tail = 1  # begun since it was listed
+        if tail:
+            return tail, self._read(self.paths.entry(version, tail - 1))
+        if version == GENESIS and not self._has_entries():
+            raise NotFoundError(f"{self.store.uri}{self.paths.version(version)} holds no log")
+        raise self._hole(version, 0, "a later version" if version == GENESIS else "the seal that names its version")
+
+    def _replayed(self, version: str, tail: int, last: tuple[Entry, str | None]) -> StreamState:
+        """A version from its checkpoint and the entries beyond it, the last of which was read already."""
+        known = self._checkpointed(version, tail) if tail >= ENTRIES_BETWEEN_CHECKPOINTS else None
+        first = known.tail if known else 0
+        if first >= tail:
+            assert known is not None
+            return known
+        return replay(version, [*self._entries(version, first, tail - 1), last], known)
+
+    def _read(self, path: str) -> tuple[Entry, str | None]:
+        return self._decoded(self._read_document(path), path)
+
+    def _decoded(self, document: dict[str, Any], path: str) -> tuple[Entry, str | None]:
+        body = document.get("body")
+        if body is None:
+            return _entry_from(document, path), None
+        check_format(document, path)
+        try:
+            data = self.store.get(body["path"])
+        except NotFoundError:
+            raise NotFoundError(f"{self.store.uri}{body['path']}, which log entry {path} names, is missing") from None
+        if hashlib.sha256(data).hexdigest() != body["sha256"]:
+            raise CorruptionError(f"{self.store.uri}{body['path']} is not what {path} names: its SHA-256 differs")
+        return _entry_from(_parsed(data, body["path"]), body["path"]), body["path"]
+
+    def _read_document(self, path: str) -> dict[str, Any]:
+        return _parsed(self.store.get(path), path)
+
+    def _hinted(self) -> str:
+        """A version that was active once, from which to follow seals: the genesis where no hint can be trusted.
+
+        A hint counts only if the seal that led to its version is there.
+        """
+        try:
+            hint = json.loads(self.store.get(self.paths.hint))
+            version, parent, seal = str(hint["version"]), hint.get("parent"), hint.get("seal")
+        except (NotFoundError, ValueError, LookupError, TypeError, AttributeError):
+            return GENESIS
+        if version == GENESIS or not is_version(version):
+            return GENESIS
+        if is_version(str(parent)) and isinstance(seal, int) and self._sealed_successor(str(parent), seal) == version:
+            return version
+        return version if self._follows_a_seal(version) else GENESIS
+
+    def _sealed_successor(self, version: str, sequence: int) -> str | None:
+        """The version that an entry seals its own in favour of, if it is there and a seal."""
+        try:
+            entry, _ = self._read(self.paths.entry(version, sequence))
+        except (InputError, CorruptionError):
+            return None
+        return entry.successor if isinstance(entry, Sealed) else None
+
+    def _follows_a_seal(self, version: str) -> bool:
+        """Whether a version was released: the last entry of its parent says so. (Old hints do not name that entry.)
+
+        Raises CorruptionError where it was active once, and the parent's seal is missing.
+        """
+        opened = self.opened(version)
+        if opened is None or opened.parent is None:
+            return False
+        tail = self._listed_tail(opened.parent)
+        successor = self._sealed_successor(opened.parent, tail - 1) if tail else None
+        if successor is None and (witness := self.sign_of_life(version)):
+            raise self._hole(opened.parent, tail, witness)
+        return successor == version
+
+    def opened(self, version: str) -> Opened | None:
+        """The first entry of a version, if it is there."""
+        try:
+            entry, _ = self._read(self.paths.entry(version, 0))
+        except NotFoundError:
+            return None
+        return entry if isinstance(entry, Opened) else None
+
+    def sign_of_life(self, version: str) -> str | None:
+        """The path of an entry that only an active version gets: a writer's commit, a fence, a seal."""
+        if (opened := self.opened(version)) is None:
+            return None
+        for sequence in range(1, self._listed_tail(version)):
+            path = self.paths.entry(version, sequence)
+            try:
+                entry, _ = self._read(path)
+            except NotFoundError:  # a vacuum is deleting this log
+                return None
+            written = isinstance(entry, Committed) and entry.commit.commit_id != opened.lineage  # not a restatement's
+            if written or isinstance(entry, Fence | Sealed):
+                return path
+        return None
+
+    # Checkpoints
+
+    def _write_checkpoint(self, state: StreamState) -> None:
+        """Entries 0‥tail as one object: the opened and compacted entries, and all commits in one."""
+        entries = [state.opened, *_summary(state)]
+        document = {
+            "format": FORMAT_VERSION,
+            "tail": state.tail,
+            "entries": [to_document(entry) for entry in entries],
+            "manifests": state.manifests,
+        }
+        self.store.put_if_absent(self.paths.checkpoint(state.version, state.tail), dump(document))
+
+    def _checkpointed(self, version: str, tail: int) -> StreamState | None:
+        """The newest checkpoint of a log with so many entries. None: the log itself says the same, slower."""
+        stats = self.store.list(self.paths.checkpoints(version))
+        tails = [found[1] for stat in stats if (found := self.paths.checkpoint_of(stat.path))]
+        if not tails:
+            return None
+        if max(tails) > tail and not self._is_there(version, max(tails) - 1):  # else the log has grown since
+            raise self._hole(
+                version, max(tails) - 1, "a checkpoint of it, " + self.paths.checkpoint(version, max(tails))
+            )
+        usable = [found for found in tails if found <= tail]
+        return self._read_checkpoint(version, max(usable)) if usable else None
+
+    def _read_checkpoint(self, version: str, tail: int) -> StreamState | None:
+        path = self.paths.checkpoint(version, tail)
+        try:
+            document = self._read_document(path)
+            check_format(document, path)
+            state = replay(version, [(from_document(entry, path), None) for entry in document["entries"]])
+            manifests = tuple(map(str, document["manifests"]))
+        except (DeltaCompactError, LookupError, TypeError, ValueError, AttributeError):
+            return None  # a vacuum took it, or it is none of ours
+        return replace(state, tail=tail, manifests=manifests) if document.get("tail") == tail else None
+
+
+def _is_checkpointed(tail: int) -> bool:
+    """After 100, 200, … 800 entries, then 1,000, 1,200, … 1,600, 2,000, …: at most a quarter of a log apart.
+
+    A checkpoint holds the whole log, so at equal distances their size would grow with the square of it.
+    """
+    number, rest = divmod(tail, ENTRIES_BETWEEN_CHECKPOINTS)
+    step = 1 << max(0, number.bit_length() - 3)
+    return rest == 0 and number % step == 0
+
+
+def _entry_from(document: dict[str, Any], path: str) -> Entry:
+    try:
+        return from_document(document, path)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise CorruptionError(f"{path} is no log entry as we write them: overwritten from outside") from None
+
+
+def effect_of(entry: Entry, stream: str) -> Effect | None:
+    """What an entry in the active version does, in words; a fence does nothing that a user waits for."""
+    match entry:
+        case Committed(commit):
+            advice = "repeat it with the same token, which is committed once"
+            if commit.token is None:
+                advice = "it has no token, so see with `show` whether it is there before you repeat it"
+            return Effect(f"the delta at position {commit.last_position} of {stream}", "committed", advice)
+        case Sealed(successor):
+            advice = "`show --versions` says which version is active; the same command goes on from there"
+            return Effect(f"version {successor} of {stream}", "published", advice)
+        case IndexReplaced():
+            return Effect(f"the new index of {stream}", "in force", "repeat the command")
+        case Retracted(position):
+            return Effect(f"the delta at position {position} of {stream}", "retracted", "repeat the command")
+        case _:
+            return None
+
+
+def _summary(state: StreamState) -> list[Entry]:
+    entries: list[Entry] = []
+    if state.compacted:
+        entries.append(Compacted(state.compacted))
+        entries += [IndexReplaced(index) for index in state.indices[1:]]
+    entries += [Fence(session_id) for session_id in sorted(state.fences)]
+    if state.commits:
+        entries.append(Carried(state.commits))
+    entries += [Retracted(position) for position in sorted(state.retracted)]
+    if state.sealed:
+        entries.append(state.sealed)
+    return entries
+
+
+def _parsed(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        raise CorruptionError(f"{path} is not JSON: truncated or overwritten") from None
+    if not isinstance(document, dict):
+        raise CorruptionError(f"{path} is not a JSON object")
+    return document

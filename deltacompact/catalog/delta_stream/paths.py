@@ -1,0 +1,223 @@
+"""Where everything of a table lies.
+
+    ORDERS/table.json                                            created once
+    ORDERS/keys.json                                             by the first compaction, where keys were not declared
+    ORDERS/partitions/order_day=1995-04-03                       says that the partition exists
+    ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
+    ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all else, under names used once
+
+Values are percent-encoded; null is written `!null`, which no encoded text can be.
+
+Other objects may lie among ours: folder markers (`stream/0/`), copies (`…02.json.bak`), what another program left. The
+functions that read a path here (`sequence`, `entry_of`, `is_ours`, `partition_of`, …) know exactly the names that
+we write, so whoever lists a folder skips everything else.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Partition, is_text
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import path_below
+
+GENESIS = "0"
+_NULL = "!null"
+
+_SEQUENCE = re.compile(r"([0-9]{20})\.json")
+_VERSION = re.compile(r"0|[1-9][0-9]*-[0-9a-f]{32}")
+_OWNER = r"(?:[0-9a-f]{24}|rehash-[0-9a-f]{32})"
+_FRESH = r"[0-9a-f]{32}(?:\.[^./]+(?:\.(?:gz|GZ|bz2|zst))?|\.manifest\.json|\.(?:masks|exchange)\.arrow)?"
+_RECORD = r"(?:plan|published|round-[0-9]{5,}|output-[0-9]{10,})\.json"
+_MANAGED = re.compile(
+    rf"(?P<root>.+?)/(?:(?:data|index|manifest)/(?:(?P<owner>{_OWNER})/)?{_FRESH}|sessions/(?P<session>{_OWNER})/{_RECORD})",
+    re.DOTALL,
+)
+"""A path that `StreamPaths.fresh` makes, or that of a session's record: its stream, its session."""
+
+
+PATH_BYTES_MAX = 800
+"""Of a stream's folder: an S3 key has at most 1,024 bytes, and the names below the folder take some of them."""
+
+
+def check_path(what: str, path: str) -> None:
+    """Refuse a name that is too long for the keys of a store, before the table or stream is begun."""
+    if len(path) > PATH_BYTES_MAX:
+        raise InputError(f"{what}: its path would have {len(path):,} bytes, more than {PATH_BYTES_MAX}: shorten it")
+
+
+def table_root(table_id: str) -> str:
+    """The table's folder below the catalog's root."""
+    if not isinstance(table_id, str):
+        raise InputError(f"the table is {table_id!r} ({type(table_id).__name__}), it must be a name")
+    if not is_text(table_id):
+        raise InputError(f"{table_id!r} is not a table name")
+    if not table_id or table_id in (".", "..") or table_id.startswith(".unfinished"):
+        raise InputError(f"{table_id!r} is not a table name")
+    return quote(table_id, safe="")
+
+
+def table_name(folder: str) -> str:
+    return unquote(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePaths:
+    """The objects of a table as a whole."""
+
+    root: str
+
+    @classmethod
+    def of(cls, table_id: str) -> TablePaths:
+        return cls(table_root(table_id))
+
+    @property
+    def table(self) -> str:
+        return f"{self.root}/table.json"
+
+    @property
+    def keys(self) -> str:
+        return f"{self.root}/keys.json"
+
+    @property
+    def source(self) -> str:
+        return f"{self.root}/source.json"
+
+    @property
+    def partitions(self) -> str:
+        return f"{self.root}/partitions/"
+
+    def partition_mark(self, partition: Partition) -> str:
+        return self.partitions + (partition_folder(partition) or "all")
+
+    def stream(self, partition: Partition) -> StreamPaths:
+        folder = partition_folder(partition)
+        return StreamPaths(f"{self.root}/{folder}" if folder else self.root)
+
+    def partition_of(self, mark: str, partition_keys: tuple[str, ...]) -> Partition | None:
+        """The partition whose mark this is; None where the object is no mark."""
+        parts = [part.partition("=")[2] for part in mark.removeprefix(self.partitions).split("/")]
+        values = parts if partition_keys else []
+        named = zip(partition_keys, values, strict=False)
+        partition = Partition(tuple((name, None if value == _NULL else unquote(value)) for name, value in named))
+        return partition if self.partition_mark(partition) == mark else None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPaths:
+    """The objects of one partition stream."""
+
+    root: str
+
+    @property
+    def hint(self) -> str:
+        return f"{self.root}/stream/hint.json"
+
+    def version(self, version: str) -> str:
+        return f"{self.root}/stream/{version}/"
+
+    def entry(self, version: str, sequence: int) -> str:
+        return f"{self.version(version)}{sequence:020d}.json"
+
+    @property
+    def logs(self) -> str:
+        """The folder of all versions' logs."""
+        return f"{self.root}/stream/"
+
+    def sequence(self, version: str, path: str) -> int | None:
+        """The number of a version's entry; None where the object is no entry of it."""
+        return _number(self.version(version), path)
+
+    def entry_of(self, path: str) -> tuple[str, int] | None:
+        """The version and the number of a log entry; None where the object is no entry."""
+        return _numbered(self.logs, path)
+
+    def checkpoint(self, version: str, tail: int) -> str:
+        return f"{self.root}/checkpoints/{version}/{tail:020d}.json"
+
+    def checkpoints(self, version: str = "") -> str:
+        """The folder of a version's checkpoints, or of all."""
+        return f"{self.root}/checkpoints/" + (f"{version}/" if version else "")
+
+    def checkpoint_of(self, path: str) -> tuple[str, int] | None:
+        """The version and the tail of a checkpoint; None where the object is no checkpoint."""
+        return _numbered(self.checkpoints(), path)
+
+    def session(self, session_id: str) -> str:
+        return f"{self.root}/sessions/{session_id}/"
+
+    @property
+    def rooms(self) -> tuple[str, ...]:
+        """The folders whose objects vacuum may delete."""
+        return tuple(f"{self.root}/{room}/" for room in ("data", "index", "manifest", "sessions"))
+
+    def is_data(self, path: str) -> bool:
+        return path.startswith(f"{self.root}/data/")
+
+    def is_record(self, path: str) -> bool:
+        """Whether an object is a session's record."""
+        return path.startswith(f"{self.root}/sessions/")
+
+    def is_ours(self, path: str) -> bool:
+        """Whether an object has a name that this stream gives to its own, so that a vacuum may delete it."""
+        return stream_root_of(path) == self.root
+
+    def session_of(self, path: str) -> str | None:
+        """The session in whose folder an object of ours lies: data/<session>/…, sessions/<session>/…, and so on."""
+        match = _MANAGED.fullmatch(path)
+        return match and (match["owner"] or match["session"])
+
+    def fresh(self, room: str, suffix: str, owner: str = "") -> str:
+        """A path that nobody has used and nobody else will; a session's objects lie in a folder of its own."""
+        folder = f"{room}/{owner}" if owner else room
+        return f"{self.root}/{folder}/{uuid.uuid4().hex}{suffix}"
+
+
+def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPaths) -> None:
+    """Raise InputError for a file that the vacuum of another stream of this store may delete.
+
+    That vacuum reads its own log only, and finds nothing that reaches the file once a compaction has dropped it.
+    """
+    below = path_below(store, uri)
+    owner = stream_root_of(below) if below else None
+    if owner is not None and unquote(owner) != unquote(stream.root):
+        raise InputError(
+            f"{uri} is a file of {unquote(owner)!r} in this catalog, whose vacuum may delete it: append a copy of it "
+            "(leave out --reference)"
+        )
+
+
+def is_version(name: str) -> bool:
+    """Whether this is a name that we give to versions."""
+    return bool(_VERSION.fullmatch(name))
+
+
+def stream_root_of(path: str) -> str | None:
+    """The folder of the stream that may have written an object by itself and may vacuum it; None: no stream may.
+
+    `orders/data/5c….parquet` is one of `orders`; `orders/data/backup/5c….parquet` and `landing/a.csv` are nobody's.
+    """
+    match = _MANAGED.fullmatch(path)
+    return match and match["root"]
+
+
+def _number(folder: str, path: str) -> int | None:
+    match = _SEQUENCE.fullmatch(path.removeprefix(folder)) if path.startswith(folder) else None
+    return int(match[1]) if match else None
+
+
+def _numbered(folder: str, path: str) -> tuple[str, int] | None:
+    version = path.removeprefix(folder).partition("/")[0]
+    number = _number(f"{folder}{version}/", path) if is_version(version) else None
+    return None if number is None else (version, number)
+
+
+def partition_folder(partition: Partition) -> str:
+    return "/".join(
+        f"{quote(name, safe='')}={_NULL if value is None else quote(value, safe='')}"
+        for name, value in partition.values
+    )

@@ -1,0 +1,115 @@
+"""What the files of a stream have in common, and whether further files fit it. Pure.
+
+    position 80  upsert  id int32, v string                 rows: id int32, v string       key id: an integer
+    position 90  delete  id int64                           rows stay                      key id: an integer
+    incoming     upsert  id string                          refused: the key is an integer
+    incoming     upsert  id int64, v double                 refused: v is a string
+    incoming     delete  v string                           refused: the key column 'id' is missing
+
+A commit that does not fit would block its partition: no compaction could fold it, and no reader could read it. So an
+incoming file is held against the shape before the log names it. A file in the log that does not fit (keys were not
+known when it came) leaves the shape as it is: it is the one to take out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltacompact.base.errors import SchemaError
+from deltacompact.base.model import ContentType, DataFile, OperationType, Table, TableKeys
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.index.keys import Encoding, resolve_encoding
+from deltacompact.tabular import schemas
+
+_NOTHING = pa.schema([])
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShape:
+    """The shape after so many commits of a version. `rows` and `deletes` are the columns of either."""
+
+    keys: TableKeys | None
+    partition_keys: tuple[str, ...]
+    rows: pa.Schema = _NOTHING
+    deletes: pa.Schema = _NOTHING
+    encoding: Encoding | None = None
+    version: str = ""
+    commits: int = 0
+    retracted: frozenset[int] = frozenset()
+    last: tuple[OperationType, bool, pa.Schema] | None = None
+    """Operation and schema of the file before, and whether it has rows: another one like it changes nothing."""
+
+    @classmethod
+    def of(cls, table: Table) -> StreamShape:
+        """Of a stream without files."""
+        return cls(table.keys, table.partition_keys)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """By which the columns of a text file are typed."""
+        only_deleted = [field for field in self.deletes if field.name not in self.rows.names]
+        return pa.schema([*self.rows, *only_deleted])
+
+    def with_file(self, operation: OperationType, file: DataFile) -> StreamShape:
+        """The shape with one more file. Raises SchemaError naming file and column where it does not fit."""
+        kind = (operation, file.rows > 0, file.schema)
+        if self.last is not None and kind == self.last:
+            return self
+        encoding = self.encoding
+        if self.keys is not None:
+            encoding = resolve_encoding(self.keys, self.partition_keys, [(operation, file)], encoding)
+        if operation is OperationType.UPSERT:
+            return replace(self, rows=schemas.union([file], self.rows), encoding=encoding, last=kind)
+        with contextlib.suppress(SchemaError):  # what a delete has beside key and sort columns means nothing
+            return replace(self, deletes=schemas.union([file], self.deletes), encoding=encoding, last=kind)
+        return replace(self, encoding=encoding, last=kind)
+
+    def with_files(self, deltas: Iterable[tuple[OperationType, Sequence[DataFile]]]) -> StreamShape:
+        """The shape with the files of incoming deltas. Raises SchemaError as above."""
+        shape = self
+        for operation, files in deltas:
+            for file in files:
+                shape = shape.with_file(operation, file)
+        return shape
+
+
+def shape_of(
+    table: Table, state: StreamState, known: StreamShape | None, indexed: Callable[[], Encoding]
+) -> StreamShape:
+    """The shape of a stream's state; `known` is that of an earlier state, from which only what is new is looked at.
+
+    `indexed` reads the encoding of the index, for which it is asked where compacted rows lack a key or sort column.
+    """
+    goes_on = (
+        known is not None
+        and (known.keys, known.version, known.retracted) == (table.keys, state.version, state.retracted)
+        and known.commits <= len(state.commits)
+    )
+    shape = known if goes_on and known is not None else compacted_shape(table, state, indexed)
+    for commit in state.commits[shape.commits :]:
+        for delta in commit.deltas:
+            if delta.position not in state.retracted:
+                for file in delta.files:
+                    with contextlib.suppress(SchemaError):
+                        shape = shape.with_file(delta.operation, file)
+    return replace(shape, commits=len(state.commits))
+
+
+def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Encoding]) -> StreamShape:
+    """The shape of what was compacted."""
+    shape = replace(StreamShape.of(table), version=state.version, retracted=state.retracted)
+    if state.compacted is None:
+        return shape
+    schema = state.compacted.schema
+    shape = replace(shape, rows=schema)
+    if table.keys is None:
+        return shape
+    told = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
+    if not {*(field.name for field in told), *table.partition_keys}.issuperset(table.keys.columns):
+        return replace(shape, encoding=indexed())
+    rows = DataFile(0, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(told))
+    return replace(shape, encoding=resolve_encoding(table.keys, table.partition_keys, [(OperationType.UPSERT, rows)]))

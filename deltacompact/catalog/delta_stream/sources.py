@@ -1,0 +1,176 @@
+"""Which files a command line means: files, directories, globs, S3 prefixes.
+
+    monday.csv                     the file
+    landing/                       every data file below it, in byte order of their paths
+    'landing/2024-*/*.csv.gz'      every match, in byte order; ** matches any number of folders
+    s3://bucket/landing/           every data file below the prefix
+
+Below a directory or prefix, and among the matches of a glob, only data files are meant: names that begin with "." or
+"_" (Spark's _SUCCESS, unfinished files) and other extensions are skipped. A file that is named twice is taken once.
+What was left out is told, so that it can be said.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.wording import counted
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
+from deltacompact.tabular.files import content_type_of
+
+_MAGIC = "*?["
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files, in order, and what was left out: (path, why)."""
+
+    files: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
+    """The files that these names mean. Raises InputError for a name that means none."""
+    files: dict[str, str] = {}
+    left_out: list[tuple[str, str]] = []
+    for name in given:
+        found = _found(store, name)
+        if found is None:
+            if "://" not in name and not os.path.splitext(name)[1] and not os.path.lexists(name):
+                raise NotFoundError(f"{name} does not exist")
+            chosen = [name]
+        else:
+            chosen, skipped = _data_files(found)
+            left_out += skipped
+            if not chosen:
+                what = "matches" if _is_glob(name) else "holds"
+                others = counted(len(skipped), "other")
+                raise InputError(f"{name} {what} no data file ({others} skipped)")
+        for path in chosen:
+            if (known := files.get(identity(path))) is not None:
+                same = "it is named twice" if known == path else f"it is the same file as {known}"
+                left_out.append((path, same))
+            else:
+                files[identity(path)] = path
+    return Sources(tuple(files.values()), tuple(left_out))
+
+
+def identity(path: str) -> str:
+    """What two names of one file have in common: ./a.csv, a symbolic link to it, file:///…/a.csv."""
+    parts = urlsplit(path) if "://" in path else None
+    if parts is None:
+        return os.path.realpath(path)
+    return os.path.realpath(unquote(parts.path, errors="surrogateescape")) if parts.scheme == "file" else path
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A path below a directory or prefix, or a match of a glob. `inner` is the part that was not typed."""
+
+    path: str
+    inner: str
+
+
+def _found(store: ObjectStore, name: str) -> list[_Found] | None:
+    """What lies below a directory or a prefix, or matches a glob, in byte order; None for the name of a file."""
+    if name.startswith("file://"):
+        name = unquote(urlsplit(name).path, errors="surrogateescape")
+    if "://" in name:
+        if not _is_glob(name) and not name.endswith("/"):
+            return None
+        return sorted(_remote(store, name), key=lambda each: os.fsencode(each.path))
+    if os.path.isdir(name):
+        found = list(_below(name))
+    elif _is_glob(name) and not os.path.lexists(name):
+        found = list(_matches(name))
+    else:
+        return None
+    return sorted(found, key=lambda each: os.fsencode(each.path))
+
+
+def _is_glob(name: str) -> bool:
+    return any(sign in name for sign in _MAGIC)
+
+
+def _means_hidden(pattern: str) -> bool:
+    """Whether a glob asks for names that are skipped otherwise: `_*.csv`."""
+    return any(part.startswith((".", "_")) for part in pattern.split("/") if _is_glob(part))
+
+
+def _below(directory: str) -> Iterator[_Found]:
+    """Every file below a directory. A directory that may not be read is an error, not an omission."""
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    for folder, folders, names in os.walk(directory, onerror=refuse):
+        linked = [each for each in folders if os.path.islink(os.path.join(folder, each))]
+        for name in names + linked:
+            path = os.path.join(folder, name)
+            yield _Found(path, os.path.relpath(path, directory))
+
+
+def _matches(pattern: str) -> Iterator[_Found]:
+    """The files that match a glob, and what lies below the directories that do."""
+    import glob
+
+    typed = [part for part in pattern.split("/") if not _is_glob(part)]
+    for path in glob.glob(pattern, recursive=True):
+        inner = "" if _means_hidden(pattern) else "/".join(part for part in path.split("/") if part not in typed)
+        if not os.path.isdir(path):
+            yield _Found(path, inner)
+        elif "**" not in pattern:
+            for each in _below(path):
+                yield _Found(each.path, os.path.join(inner, each.inner))
+
+
+def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
+    """The objects below a prefix, or those that match a glob."""
+    at = next((place for place, sign in enumerate(name) if sign in _MAGIC), len(name))
+    folder = name[: at if at == len(name) else name.rindex("/", 0, at) + 1]
+    pattern = name[len(folder) :]
+    place, _ = open_object(store, folder)
+    for stat in place.list(""):
+        if stat.path.endswith("/"):  # what consoles make of a folder
+            continue
+        if not pattern or _fits(stat.path.split("/"), pattern.split("/")):
+            yield _Found(folder + stat.path, "" if _means_hidden(pattern) else stat.path)
+
+
+def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether a path matches a glob, folder by folder."""
+    if not patterns:
+        return not parts
+    if patterns[0] == "**":
+        return _fits(parts, patterns[1:]) or (bool(parts) and _fits(parts[1:], patterns))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _fits(parts[1:], patterns[1:])
+
+
+def _data_files(found: Sequence[_Found]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Data files, and the rest with the reason."""
+    chosen, skipped = [], []
+    for each in found:
+        if why := _skipped(each):
+            skipped.append((each.path, why))
+        else:
+            chosen.append(each.path)
+    return chosen, skipped
+
+
+def _skipped(found: _Found) -> str | None:
+    """Why a path is no data file."""
+    if any(part.startswith((".", "_")) for part in found.inner.split("/")):
+        return "its name begins with . or _"
+    try:
+        content_type_of(found.path)
+    except InputError:
+        return "its extension is not that of a data file"
+    if "://" not in found.path and not os.path.isfile(found.path):
+        return "it is no regular file"
+    return None

@@ -1,0 +1,133 @@
+"""A version's state is what replaying its log says; nothing else is true.
+
+opened(3) · compacted(A, watermark 70) · carried(80) · committed(90) · sealed(4-a1)
+    -> live rows of A, then deltas 80 and 90 to fold; tail 5; deprecated in favour of 4-a1
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
+from deltacompact.catalog.delta_stream.entries import (
+    Carried,
+    Committed,
+    Compacted,
+    Entry,
+    Fence,
+    IndexReplaced,
+    Opened,
+    Retracted,
+    Sealed,
+)
+from deltacompact.catalog.delta_stream.tokens import Commits, Known, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """One version, as of the entries below `tail` (the sequence number that a writer would put next).
+
+    `commits` are as they were made; deltas at positions in `retracted` do not count any more. `manifests` are the
+    bodies that entries of this log name; `index` is that of the compacted delta, or of a rehash since, the last of
+    `indices`.
+    """
+
+    version: str
+    tail: int
+    opened: Opened
+    compacted: CompactedDelta | None = None
+    index: ObjectRef | None = None
+    commits: Commits = field(default_factory=Commits)
+    fences: frozenset[str] = frozenset()
+    sealed: Sealed | None = None
+    manifests: tuple[str, ...] = ()
+    indices: tuple[ObjectRef, ...] = ()
+    retracted: frozenset[int] = frozenset()
+
+    @property
+    def deltas(self) -> tuple[Delta, ...]:
+        """Deltas that are not compacted yet, in stream order."""
+        return tuple(delta for delta in self.committed if delta.position not in self.retracted)
+
+    @property
+    def committed(self) -> tuple[Delta, ...]:
+        """The same with those that were retracted."""
+        return tuple(delta for commit in self.commits for delta in commit.deltas)
+
+    def known(self, token: Token) -> Known | None:
+        """The commit of a token, or that of a greater number of its producer; None where it is to be committed."""
+        return self.commits.known(token) or self.opened.tokens.known(token)
+
+    def tokens_inherited(self, now_ms: int) -> Tokens:
+        """What a successor begins with: a token expires so long after its commit was compacted, not made."""
+        return self.opened.tokens.unexpired(now_ms).including(self.commits, now_ms)
+
+    @property
+    def last_position(self) -> int | None:
+        """The greatest stream position ever committed, across versions."""
+        known = [self.opened.last_position, self.commits[-1].last_position if self.commits else None]
+        return max((position for position in known if position is not None), default=None)
+
+    @property
+    def lineage(self) -> str:
+        """What destinations go by: a retraction begins another lineage, since they may have folded what it took out."""
+        if not self.retracted:
+            return self.opened.lineage
+        text = " ".join([self.opened.lineage, *map(str, sorted(self.retracted))])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def lifecycle(self) -> LifecycleState:
+        """Of a version that was reached by following seals."""
+        return LifecycleState.DEPRECATED if self.sealed else LifecycleState.ACTIVE
+
+
+def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: StreamState | None = None) -> StreamState:
+    """The state after these entries (each with the path of its body, if it has one), from `state` or from nothing.
+
+    Raises CorruptionError where the log says what no writer of ours would.
+    """
+    tail = state.tail if state else 0
+    commits: list[Commit] = []
+    manifests: list[str] = []
+    for entry, manifest in entries:
+        if (tail == 0) != isinstance(entry, Opened):
+            raise CorruptionError(f"version {version}: entry {tail} is {type(entry).__name__}, out of place")
+        if state is not None and state.sealed:
+            raise CorruptionError(f"version {version}: entry {tail} follows the seal")
+        match entry:
+            case Opened():
+                state = StreamState(version, 0, entry)
+            case Compacted(delta):
+                state = _known(state, compacted=delta, index=delta.index, indices=(delta.index,))
+            case Committed(commit):
+                commits.append(commit)
+            case Carried(carried):
+                commits += carried
+            case Fence(session_id):
+                state = _known(state, fences=_known(state).fences | {session_id})
+            case IndexReplaced(index):
+                state = _known(state, index=index, indices=(*_known(state).indices, index))
+            case Retracted(position):
+                state = _known(state, retracted=_known(state).retracted | {position})
+            case Sealed():
+                state = _known(state, sealed=entry)
+        if manifest:
+            manifests.append(manifest)
+        tail += 1
+    state = _known(state)
+    # A log is replayed entry by entry as it grows: what is known is added to and not copied.
+    return replace(
+        state,
+        tail=tail,
+        commits=state.commits.plus(commits),
+        manifests=(*state.manifests, *manifests) if manifests else state.manifests,
+    )
+
+
+def _known(state: StreamState | None, **changes: object) -> StreamState:
+    assert state is not None, "a log begins with its opened entry"
+    return replace(state, **changes) if changes else state  # type: ignore[arg-type]

@@ -1,0 +1,245 @@
+"""Tokens: a batch that is sent twice is committed once.
+
+append(token="nightly")     committed at position 40
+append(token="nightly")     skipped: known since position 40, nothing is written
+append(token=("etl", 7))    committed at position 41: batch 7 of the producer "etl"
+append(token=("etl", 6))    skipped: a producer counts upwards and is at 7
+append(token="etl:6")       committed: a name, whatever is in it
+
+A version begins with the tokens of all commits before it (`Tokens`, in its opened entry). The commits of a version know
+their own (`Commits`): the next commit is added to what is there, so that 10,000 appends do not cost 10,000 copies.
+
+Release 0.1 took every token of the form "etl:7" for batch 7 of producer "etl". What it committed stays known in both
+ways, as the name "etl:7" and as ("etl", 7): a batch that is sent again after the upgrade is not committed twice.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+from deltacompact.base.model import Commit, Delta, OperationType, Token
+
+TOKEN_RETENTION_S = 30 * 24 * 3600
+"""How long a token without a sequence number is remembered once its commit was compacted, in seconds."""
+
+_JOINED = re.compile(r"(?s)(?P<producer>.+):(?P<sequence>\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is remembered of a token's commit.
+
+    Of a producer it is the greatest sequence number and its commit. `operations` are those of the commit's deltas
+    (none: release 0.1 did not record them), `deltas` the deltas themselves while they are not compacted. `time_ms`
+    is when a name's commit was compacted.
+    """
+
+    position: int
+    operations: tuple[OperationType, ...] = ()
+    sequence: int | None = None
+    time_ms: int = 0
+    deltas: tuple[Delta, ...] = ()
+
+    @classmethod
+    def of(cls, commit: Commit, sequence: int | None = None) -> Known:
+        kinds = tuple(delta.operation for delta in commit.deltas)
+        return cls(commit.last_position, kinds, sequence, commit.time_ms, commit.deltas)
+
+
+def meanings(token: Token) -> tuple[Token, ...]:
+    """The tokens that a commit makes known: two where release 0.1 joined a producer and its number."""
+    if not token.joined:
+        return (token,)
+    match = _JOINED.fullmatch(token.name)
+    name = Token(token.name)
+    return (name, Token(match["producer"], int(match["sequence"]))) if match else (name,)
+
+
+def _as_joined(token: Token) -> Token | None:
+    """What release 0.1 would have taken a name for."""
+    match = _JOINED.fullmatch(token.name) if token.sequence is None else None
+    return Token(match["producer"], int(match["sequence"])) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of all commits before a version: names, and the greatest sequence number of each producer.
+
+    `joined` has the producers that release 0.1 committed, with sequence number and position.
+    """
+
+    producers: dict[str, Known] = field(default_factory=dict)
+    others: dict[str, Known] = field(default_factory=dict)
+    joined: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def known(self, token: Token) -> Known | None:
+        if token.sequence is not None:
+            known = self.producers.get(token.name)
+            return known if known and known.sequence is not None and token.sequence <= known.sequence else None
+        if token.name in self.others:
+            return self.others[token.name]
+        counted = _as_joined(token)
+        if counted and counted.sequence is not None:
+            sequence, position = self.joined.get(counted.name, (-1, 0))
+            return Known(position) if counted.sequence <= sequence else None
+        return None
+
+    def including(self, commits: Iterable[Commit], now_ms: int) -> Tokens:
+        """These tokens and those of the commits, which are compacted `now_ms`."""
+        producers, others, joined = dict(self.producers), dict(self.others), dict(self.joined)
+        for commit in commits:
+            for token in meanings(commit.token) if commit.token else ():
+                if token.sequence is None:
+                    if not (commit.token and commit.token.joined and _as_joined(token)):
+                        others[token.name] = replace(Known.of(commit), time_ms=now_ms, deltas=())
+                    continue
+                known = producers.get(token.name)
+                if known is None or known.sequence is None or token.sequence > known.sequence:
+                    producers[token.name] = replace(Known.of(commit, token.sequence), deltas=())
+                if commit.token and commit.token.joined:
+                    counted = (token.sequence, commit.last_position)
+                    joined[token.name] = max(joined.get(token.name, counted), counted)
+        return Tokens(producers, others, joined)
+
+    def unexpired(self, now_ms: int) -> Tokens:
+        """Without the names that were compacted too long ago."""
+        oldest_ms = now_ms - TOKEN_RETENTION_S * 1000
+        others = {name: known for name, known in self.others.items() if known.time_ms >= oldest_ms}
+        return Tokens(self.producers, others, self.joined)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "producers": {
+                name: [known.sequence, known.position, known.operations] for name, known in self.producers.items()
+            },
+            "others": {name: [known.position, known.time_ms, known.operations] for name, known in self.others.items()},
+            "joined": self.joined,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Tokens:
+        producers = {
+            name: Known(position, _operations(rest), sequence)
+            for name, (sequence, position, *rest) in value["producers"].items()
+        }
+        others = {
+            name: Known(position, _operations(rest), None, time_ms)
+            for name, (position, time_ms, *rest) in value["others"].items()
+        }
+        # Where "joined" is missing, release 0.1 wrote the entry: then all its producers are.
+        joined = {name: (pair[0], pair[1]) for name, pair in value.get("joined", value["producers"]).items()}
+        return cls(producers, others, joined)
+
+
+def _operations(rest: Sequence[Sequence[str]]) -> tuple[OperationType, ...]:
+    return tuple(OperationType(kind) for kind in rest[0]) if rest else ()
+
+
+class _Ledger:
+    """Commits in order, and at which place each token was committed. It only grows; views say how far they see."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.places: dict[Token, int] = {}
+        self.counted: dict[tuple[str, bool], list[tuple[int, int]]] = {}
+        self.lock = threading.Lock()
+
+    def add(self, commit: Commit) -> None:
+        place = len(self.commits)
+        for token in meanings(commit.token) if commit.token else ():
+            self.places.setdefault(token, place)
+            if token.sequence is not None:
+                self._count(token.name, False, place, token.sequence)
+                if commit.token and commit.token.joined:
+                    self._count(token.name, True, place, token.sequence)
+        self.commits.append(commit)
+
+    def _count(self, producer: str, joined: bool, place: int, sequence: int) -> None:
+        greatest = self.counted.setdefault((producer, joined), [])
+        if not greatest or sequence > greatest[-1][1]:
+            greatest.append((place, sequence))
+
+    def greatest(self, producer: str, joined: bool, length: int) -> tuple[int, int] | None:
+        """Place and sequence number of a producer's greatest one among the first `length` commits."""
+        counted = self.counted.get((producer, joined), [])
+        before = bisect.bisect_left(counted, (length,))
+        return counted[before - 1] if before else None
+
+
+class Commits(Sequence[Commit]):
+    """The commits of a version so far, as a frozen value that grows without being copied.
+
+    two = Commits([a, b])        a ledger of a, b
+    three = two.plus([c])        the same ledger a, b, c, of which `two` sees two
+    other = two.plus([d])        the third place is taken: a ledger of its own
+    """
+
+    __slots__ = ("_ledger", "_length")
+
+    def __init__(self, commits: Iterable[Commit] = ()) -> None:
+        self._ledger = _Ledger()
+        for commit in commits:
+            self._ledger.add(commit)
+        self._length = len(self._ledger.commits)
+
+    def plus(self, late: Sequence[Commit]) -> Commits:
+        """These commits and the late ones."""
+        if not late:
+            return self
+        with self._ledger.lock:
+            if len(self._ledger.commits) != self._length:
+                return Commits([*self, *late])
+            for commit in late:
+                self._ledger.add(commit)
+        view = Commits.__new__(Commits)
+        view._ledger, view._length = self._ledger, self._length + len(late)
+        return view
+
+    def known(self, token: Token) -> Known | None:
+        """The commit of this token among these, or that of a greater number of its producer."""
+        ledger = self._ledger
+        place = ledger.places.get(token)
+        if place is not None and place < self._length:
+            return Known.of(ledger.commits[place], token.sequence)
+        counted = token if token.sequence is not None else _as_joined(token)
+        if counted is None or counted.sequence is None:
+            return None
+        greatest = ledger.greatest(counted.name, token.sequence is None, self._length)
+        if greatest is None or counted.sequence > greatest[1]:
+            return None
+        known = Known.of(ledger.commits[greatest[0]], greatest[1])
+        return known if token.sequence is not None else Known(known.position)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> Commit: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Commit, ...]: ...
+    def __getitem__(self, place: int | slice) -> Commit | tuple[Commit, ...]:
+        if isinstance(place, slice):
+            return tuple(self._ledger.commits[n] for n in range(*place.indices(self._length)))
+        if not -self._length <= place < self._length:
+            raise IndexError(place)
+        return self._ledger.commits[place % self._length]
+
+    def __iter__(self) -> Iterator[Commit]:
+        return (self._ledger.commits[place] for place in range(self._length))
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Commits | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Commits({list(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Commits, (tuple(self),)

@@ -1,0 +1,194 @@
+"""Versions of a stream by name: which there are, going back to one, and taking out one delta.
+
+    0                  sealed 4 days ago   vacuumed: a file of it is missing
+    1-50a3…            sealed 3 hours ago  3 files, 9,000 rows      retained: may be read, may be rolled back to
+    2-77b1…            active              4 files, 9,500 rows, 2 deltas since
+
+A rollback is a successor that says what the old version said, released by a seal like any other: what was committed in
+between is dropped, what is committed while it runs stays on top of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltacompact.base import expect
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
+from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
+from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.paths import StreamPaths
+from deltacompact.catalog.delta_stream.state import StreamState, replay
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """One version of a stream. `sealed_s` is when it was sealed (store's clock), None of the active one.
+
+    `retained`: every file of it is there.
+    """
+
+    state: StreamState
+    sealed_s: float | None
+    retained: bool
+
+    @property
+    def rows(self) -> int:
+        """Compacted live rows."""
+        return self.state.compacted.rows if self.state.compacted else 0
+
+
+def versions(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> list[VersionInfo]:
+    """Every version from the first to the active one."""
+    log = catalog.log(table_id, partition)
+    chain = list(log.chain())
+    there = _Files(catalog.store, log.paths)
+    return [
+        VersionInfo(state, log.sealed_s(state) if state.sealed else None, not there.missing_of(state))
+        for state in chain
+    ]
+
+
+def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, version: str) -> StreamState:
+    """A version as it was when it was sealed. `version` is its name, its number, or the beginning of its name.
+
+    Raises NotFoundError where there is none, or several, or where a file of it is missing.
+    """
+    chain = list(catalog.log(table_id, partition).chain())
+    exact = [state for state in chain if version in (state.version, str(state.opened.number))]
+    found = exact or [state for state in chain if state.version.startswith(version)]
+    if len(found) != 1:
+        many = "several versions begin" if found else "no version begins"
+        raise NotFoundError(f"table {table_id!r}, partition {partition}: {many} with {version!r}")
+    (state,) = found
+    if state.sealed and (missing := _Files(catalog.store, catalog.log(table_id, partition).paths).missing_of(state)):
+        raise NotFoundError(
+            f"table {table_id!r}, partition {partition}: version {state.version} cannot be read any more: "
+            f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}, a vacuum took it perhaps"
+        )
+    return state
+
+
+def rollback(
+    catalog: DeltaStreamCatalog, table_id: str, version: str, partition: Mapping[str, Any] | Partition | None = None
+) -> StreamState:
+    """Make a retained version's contents those of the stream again; the new version.
+
+    Tokens stay known: a producer that sends dropped batches again needs new ones. Raises ConflictError where a
+    compaction or a restatement came first, InputError where the version is active or too old.
+    """
+    expect.text("version", version)
+    place = catalog.partition(table_id, partition)
+    log = catalog.log(table_id, place)
+    base, wanted = log.active(strictly=True), state_of_version(catalog, table_id, place, version)
+    if wanted.version == base.version:
+        raise InputError(f"version {wanted.version} is the active one")
+    if base.compacted and base.compacted.source_table_id != table_id:
+        raise InputError(f"table {table_id!r} is a destination of {base.compacted.source_table_id!r}: roll that back")
+    _refuse_old(catalog, log, wanted)
+    now_ms, lineage = int(catalog.clock() * 1000), uuid.uuid4().hex
+    opened = Opened(
+        base.opened.number + 1, base.version, lineage, base.tokens_inherited(now_ms), base.last_position, now_ms
+    )
+    successor = log.write_version(opened.number, [opened, *_contents(wanted, base)])
+
+    def check(state: StreamState) -> None:
+        if state.sealed:
+            raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
+        _refuse_old(catalog, log, wanted)  # it may have grown old while this went on
+
+    with telling_interrupts():
+        return log.release(base, successor, check, now_ms)
+
+
+def retract(
+    catalog: DeltaStreamCatalog, table_id: str, position: int, partition: Mapping[str, Any] | Partition | None = None
+) -> StreamState:
+    """Take out the delta at a stream position, so that a corrupt one does not block its partition.
+
+    A compaction that is folding it ends in a conflict. Raises InputError where no such delta is waiting: what was
+    compacted is taken out by a rollback or a restatement.
+    """
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise InputError(f"position is {position!r}, it must be a whole number")
+    place = catalog.partition(table_id, partition)
+
+    def decide(state: StreamState) -> Entry | None:
+        if position in state.retracted:
+            return None
+        if position not in {delta.position for delta in state.deltas}:
+            raise InputError(
+                f"table {table_id!r}, partition {place}: no delta at position {position} since the last compaction"
+            )
+        return Retracted(position)
+
+    with telling_interrupts():
+        state = catalog.log(table_id, place).extend(decide)
+    if position in state.retracted:
+        return state
+    return replay(state.version, [(Retracted(position), None)], state)
+
+
+def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
+    """The entries that say what the old version said. File numbers go on above all that the chain has used."""
+    entries: list[Entry] = []
+    if wanted.compacted:
+        used = max(state.compacted.next_file_number for state in (wanted, base) if state.compacted)
+        entries.append(Compacted(replace(wanted.compacted, next_file_number=used)))
+        entries += [IndexReplaced(index) for index in wanted.indices[1:]]
+    if wanted.commits:
+        entries.append(Carried(wanted.commits))
+    return [*entries, *(Retracted(position) for position in sorted(wanted.retracted))]
+
+
+def _refuse_old(catalog: DeltaStreamCatalog, log: StreamLog, wanted: StreamState) -> None:
+    if wanted.sealed and catalog.clock() - log.sealed_s(wanted) > VACUUM_AGE_MIN_S / 2:
+        hours = VACUUM_AGE_MIN_S // 7200
+        raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may be taking it")
+
+
+class _Files:
+    """The files of a stream that are there, listed once for all versions."""
+
+    def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
+        self._store = store
+        self._there = {stat.path for room in paths.rooms[:3] for stat in store.list(room)}
+        self._elsewhere: dict[str, bool] = {}
+        """Files that were appended by reference: whether they are there."""
+
+    def missing_of(self, state: StreamState) -> list[str]:
+        """What a reader of the version, or a compaction on top of it, would miss. Most of it is known from the log."""
+        files = stream_files(state)
+        needed = [file.path for file in files] + [file.deletions.masks_path for file in files if file.deletions]
+        needed += state.manifests
+        if state.index:
+            needed.append(state.index.path)
+        missing = self._missing(needed)
+        if state.index and not missing:
+            missing = self._missing(read_manifest(self._store, state.index).paths)
+        return missing
+
+    def _missing(self, paths: Iterable[str]) -> list[str]:
+        needed = list(dict.fromkeys(paths))
+        unknown = [path for path in needed if "://" in path and path not in self._elsewhere]
+        if unknown:
+            with ThreadPoolExecutor(16) as threads:
+                self._elsewhere.update(zip(unknown, threads.map(self._is_there, unknown), strict=True))
+        return [path for path in needed if not (path in self._there or self._elsewhere.get(path))]
+
+    def _is_there(self, uri: str) -> bool:
+        store, name = open_object(self._store, uri)
+        try:
+            store.stat(name)
+        except NotFoundError:
+            return False
+        return True

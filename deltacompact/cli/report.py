@@ -1,0 +1,420 @@
+"""What the command line says: plans, results, catalogs and tables, as JSON values and as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from deltacompact.base.model import DataFile, LifecycleState, Partition, Table
+from deltacompact.base.partitions import done_for_each
+from deltacompact.base.settings import Settings
+from deltacompact.base.wording import counted, error_document, one_line
+from deltacompact.catalog.delta_stream.advice import advising
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.vacuum import VacuumResult
+from deltacompact.catalog.delta_stream.versions import versions
+from deltacompact.compact import CompactionResult, SessionResult, plan_session, prepare
+from deltacompact.executors.choose import is_small
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.planning.plan import Arguments, CompactionPlan, NothingToDo
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NOTHING_HELD = "nothing to do: the table holds no data"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A document, and the errors of the partitions that could not be read: they are in the document as well."""
+
+    document: Any
+    errors: tuple[Exception, ...] = ()
+
+
+def plan_report(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    primary_keys: Iterable[str] | None,
+    sort_keys: Sequence[Any] | None,
+    destination: str | None,
+    arguments: Arguments,
+    partitions: Sequence[Mapping[str, Any]] | None,
+    settings: Settings,
+) -> Shown:
+    """What a compaction would do, partition by partition; writes nothing and starts nothing."""
+    job = prepare(catalog, table_id, primary_keys, sort_keys, destination, arguments, partitions)
+    capacity = LocalExecutor(settings).capacity
+    small = is_small(settings, job.delta_rows, job.bytes)
+    executor = settings.executor if settings.executor != "auto" else ("local" if small else "ray")
+    reports: list[dict[str, Any]] = []
+    errors: list[Exception] = []
+    for partition, given in job.inputs:
+        about: dict[str, Any] = {"table": table_id, "partition": dict(partition.values)}
+        try:
+            if isinstance(given, Exception):
+                raise given
+            if isinstance(given, NothingToDo):
+                about["nothing_to_do"] = given.reason
+            else:
+                with advising(catalog.uri, given.source_table_id, partition, given.source):
+                    decided = plan_session(catalog, job, given, capacity)
+                about |= {**_plan_document(decided), "executor": executor}
+        except Exception as error:
+            errors.append(error)
+            about["error"] = error_document(error)
+        reports.append(about)
+    return Shown(reports, tuple(errors))
+
+
+def _plan_document(decided: CompactionPlan) -> dict[str, Any]:
+    given = decided.input
+    files = []
+    for source in decided.sources:
+        why = _why(decided, source)
+        files.append({"path": source.file.path, "rows": source.file.rows, "bytes": source.file.bytes, "why": why})
+    return {
+        "why": given.why,
+        "destination": given.destination_table_id,
+        "base_version": given.destination.version,
+        "deltas": len(given.deltas),
+        "delta_rows": given.delta_rows,
+        "base_rows": given.base.rows if given.base else 0,
+        "rounds": [{"position": r.position, "files": r.stop - r.first} for r in decided.rounds],
+        "hash_buckets": decided.hash_bucket_count,
+        "rehash": decided.rehash,
+        "entry_bytes": decided.encoding.entry_bytes,
+        "planned_peak_memory_bytes": decided.planned_peak_bytes,
+        "planned_peak_space_bytes": decided.planned_space_bytes,
+        "files": files,
+    }
+
+
+def _why(decided: CompactionPlan, source: Any) -> str:
+    if not source.in_base:
+        return f"{source.operation.value} delta at position {source.position}: folded"
+    if not decided.input.owned:
+        return "compacted file of the source: rewritten into the destination"
+    small = decided.is_small(source.file.rows, source.file.bytes)
+    return "small compacted file: merged" if small else "compacted file: rewritten if a row of it dies, else kept"
+
+
+def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
+    if not reports:
+        out.print(NOTHING_HELD)
+    for report in reports:
+        name = _named(report["partition"])
+        if "error" in report:
+            out.print(f"{name}: failed: {report['error']['message']}", style="red")
+            continue
+        if "nothing_to_do" in report:
+            out.print(f"{name}: nothing to do: {report['nothing_to_do']}")
+            continue
+        out.print(f"{name}: {report['why']}")
+        out.print(
+            f"  {counted(report['delta_rows'], 'row')} of {counted(report['deltas'], 'delta')} "
+            f"into {report['base_rows']:,} compacted, "
+            f"{counted(len(report['rounds']), 'round')}, {counted(report['hash_buckets'], 'hash bucket')}, "
+            f"executor {report['executor']}"
+        )
+        if report["rehash"]:
+            out.print("  the index is rehashed first")
+        out.print(
+            f"  needs at the peak {_bytes(report['planned_peak_memory_bytes'])} of memory a task, "
+            f"{_bytes(report['planned_peak_space_bytes'])} of additional space"
+        )
+        for file in report["files"]:
+            out.print(f"  {file['path']}  {counted(file['rows'], 'row')}  {file['why']}", markup=False)
+
+
+def result_document(result: CompactionResult) -> dict[str, Any]:
+    """The result as JSON values; errors of sessions as text, and the first one as that of the whole."""
+    sessions = []
+    for session in result.sessions:
+        document = {f.name: getattr(session, f.name) for f in dataclasses.fields(session)}
+        document["error"] = None if session.error is None else one_line(session.error)
+        sessions.append(document)
+    return {
+        "source_table_id": result.source_table_id,
+        "destination_table_id": result.destination_table_id,
+        "sessions": sessions,
+        **({"error": error_document(result.errors[0])} if result.errors else {}),
+    }
+
+
+def print_result(out: Console, result: CompactionResult) -> None:
+    if not result.sessions:
+        out.print(NOTHING_HELD)
+    for session in result.sessions:
+        out.print(f"{_named(session.partition)}: {_outcome(session)}", markup=False)
+        if session.version is not None:
+            stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
+            out.print(
+                f"  files {session.files_before} -> {session.files_after} ({session.files_kept} kept by reference, "
+                f"{session.files_rewritten} rewritten, {_marked(session)}{session.files_new} new), "
+                f"{_bytes(session.bytes_in)} -> {_bytes(session.bytes_out)}, "
+                f"{counted(session.rounds, 'round')} on {session.executor}"
+            )
+            out.print(
+                f"  seconds: {stages}; memory of a process: planned {_bytes(session.planned_peak_bytes)}, "
+                f"measured {_bytes(session.measured_peak_bytes)}{_spilled(session)}"
+            )
+
+
+def _spilled(session: SessionResult) -> str:
+    """Nothing, in a well-planned run."""
+    return f"; spilled to disk {_bytes(session.spilled_bytes)}" if session.spilled_bytes else ""
+
+
+def _marked(session: SessionResult) -> str:
+    return f"{session.files_marked} with deletion vectors, " if session.files_marked else ""
+
+
+def _outcome(session: SessionResult) -> str:
+    if session.error is not None:
+        return f"failed: {one_line(session.error)}"
+    if session.nothing_to_do is not None:
+        return f"nothing to do: {session.nothing_to_do}"
+    return (
+        f"{counted(session.rows_in, 'row')} in, {session.live:,} live, {session.superseded:,} superseded, "
+        f"{session.deleted:,} deleted by {counted(session.delete_rows, 'delete row')}"
+    )
+
+
+def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
+    """A receipt: which data went, and where dead rows still are."""
+    verb = "would delete" if dry_run else "deleted"
+    fenced = f", fenced {counted(len(result.fenced), 'dead session')}" if result.fenced else ""
+    deleted = counted(len(result.deleted), "object")
+    out.print(f"{result.partition}: {verb} {deleted} ({_bytes(result.bytes)}), kept {result.kept:,}{fenced}")
+    for stat in result.deleted:
+        if "/data/" in stat.path:
+            out.print(f"  {verb} data {stat.path}  {_bytes(stat.bytes)}", markup=False)
+    if result.waiting:
+        waiting = counted(len(result.waiting), "data file")
+        out.print(
+            f"  {waiting} of older versions still there ({_bytes(sum(s.bytes for s in result.waiting))}): too young"
+        )
+    if result.doubtful:
+        doubtful = counted(len(result.doubtful), "object")
+        size = _bytes(sum(stat.bytes for stat in result.doubtful))
+        out.print(
+            f"  {doubtful} that nothing names kept ({size}): newer than the last log entry; vacuum after a commit"
+        )
+    if result.unfinished:
+        out.print(f"  {verb} {counted(len(result.unfinished), 'write')} that was never finished")
+    if result.dead_rows:
+        dead = counted(result.dead_rows, "dead row")
+        out.print(
+            f"  {dead} still in files of the active version, under deletion vectors: compact --purge takes them out"
+        )
+
+
+def declared(table: Table) -> str:
+    """The keys of a table as they were declared."""
+    primary = ", ".join(table.keys.primary) if table.keys else "not declared"
+    sort = ", ".join(f"{key.name}:{key.direction.value}" for key in table.keys.sort) if table.keys else ""
+    partitioned = ", ".join(table.partition_keys)
+    retention = table.tombstone_retention
+    return (
+        f"primary keys {primary}; sort keys {sort or 'none'}; partition keys {partitioned or 'none'}; "
+        f"tombstone retention {'for ever' if retention is None else retention}"
+    )
+
+
+def catalog_document(catalog: DeltaStreamCatalog) -> Shown:
+    """The tables of a catalog."""
+
+    def about(name: str) -> dict[str, Any]:
+        return {**_keys_document(catalog.table(name)), "partitions": len(catalog.partitions(name))}
+
+    names = catalog.tables()
+    tables, errors = done_for_each(names, about)
+    failed = [{"table": name, "error": error_document(error)} for name, error in errors]
+    order = {name: place for place, name in enumerate(names)}
+    document = sorted([*tables, *failed], key=lambda row: order[row["table"]])
+    return Shown(document, tuple(error for _, error in errors))
+
+
+def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
+    rows = [("table", "partition keys", "primary keys", "sort keys", "partitions", "destination of")]
+    for table in tables:
+        if "error" in table:
+            rows.append((table["table"], f"failed: {table['error']['message']}", "", "", "", ""))
+            continue
+        rows.append(
+            (
+                table["table"],
+                ", ".join(table["partition_keys"]) or "-",
+                ", ".join(table["primary_keys"] or ["(not declared)"]),
+                ", ".join(table["sort_keys"] or []) or "-",
+                str(table["partitions"]),
+                table["destination_of"] or "-",
+            )
+        )
+    for line in in_columns(rows):
+        out.print(line)
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the cells of a column below one another. Nothing is cut off or wrapped, however long it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _keys_document(table: Table) -> dict[str, Any]:
+    return {
+        "table": table.table_id,
+        "partition_keys": table.partition_keys,
+        "primary_keys": table.keys.primary if table.keys else None,
+        "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
+        "destination_of": table.source_table_id,
+    }
+
+
+def table_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
+    """Streams, versions, deltas and index of a table."""
+    streams, errors = [], []
+    for partition in catalog.partitions(table_id):
+        try:
+            streams.append(_stream_document(catalog, table_id, partition))
+        except Exception as error:
+            errors.append(error)
+            streams.append({"partition": dict(partition.values), "error": error_document(error)})
+    table = catalog.table(table_id)  # after the states: a first compaction declares the keys before its seal
+    return Shown({**_keys_document(table), "streams": streams}, tuple(errors))
+
+
+def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> dict[str, Any]:
+    chain = list(catalog.log(table_id, partition).chain())
+    state = chain[-1]
+    manifest = read_manifest(catalog.store, state.index) if state.index else None
+    return {
+        "partition": dict(partition.values),
+        "versions": [{"version": each.version, "state": each.lifecycle.value} for each in chain],
+        "last_position": state.last_position,
+        "compacted": None
+        if state.compacted is None
+        else {
+            "watermark": state.compacted.watermark,
+            "rows": state.compacted.rows,
+            "bytes": state.compacted.bytes,
+            "files": [
+                {"number": f.number, "path": f.path, "rows": f.rows, "bytes": f.bytes} for f in state.compacted.files
+            ],
+        },
+        "deltas": [
+            {
+                "position": delta.position,
+                "operation": delta.operation.value,
+                "files": [
+                    {"path": f.path, "name": original_name(f), "rows": f.rows, "bytes": f.bytes} for f in delta.files
+                ],
+            }
+            for delta in state.deltas
+        ],
+        "index": None
+        if manifest is None or state.index is None
+        else {
+            "manifest": state.index.path,
+            "hash_buckets": manifest.hash_bucket_count,
+            "rows": manifest.rows,
+            "tombstones": manifest.tombstones,
+            "bytes": manifest.size_bytes,
+            "entry_bytes": manifest.encoding.entry_bytes,
+        },
+    }
+
+
+def original_name(file: DataFile) -> str:
+    """How the file was called where it came from."""
+    return file.name or os.path.basename(file.path)
+
+
+def print_table(out: Console, document: dict[str, Any]) -> None:
+    keys = ", ".join(document["primary_keys"] or ["not declared yet"])
+    out.print(f"{document['table']}: primary keys {keys}; sort keys {', '.join(document['sort_keys'] or ['none'])}")
+    if not document["streams"]:
+        out.print("it holds no data")
+    for stream in document["streams"]:
+        if "error" in stream:
+            out.print(f"{_named(stream['partition'])}: failed: {stream['error']['message']}", style="red")
+            continue
+        versions = stream["versions"]
+        active = next(each["version"] for each in versions if each["state"] == LifecycleState.ACTIVE.value)
+        out.print(f"{_named(stream['partition'])}: version {active} (of {len(versions)})", markup=False)
+        if compacted := stream["compacted"]:
+            out.print(
+                f"  compacted up to position {compacted['watermark']}: {counted(compacted['rows'], 'row')} in "
+                f"{counted(len(compacted['files']), 'file')}, {_bytes(compacted['bytes'])}"
+            )
+        if index := stream["index"]:
+            out.print(
+                f"  index: {counted(index['rows'], 'row')} and {counted(index['tombstones'], 'tombstone')} in "
+                f"{counted(index['hash_buckets'], 'hash bucket')}, {_bytes(index['bytes'])}"
+            )
+        for delta in stream["deltas"]:
+            rows = sum(file["rows"] for file in delta["files"])
+            names = ", ".join(file["name"] for file in delta["files"])
+            out.print(
+                f"  delta {delta['position']}: {delta['operation']} of {counted(rows, 'row')} in "
+                f"{counted(len(delta['files']), 'file')}: {names}"
+            )
+
+
+def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
+    """The versions of each partition, the oldest first."""
+
+    def about(partition: Partition) -> list[dict[str, Any]]:
+        return [
+            {
+                "partition": dict(partition.values),
+                "version": info.state.version,
+                "state": info.state.lifecycle.value,
+                "sealed_s": info.sealed_s,
+                "retained": info.retained,
+                "rows": info.rows,
+                "files": len(info.state.compacted.files) if info.state.compacted else 0,
+                "deltas": len(info.state.deltas),
+            }
+            for info in versions(catalog, table_id, partition)
+        ]
+
+    found, errors = done_for_each(catalog.partitions(table_id), about)
+    failed = [{"partition": dict(place.values), "error": error_document(error)} for place, error in errors]
+    return Shown([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
+
+
+def print_versions(out: Console, document: list[dict[str, Any]]) -> None:
+    if not document:
+        out.print("no versions: the table holds no data")
+    for each in document:
+        if "error" in each:
+            out.print(f"{_named(each['partition'])}: failed: {each['error']['message']}", style="red")
+            continue
+        when = "active"
+        if each["sealed_s"] is not None:
+            when = f"sealed {datetime.fromtimestamp(each['sealed_s'], UTC):%Y-%m-%d %H:%M} UTC"
+        kept = "" if each["retained"] else ", vacuumed"
+        out.print(
+            f"{_named(each['partition'])}: {each['version']}  {when}{kept}  {counted(each['rows'], 'row')} in "
+            f"{counted(each['files'], 'file')}, {counted(each['deltas'], 'delta')} since",
+            markup=False,
+        )
+
+
+def _named(partition: Mapping[str, str | None]) -> str:
+    return "/".join(f"{name}={'null' if v is None else v}" for name, v in partition.items()) or "(all)"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,181 @@
+"""Index files: one hash bucket's entries in digest order, as Arrow IPC files of one fixed-size binary column.
+
+    bucket 2   digest 08f1… -> file 14, row 3        index/5c….arrow    at most rows_per_primary_key_index_file entries
+               digest 31aa… -> file 15, row 0
+               digest 9e02… -> tombstone at 80       index/77….arrow
+
+32 bytes a row at rest and its sort key, in batches of about a million entries. Whoever names a file also names its rows
+and the CRC-32 of each batch; reading verifies both, and order and bucket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact import _kernels
+from deltacompact.base.errors import CorruptionError, StoreError
+from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.files import is_stores_fault
+
+CHUNK_ENTRIES = 1 << 20
+"""Entries of one batch: what a merge holds of the index at a time, 32 to 64 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One file of one bucket. `crc32s` has one checksum for each batch."""
+
+    path: str
+    rows: int
+    bytes: int
+    crc32s: tuple[int, ...]
+
+
+def read_bucket(
+    store: ObjectStore, files: Iterable[IndexFile], entry_bytes: int, hash_bucket_count: int, bucket: int
+) -> Iterator[Entries]:
+    """Stream the entries of a bucket's files in digest order, verified chunk by chunk.
+
+    Raises CorruptionError where checksum, row count, order or bucket are not what the manifest says.
+    """
+    last: bytes | None = None
+    for file in files:
+        seen = 0
+        for chunk, crc32 in _chunks(store, file, entry_bytes):
+            if _kernels.crc32(chunk) != crc32:
+                raise CorruptionError(f"{store.uri}{file.path}: CRC-32 differs from the index manifest's")
+            if len(chunk):
+                first, last_here = chunk[0, :20].tobytes(), chunk[-1, :20].tobytes()
+                if (last is not None and first <= last) or not _kernels.is_ascending(chunk):
+                    raise CorruptionError(f"{store.uri}{file.path}: entries are not in digest order")
+                if int.from_bytes(first, "big") % hash_bucket_count != bucket:
+                    raise CorruptionError(f"{store.uri}{file.path}: entries of another bucket than {bucket}")
+                last = last_here
+            seen += len(chunk)
+            yield chunk
+        if seen != file.rows:
+            raise CorruptionError(f"{store.uri}{file.path} holds {seen} entries, the index manifest says {file.rows}")
+
+
+def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[tuple[Entries, int]]:
+    with session_object(store, file.path) as source:
+        reader = pa.ipc.open_file(source)
+        if reader.num_record_batches != len(file.crc32s):
+            raise CorruptionError(f"{store.uri}{file.path}: batches are missing")
+        for place, crc32 in enumerate(file.crc32s):
+            column = reader.get_batch(place).column(0)
+            if column.type != pa.binary(entry_bytes):
+                raise CorruptionError(f"{store.uri}{file.path}: entries are {column.type}, not {entry_bytes} bytes")
+            raw = np.frombuffer(column.buffers()[1], np.uint8, len(column) * entry_bytes, 0)
+            yield raw.reshape(-1, entry_bytes), crc32
+
+
+@contextlib.contextmanager
+def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
+    """Open an Arrow file of our own writing. Bytes that are wrong are corruption; a broken connection is not."""
+    try:
+        with store.open(path) as source:
+            yield source
+    except (pa.ArrowInvalid, OSError) as error:
+        kind = StoreError if is_stores_fault(error) else CorruptionError
+        raise kind(f"{store.uri}{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+class BucketWriter:
+    """Writes one bucket's entries, in digest order, as files of at most `rows_per_file` entries."""
+
+    def __init__(self, store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int) -> None:
+        self.files: list[IndexFile] = []
+        self.rows = 0
+        self.tombstones = 0
+        self._store = store
+        self._path_of = path_of
+        self._entry_bytes = entry_bytes
+        self._rows_per_file = rows_per_file
+        self._schema = pa.schema([pa.field("entry", pa.binary(entry_bytes), nullable=False)])
+        self._waiting: list[Entries] = []
+        self._waiting_rows = 0
+        self._open: contextlib.ExitStack | None = None
+
+    def write(self, entries: Entries) -> None:
+        """Append entries that follow all before them."""
+        file = np.ascontiguousarray(fields(entries)["file"])
+        tombstones = int(np.count_nonzero(file == TOMBSTONE))
+        self.tombstones += tombstones
+        self.rows += int(np.count_nonzero(file < GONE))
+        self._waiting.append(entries)
+        self._waiting_rows += len(entries)
+        if self._waiting_rows >= CHUNK_ENTRIES:
+            self._flush(final=False)
+
+    def close(self) -> tuple[IndexFile, ...]:
+        self._flush(final=True)
+        self._end_file()
+        return tuple(self.files)
+
+    def abandon(self) -> None:
+        """Leave nothing of an unfinished file behind."""
+        if self._open is not None:
+            self._open.__exit__(RuntimeError, RuntimeError("abandoned"), None)
+
+    def _flush(self, final: bool) -> None:
+        if not self._waiting:
+            return
+        entries = np.concatenate(self._waiting) if len(self._waiting) != 1 else self._waiting[0]
+        start = 0
+        while start < len(entries):
+            if self._open is None:
+                self._begin_file()
+            room = self._rows_per_file - self._file_rows
+            stop = min(len(entries), start + min(CHUNK_ENTRIES, room))
+            if not final and stop - start < min(CHUNK_ENTRIES, room):
+                break
+            self._write_chunk(entries[start:stop])
+            start = stop
+            if self._file_rows == self._rows_per_file:
+                self._end_file()
+        self._waiting = [entries[start:]]
+        self._waiting_rows = len(entries) - start
+
+    def _begin_file(self) -> None:
+        self._path = self._path_of()
+        self._file_rows = 0
+        self._crc32s: list[int] = []
+        self._open = contextlib.ExitStack()
+        sink = self._open.enter_context(self._store.writer(self._path))
+        self._sink = sink
+        self._ipc = self._open.enter_context(pa.ipc.new_file(sink, self._schema))
+
+    def _write_chunk(self, entries: Entries) -> None:
+        entries = np.ascontiguousarray(entries)
+        column = pa.Array.from_buffers(pa.binary(self._entry_bytes), len(entries), [None, pa.py_buffer(entries)])
+        self._ipc.write_batch(pa.record_batch([column], schema=self._schema))
+        self._crc32s.append(_kernels.crc32(entries))
+        self._file_rows += len(entries)
+
+    def _end_file(self) -> None:
+        if self._open is None:
+            return
+        self._ipc.close()
+        size = self._sink.tell()
+        self._open.close()
+        self._open = None
+        self.files.append(IndexFile(self._path, self._file_rows, size, tuple(self._crc32s)))
+
+
+@contextlib.contextmanager
+def bucket_writer(store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int) -> Iterator[BucketWriter]:
+    """A BucketWriter that leaves nothing half written; call its `close` inside the block."""
+    writer = BucketWriter(store, path_of, entry_bytes, rows_per_file)
+    try:
+        yield writer
+    except BaseException:
+        writer.abandon()
+        raise

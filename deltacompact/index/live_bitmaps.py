@@ -1,0 +1,62 @@
+"""Which rows of a file live: one bit each, least significant first.
+
+    rows    0 1 2 3 4 5 6 7 | 8 9
+    live    x   x x     x   |   x        bytes 4d 02
+
+The masks of a group of files are one Arrow IPC file. Materialize filters by them, and the index finds by them where the
+rows of a rewritten file went: the number of set bits before a row is its rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact import _kernels
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import DataFile
+from deltacompact.index.index_files import session_object
+from deltacompact.storage.objects import ObjectStore
+
+Masks = dict[int, npt.NDArray[np.uint8]]
+"""By ordinal: one bit for each row of the file, least significant first, set where the row lives."""
+
+_SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary()), ("crc32", pa.uint32())])
+
+
+def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
+    """An Arrow IPC file: what materialize needs to know of a group, also when a session is resumed."""
+    columns = [
+        pa.array(list(masks), pa.uint32()),
+        pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
+        pa.array([_kernels.crc32(bits) for bits in masks.values()], pa.uint32()),
+    ]
+    with store.writer(path) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
+        out.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+
+
+def read_masks(store: ObjectStore, path: str) -> Masks:
+    """Raises CorruptionError where a mask is not what was written."""
+    masks: Masks = {}
+    with session_object(store, path) as source:
+        for ordinal, bits, crc32 in zip(*pa.ipc.open_file(source).read_all().columns, strict=True):
+            mask = np.frombuffer(bits.as_buffer() or b"", np.uint8).copy()
+            if _kernels.crc32(mask) != crc32.as_py():
+                raise CorruptionError(f"{store.uri}{path}: CRC-32 of a mask differs")
+            masks[ordinal.as_py()] = mask
+    return masks
+
+
+def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | None:
+    """Which rows of a file its deletion vector leaves; None: all."""
+    if file.deletions is None:
+        return None
+    masks = read_masks(store, file.deletions.masks_path)
+    if file.deletions.ordinal not in masks:
+        raise CorruptionError(f"{store.uri}{file.deletions.masks_path} has no mask for {file.path}")
+    return masks[file.deletions.ordinal]
+
+
+def live_mask(bits: npt.NDArray[np.uint8], rows: int) -> npt.NDArray[np.bool_]:
+    return np.unpackbits(bits, count=rows, bitorder="little").view(bool)

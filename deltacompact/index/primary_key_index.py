@@ -1,0 +1,220 @@
+"""The primary key index: per hash bucket, one entry for each live row (and tombstone), sorted by digest.
+
+    run 0 (oldest)   k1 -> (14, 3)   k2 -> (15, 0)   k3 -> (15, 7)      a full compaction wrote it
+    run 1            k2 -> (20, 1)   k3 -> gone                         a small one: only what changed
+    relocation       file 15 was rewritten: its live rows, in order, are rows of file 21
+    the index says   k1 -> (14, 3)   k2 -> (20, 1)
+
+A compaction that changes little adds a run and, for the files that it rewrote, a relocation: a bit a row instead of 32
+bytes. So the index costs what changed. When runs are many, or large beside the first one, the next compaction merges
+them. The manifest names every file with its checksums. Pointers are file numbers; in a session's rounds they are the
+session's ordinals, and the manifest is flagged as not publishable.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact import _kernels
+from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
+from deltacompact.index.index_files import IndexFile, read_bucket
+from deltacompact.index.keys import ENCODING_VERSION, Encoding, KeyClass, KeyColumn, SortColumn
+from deltacompact.index.remap import Relocation, Relocator
+from deltacompact.storage.objects import ObjectStore
+
+Run = tuple[tuple[IndexFile, ...], ...]
+"""The files of each hash bucket, in digest order."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexManifest:
+    """Everything about an index but its entries: runs and relocations, the oldest first; live rows and tombstones."""
+
+    encoding: Encoding
+    runs: tuple[Run, ...]
+    rows: int
+    tombstones: int
+    publishable: bool = True
+    relocations: tuple[Relocation, ...] = ()
+
+    @property
+    def hash_bucket_count(self) -> int:
+        return len(self.runs[0])
+
+    @property
+    def files(self) -> Iterator[IndexFile]:
+        """Every file of every run."""
+        return chain.from_iterable(chain.from_iterable(self.runs))
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """Every object that readers of the index need."""
+        yield from (file.path for file in self.files)
+        yield from {file.masks_path: None for relocation in self.relocations for file in relocation.files}
+
+    def run_entries(self, run: int) -> int:
+        return sum(file.rows for bucket in self.runs[run] for file in bucket)
+
+    @property
+    def entries(self) -> int:
+        return self.rows + self.tombstones
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    def to_bytes(self) -> bytes:
+        encoding = self.encoding
+        document = {
+            "format": FORMAT_VERSION,
+            "encoding_version": encoding.version,
+            "key_columns": [(c.name, c.key_class and c.key_class.name, c.scale) for c in encoding.key_columns],
+            "sort_columns": [(c.name, str(c.type), c.descending) for c in encoding.sort_columns],
+            "sort_types": pa.schema([(c.name, c.type) for c in encoding.sort_columns]).serialize().to_pybytes().hex(),
+            "sort_widths": [(c.width, c.longest) for c in encoding.sort_columns],
+            "hash_bucket_count": self.hash_bucket_count,
+            "rows": self.rows,
+            "tombstones": self.tombstones,
+            "publishable": self.publishable,
+            "runs": [[[(f.path, f.rows, f.bytes, f.crc32s) for f in bucket] for bucket in run] for run in self.runs],
+            "relocations": [asdict(relocation) for relocation in self.relocations],
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> IndexManifest:
+        document = json.loads(data)
+        if document["format"] > FORMAT_VERSION:
+            raise InputError(f"{path} has format version {document['format']}: update deltacompact")
+        if (version := document["encoding_version"]) > ENCODING_VERSION:
+            raise InputError(f"{path} has key encoding {version}, this deltacompact knows up to {ENCODING_VERSION}")
+        key_columns = tuple(
+            KeyColumn(name, KeyClass[key_class] if key_class else None, scale)
+            for name, key_class, scale in document["key_columns"]
+        )
+        types = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(document["sort_types"])))
+        widths = document.get("sort_widths") or [(None, 0)] * len(types)
+        sort_columns = tuple(
+            SortColumn(name, types.field(name).type, descending, width, longest)
+            for (name, _, descending), (width, longest) in zip(document["sort_columns"], widths, strict=True)
+        )
+        runs = tuple(
+            tuple(
+                tuple(IndexFile(file, rows, size, tuple(crc32s)) for file, rows, size, crc32s in bucket)
+                for bucket in run
+            )
+            for run in document["runs"]
+        )
+        relocations = tuple(Relocation.from_json(relocation) for relocation in document["relocations"])
+        encoding = Encoding(key_columns, sort_columns, document["encoding_version"])
+        rows, tombstones = document["rows"], document["tombstones"]
+        return cls(encoding, runs, rows, tombstones, document["publishable"], relocations)
+
+
+def write_manifest(store: ObjectStore, path: str, manifest: IndexManifest) -> ObjectRef:
+    data = manifest.to_bytes()
+    store.put(path, data)
+    return ObjectRef(path, hashlib.sha256(data).hexdigest())
+
+
+def read_manifest(store: ObjectStore, ref: ObjectRef) -> IndexManifest:
+    """Raises CorruptionError where the manifest is not the one that was meant."""
+    data = store.get(ref.path)
+    if hashlib.sha256(data).hexdigest() != ref.sha256:
+        raise CorruptionError(f"{store.uri}{ref.path}: the index manifest's SHA-256 differs from the log's")
+    return IndexManifest.from_bytes(data, ref.path)
+
+
+def read_run(store: ObjectStore, manifest: IndexManifest, run: int, bucket: int) -> Iterator[Entries]:
+    """Stream what one run has of a bucket, as it is stored."""
+    files = manifest.runs[run][bucket]
+    return read_bucket(store, files, manifest.encoding.entry_bytes, manifest.hash_bucket_count, bucket)
+
+
+def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iterator[Entries]:
+    """Stream what the index says of a bucket, in digest order: the newest entry of each key, relocated.
+
+    Raises CorruptionError where checksum, row count, order or bucket are not what the manifest says.
+    """
+    runs = [read_run(store, manifest, run, bucket) for run in range(len(manifest.runs))]
+    if len(runs) == 1 and not manifest.relocations:
+        yield from runs[0]
+        return
+    relocator = Relocator(store, manifest.relocations)
+    for chunk in functools.reduce(_merged, runs):
+        yield relocator.relocated(_kernels.present_entries(chunk))
+
+
+def _merged(older: Iterator[Entries], newer: Iterator[Entries]) -> Iterator[Entries]:
+    """Two streams in digest order as one, in which the newer one's entry of a key counts."""
+    a, b = next(older, None), next(newer, None)
+    while a is not None and b is not None:
+        if not len(a) or not len(b):
+            a, b = (a if len(a) else next(older, None)), (b if len(b) else next(newer, None))
+            continue
+        upto = min(a[-1:], b[-1:], key=lambda last: last[0, :20].tobytes())
+        from_a, from_b = _kernels.count_to(a, upto), _kernels.count_to(b, upto)
+        yield _kernels.merge_entries(a[:from_a], b[:from_b])
+        a, b = a[from_a:], b[from_b:]
+    yield from () if a is None else chain((a,), older)
+    yield from () if b is None else chain((b,), newer)
+
+
+def newest_entries(
+    store: ObjectStore, manifest: IndexManifest, bucket: int, new: list[Entries], relocator: Relocator
+) -> Entries:
+    """What the index says of the keys of `new`, in digest order. Every run is streamed, little is held."""
+    touched = _kernels.Touched(new, manifest.encoding.entry_bytes)
+    for run in reversed(range(len(manifest.runs))):
+        for chunk in read_run(store, manifest, run, bucket):
+            touched.find(chunk)
+    return relocator.relocated(touched.found())
+
+
+def reencoded(entries: Entries, before: Encoding, after: Encoding) -> Entries:
+    """Entries whose sort keys are brought to the types of `after`: a widened sort column re-encodes the index."""
+    from deltacompact.index.sort_keys import decode
+
+    if before.sort_columns == after.sort_columns:
+        return entries
+    columns = decode(entries[:, 20 : 20 + before.sort_key_bytes], before)
+    table = pa.table(columns, names=[column.name for column in before.sort_columns])
+    fresh = after.sort_keys(table, "the primary key index")
+    result = np.empty((len(entries), after.entry_bytes), np.uint8)
+    result[:, :20] = entries[:, :20]
+    result[:, 20:-12] = fresh
+    result[:, -12:] = entries[:, -12:]
+    return result
+
+
+def empty_manifest(encoding: Encoding, hash_bucket_count: int) -> IndexManifest:
+    return IndexManifest(encoding, (((),) * hash_bucket_count,), 0, 0)
+
+
+def renumbered(entries: Entries, ordinals: Mapping[int, int]) -> Entries:
+    """Pointers by file number become pointers by session ordinal. Raises CorruptionError for a file unknown."""
+    if not len(entries):
+        return none(entries.shape[1])
+    entries = entries.copy()
+    view = fields(entries)
+    numbers = view["file"].astype(np.int64)
+    known = np.array(sorted(ordinals), np.int64)
+    target = np.array([ordinals[number] for number in sorted(ordinals)], np.uint32)
+    live = numbers != TOMBSTONE
+    places = np.searchsorted(known, numbers)
+    clipped = np.minimum(places, max(0, len(known) - 1))
+    if live.any() and (not len(known) or (known[clipped][live] != numbers[live]).any()):
+        raise CorruptionError("the primary key index points to a file that the compacted delta does not have")
+    if len(known):
+        view["file"] = np.where(live, target[clipped], np.uint32(TOMBSTONE))
+    return entries

@@ -1,0 +1,76 @@
+"""How long the values of string and binary sort columns are: a plan needs it, and only the values tell.
+
+    keys      sort by version
+    f1        version string   "1.9", "1.10.2"     recorded in the log when f1 was appended: longest 6
+    f2        version string                       appended before the table had keys: its column is read, longest 3
+    f3        version binary(4)                    its type says it
+
+Files never change, so every attempt at a session finds the same widths, whatever was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.model import DataFile, Delta, TableKeys
+from deltacompact.index.keys import SORT_KEY_BYTES_MAX, is_variable, too_long
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
+
+READERS = 8
+"""Files that are read at a time."""
+
+
+def longest_values(table: pa.Table, keys: TableKeys | None, path: str) -> tuple[tuple[str, int], ...]:
+    """The bytes of the longest value of each sort column of variable width.
+
+    Raises SchemaError naming file and column where one is too long to be a sort key.
+    """
+    found = {}
+    for name in _variable_columns(table.schema, keys):
+        found[name] = pc.max(pc.binary_length(schemas.plain(table[name]))).as_py() or 0
+        if found[name] > SORT_KEY_BYTES_MAX:
+            raise too_long(path, name, found[name])
+    return tuple(found.items())
+
+
+def measured(store: ObjectStore, deltas: Sequence[Delta], keys: TableKeys) -> tuple[Delta, ...]:
+    """The deltas with the longest values of all their files. Columns are read where the log does not say it."""
+    unknown = {file.path: file for delta in deltas for file in delta.files if _unmeasured(file, keys)}
+    if not unknown:
+        return tuple(deltas)
+    with ThreadPoolExecutor(READERS) as threads:
+        done = threads.map(lambda file: measured_file(store, file, keys), unknown.values())
+        known = dict(zip(unknown, done, strict=True))
+
+    def told(file: DataFile) -> DataFile:
+        return replace(file, longest=known[file.path].longest) if file.path in known else file
+
+    return tuple(replace(delta, files=tuple(map(told, delta.files))) for delta in deltas)
+
+
+def measured_file(store: ObjectStore, file: DataFile, keys: TableKeys | None) -> DataFile:
+    """The file with the longest values of its sort columns, which are read unless they are known."""
+    names = _unmeasured(file, keys)
+    longest = dict.fromkeys(names, 0)
+    if names and file.rows:
+        for _, table in files.read(store, file, names):
+            longest = {name: max(size, longest[name]) for name, size in longest_values(table, keys, file.path)}
+    return replace(file, longest=tuple({**dict(file.longest), **longest}.items()))
+
+
+def _unmeasured(file: DataFile, keys: TableKeys | None) -> list[str]:
+    known = dict(file.longest)
+    return [name for name in _variable_columns(file.schema, keys) if name not in known]
+
+
+def _variable_columns(schema: pa.Schema, keys: TableKeys | None) -> Iterator[str]:
+    """The sort columns whose types do not say how long values are."""
+    for key in keys.sort if keys else ():
+        if key.name in schema.names and is_variable(schemas.plain_type(schema.field(key.name).type)):
+            yield key.name

@@ -1,0 +1,1 @@
+"""Looking after tables: verifying them, and rehashing their indices."""

@@ -1,0 +1,289 @@
+"""Looking after a table: verifying it, and rehashing its index.
+
+check   log dense, nothing beside it contradicts it, positions ascending · every file there with its rows · every delta
+        can be folded · every live row has one entry with its digest in the right bucket, and every entry a row
+rehash  the entries of the index move to another number of hash buckets, published by an `index` entry
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact import _kernels
+from deltacompact.base import expect
+from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompactError, InputError
+from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.partitions import all_done
+from deltacompact.base.settings import at_least
+from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.advice import with_advice
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
+from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.contradictions import Evidence, contradictions
+from deltacompact.catalog.delta_stream.entries import Entry, IndexReplaced
+from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.catalog.delta_stream.shape import StreamShape, compacted_shape
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.executors.executor import Executor
+from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
+from deltacompact.index.keys import Encoding
+from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
+from deltacompact.planning.plan import Arguments
+from deltacompact.reading.merge_on_read import fold_plan
+from deltacompact.steps.hash_bucket import pack
+from deltacompact.steps.rehash import rehash
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What is wrong with one partition stream: nothing, if `problems` is empty."""
+
+    partition: Partition
+    versions: int
+    files: int
+    rows: int
+    index_entries: int
+    problems: tuple[str, ...]
+
+
+def check(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Mapping[str, Any] | Partition | None = None,
+    *,
+    quick: bool = False,
+) -> list[CheckResult]:
+    """Verify log, files and index, and that the deltas can be folded.
+
+    `quick` reads no rows: it leaves out the digests of the compacted rows, and whether the values of deltas fit.
+    """
+    expect.flag("quick", quick)
+    return [_check_stream(catalog, table_id, each, quick) for each in catalog.chosen(table_id, partition)]
+
+
+def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
+    versions, rows, entries = 0, 0, 0
+    problems: list[str] = []
+    log = StreamLog(
+        catalog.store, TablePaths.of(table_id).stream(partition)
+    )  # it believes nothing that was read before
+    try:
+        evidence = Evidence.of(log)
+        chain = list(log.chain())
+        problems += [f"log: {each}" for each in contradictions(log, evidence, chain)]
+    except Exception as error:
+        return CheckResult(partition, 0, 0, 0, 0, (f"log: {one_line(error)}",))
+    versions, state = len(chain), chain[-1]
+    for each in chain:
+        problems += _log_problems(each)
+    described = stream_files(state)
+    for file in described:
+        try:
+            if "://" in file.path:
+                with files.opened(catalog.store, file):
+                    pass  # it is what was appended
+            seen = files.inspect(catalog.store, file.path, file.content_type, file.schema)
+            if seen.rows != file.rows or seen.bytes != file.bytes:
+                found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
+                problems.append(f"file {file.path}: {found}, the log says {logged}")
+        except Exception as error:
+            problems.append(f"file: {one_line(error)}")
+    if state.compacted and state.index and not problems:
+        try:
+            manifest = read_manifest(catalog.store, state.index)
+            rows, entries = manifest.rows, manifest.entries
+            problems += _index_problems(catalog.store, state, manifest, quick)
+        except Exception as error:
+            problems.append(f"index: {one_line(error)}")
+    try:
+        problems += _fold_problems(catalog, table_id, partition, state, quick or bool(problems))
+    except Exception as error:
+        problems.append(f"deltas: {one_line(error)}")
+    told = [with_advice(problem, catalog.uri, table_id, partition, state) for problem in dict.fromkeys(problems)]
+    return CheckResult(partition, versions, len(described), rows, entries, tuple(told))
+
+
+def _fold_problems(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState, quick: bool
+) -> Iterator[str]:
+    """What of the deltas no compaction could fold, or no reader could read: every file of them, not only the first."""
+    if not state.deltas:
+        return
+    table = catalog.table(table_id)
+
+    def indexed() -> Encoding:
+        assert state.index is not None
+        return read_manifest(catalog.store, state.index).encoding
+
+    shape = compacted_shape(table, state, indexed)
+    fitting: list[tuple[OperationType, DataFile]] = []
+    fits = True
+    for operation, file in [(delta.operation, file) for delta in state.deltas for file in delta.files]:
+        try:
+            shape = shape.with_file(operation, file)
+            fitting.append((operation, file))
+        except DeltaCompactError as error:
+            yield f"delta: {error}"
+            fits = False
+    for operation, file in () if quick else fitting:
+        try:
+            _fold(catalog.store, shape, partition, operation, file)
+        except Exception as error:
+            said = one_line(error)
+            yield f"delta: {said}" if file.path in said else f"delta: {file.path}: {said}"
+    if table.keys is not None and fits:
+        fold_plan(catalog.store, state, table, partition)
+
+
+def _fold(
+    store: ObjectStore, shape: StreamShape, partition: Partition, operation: OperationType, file: DataFile
+) -> None:
+    """Do with a delta's rows what a compaction and a reader do, for the errors."""
+    for first, table in files.read(store, file):
+        schemas.check_partition_values(table, partition, file.path)
+        if shape.encoding is not None:
+            pack(table, shape.encoding, file.path, 0, operation, first)
+        if operation is OperationType.UPSERT:
+            schemas.align(table, shape.rows, partition, file.path)
+
+
+def _log_problems(state: StreamState) -> Iterator[str]:
+    positions = [delta.position for delta in state.deltas]
+    if any(later <= earlier for earlier, later in pairwise(positions)):
+        yield f"log: stream positions of version {state.version} do not ascend"
+    numbers = [file.number for file in state.compacted.files] if state.compacted else []
+    if len(set(numbers)) != len(numbers):
+        yield f"log: a file number of version {state.version} is used twice"
+
+
+def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManifest, quick: bool) -> Iterator[str]:
+    assert state.compacted is not None
+    compacted = sorted(state.compacted.files, key=lambda file: file.number)
+    if not manifest.publishable:
+        yield "index: the manifest of a round was published"
+    numbers = np.array([file.number for file in compacted], np.uint32)
+    pointed = _kernels.SurvivorRanks(numbers, np.array([file.rows for file in compacted], np.int64))
+    expected = None if quick else _expected_entries(store, state, manifest)
+    tombstones = 0
+    for bucket in range(manifest.hash_bucket_count):
+        parts = list(read_index(store, manifest, bucket))
+        entries = np.concatenate(parts) if parts else none(manifest.encoding.entry_bytes)
+        view = fields(entries)
+        live = view["file"] != TOMBSTONE
+        tombstones += int(np.count_nonzero(~live))
+        try:
+            pointed.mark(np.ascontiguousarray(view["file"][live]), np.ascontiguousarray(view["row"][live]))
+        except ValueError as error:
+            yield f"index: bucket {bucket}: {error}"
+            return
+        if expected is not None and not _same(entries[live], expected(bucket)):
+            yield f"index: bucket {bucket}: entries and the digests of the rows they point to differ"
+    for file in compacted:
+        bits = live_bits(store, file)
+        if bits is not None and not np.array_equal(pointed.mask(file.number), bits):
+            yield f"index: the rows of {file.path} that have an entry are not those that its deletion vector leaves"
+    if pointed.total != state.compacted.rows:
+        yield f"index: {pointed.total} rows have an entry, the compacted files hold {state.compacted.rows}"
+    if tombstones != manifest.tombstones:
+        yield f"index: {tombstones} tombstones, the manifest says {manifest.tombstones}"
+
+
+def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexManifest):  # type: ignore[no-untyped-def]
+    """By bucket, what the compacted rows say themselves: digest and pointer, in digest order."""
+    assert state.compacted is not None
+    encoding = Encoding(manifest.encoding.key_columns)
+    parts = [none(encoding.entry_bytes)]
+    for file in state.compacted.files:
+        bits = live_bits(store, file)
+        lives = np.ones(file.rows, bool) if bits is None else live_mask(bits, file.rows)
+        for first, table in files.read(store, file, encoding.columns):
+            here = lives[first : first + table.num_rows]
+            rows = np.arange(first, first + table.num_rows, dtype=np.uint64)[here]
+            table = table.filter(pa.array(here))
+            no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
+            parts.append(_kernels.pack_entries(encoding.digests(table, file.path), no_sort_keys, file.number, rows))
+    grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)
+    return lambda bucket: sorted_by_digest(grouped[offsets[bucket] : offsets[bucket + 1]])
+
+
+def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
+    """Digest and pointer of entries with sort keys against entries without."""
+    if len(found) != len(expected):
+        return False
+    return np.array_equal(digests(found), digests(expected)) and np.array_equal(found[:, -12:], expected[:, -12:])
+
+
+def index_entries(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
+) -> int:
+    """Entries of the indices of a table, or of one partition."""
+    refs = [catalog.state(table_id, each).index for each in catalog.chosen(table_id, partition)]
+    return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
+
+
+def rehash_table(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    hash_bucket_count: int,
+    executor: Executor,
+    partition: Mapping[str, Any] | Partition | None = None,
+) -> list[tuple[Partition, int, int]]:
+    """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
+
+    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile, once
+    the other partitions are done.
+    """
+    at_least("hash_bucket_count", hash_bucket_count, 1, 1_000_000)
+    if not hasattr(executor, "submit"):
+        raise InputError(f"executor is {executor!r}, it must be an Executor: see deltacompact.executors.choose")
+
+    def rehashed(place: Partition) -> list[tuple[Partition, int, int]]:
+        base = catalog.state(table_id, place, strictly=True)
+        if base.index is None:
+            return []
+        manifest = read_manifest(catalog.store, base.index)
+        if manifest.hash_bucket_count != hash_bucket_count:
+            _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor)
+        return [(place, manifest.hash_bucket_count, hash_bucket_count)]
+
+    with telling_interrupts():
+        return [done for of_one in all_done(catalog.chosen(table_id, partition), rehashed) for done in of_one]
+
+
+def _rehash_stream(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Partition,
+    base: StreamState,
+    manifest: IndexManifest,
+    hash_bucket_count: int,
+    executor: Executor,
+) -> None:
+    begun_s = catalog.clock()
+    paths = TablePaths.of(table_id).stream(partition)
+    path_of = functools.partial(paths.fresh, "index", ".arrow", f"rehash-{uuid.uuid4().hex}")
+    rows_per_file = Arguments().rows_per_primary_key_index_file
+    rehashed = rehash(executor, catalog.store, manifest, hash_bucket_count, rows_per_file, path_of)
+    if rehashed.entries != manifest.entries or rehashed.run_entries(0) != manifest.entries:
+        raise CorruptionError(f"table {table_id!r}, partition {partition}: rehashing lost entries")
+    ref = write_manifest(catalog.store, paths.fresh("index", ".manifest.json"), rehashed)
+
+    def decide(state: StreamState) -> Entry:
+        if state.version != base.version:
+            raise ConflictError(f"table {table_id!r}, partition {partition}: compacted while it was rehashed")
+        catalog.check_age(begun_s)
+        return IndexReplaced(ref)
+
+    catalog.log(table_id, partition).extend(decide)

@@ -1,0 +1,503 @@
+"""Planning a compaction session: pure, from states and limits to a plan, or to the reason why nothing is to be done.
+
+    base        version 3-a1: files 14, 15 (8 live rows), index of 4 buckets
+    deltas      80 upsert: file 0 · 90 delete: files 0, 1
+    sources     ordinal 0 = 14, 1 = 15 | 2 = (80, 0), 3 = (90, 0), 4 = (90, 1)         fold order
+    rounds      ordinals 2‥4, 4‥5
+
+What becomes of the files is planned after the last round, when it is known which rows live: see outputs.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import (
+    INT64_MAX,
+    CompactedDelta,
+    ContentType,
+    DataFile,
+    Delta,
+    OperationType,
+    Partition,
+    TableKeys,
+)
+from deltacompact.base.settings import COUNT_MAX, Settings, at_least
+from deltacompact.base.wording import counted
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.index.index_files import CHUNK_ENTRIES
+from deltacompact.index.keys import Encoding, resolve_encoding
+from deltacompact.index.primary_key_index import IndexManifest
+from deltacompact.planning import sizing
+from deltacompact.tabular import schemas
+from deltacompact.tabular.files import WriteOptions, suffix_of
+
+FILE_NUMBER_MAX = 2**32 - 3
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToDo:
+    """Why a partition stream needs no compaction."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What the caller may choose, as far as it shows in the result. Other arguments make another session."""
+
+    rows_per_primary_key_index_file: int = 38_000_000
+    rows_per_compacted_file: int = 4_000_000
+    hash_bucket_count: int | None = None
+    content_type: ContentType = ContentType.PARQUET
+    target_file_bytes: int | None = None
+    compression: str | None = None
+    row_group_rows: int = 128 << 10
+    rows_per_round: int | None = None
+    rewrite_dead_fraction: float = 0.0
+    purge: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("rows_per_primary_key_index_file", self.rows_per_primary_key_index_file, 1, COUNT_MAX)
+        at_least("rows_per_compacted_file", self.rows_per_compacted_file, 1, COUNT_MAX)
+        if self.hash_bucket_count is not None:
+            at_least("hash_bucket_count", self.hash_bucket_count, 1, 1_000_000)
+        suffix_of(self.content_type)
+        known = self.compression in (None, "none") or pa.Codec.is_available(self.compression)
+        if self.content_type is ContentType.PARQUET and not known:
+            raise InputError(f"compression {self.compression!r} is not known to pyarrow")
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        index_rows: int,
+        file_rows: int,
+        hash_buckets: int | None,
+        content_type: ContentType,
+        purge: bool = False,
+    ) -> Arguments:
+        return cls(
+            index_rows,
+            file_rows,
+            hash_buckets,
+            content_type,
+            settings.target_file_bytes,
+            settings.compression,
+            settings.row_group_rows,
+            settings.rows_per_round,
+            settings.rewrite_dead_fraction,
+            purge,
+        )
+
+    @property
+    def write_options(self) -> WriteOptions:
+        return WriteOptions(self.content_type, self.compression, self.row_group_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the tasks run on. Decides how the work is divided, never what comes out. `nodes`: the slots of each."""
+
+    slots: int
+    memory_per_task_bytes: int
+    object_store_bytes: int
+    nodes: tuple[int, ...] = ()
+
+    @property
+    def node_slots(self) -> tuple[int, ...]:
+        return self.nodes or (self.slots,)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInput:
+    """What is folded into what. `owned`: the base files belong to the destination, so that they may be kept."""
+
+    source_table_id: str
+    destination_table_id: str
+    partition: Partition
+    source: StreamState
+    destination: StreamState
+    base: CompactedDelta | None
+    owned: bool
+    deltas: tuple[Delta, ...]
+    why: str
+
+    @property
+    def watermark(self) -> int:
+        """The greatest position that the session processes."""
+        if self.deltas:
+            return self.deltas[-1].position
+        done = self.base or self.destination.compacted  # of a source that holds nothing any more: the destination's
+        assert done is not None
+        return done.watermark
+
+    @property
+    def delta_rows(self) -> int:
+        return sum(delta.rows for delta in self.deltas)
+
+    @property
+    def bytes(self) -> int:
+        return sum(delta.bytes for delta in self.deltas) + (self.base.bytes if self.base else 0)
+
+
+def session_input(
+    source_table_id: str,
+    destination_table_id: str,
+    partition: Partition,
+    source: StreamState,
+    destination: StreamState,
+    purge: bool = False,
+) -> SessionInput | NothingToDo:
+    """Choose the base and the deltas. `purge`: files with dead rows in them are reason enough.
+
+    A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
+    compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
+    Where the source holds nothing any more, after a rollback or a retraction, the destination is emptied.
+    """
+
+    def chosen(base: CompactedDelta | None, owned: bool, deltas: tuple[Delta, ...], why: str) -> SessionInput:
+        return SessionInput(
+            source_table_id, destination_table_id, partition, source, destination, base, owned, deltas, why
+        )
+
+    def purged(base: CompactedDelta | None) -> SessionInput | None:
+        marked = sum(file.deletions is not None for file in base.files) if base and purge else 0
+        return chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows") if marked else None
+
+    if source_table_id == destination_table_id:
+        if not source.deltas:
+            if session := purged(source.compacted):
+                return session
+            return NothingToDo(f"no delta since position {source.last_position}")
+        return chosen(
+            source.compacted, True, source.deltas, f"{counted(len(source.deltas), 'delta')} since the last compaction"
+        )
+
+    if destination.commits:
+        raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
+    done = destination.compacted
+    if done and done.source_table_id != source_table_id:
+        raise InputError(f"table {destination_table_id!r} is the destination of {done.source_table_id!r}")
+    passed = source.compacted is not None and (done is None or source.compacted.watermark > done.watermark)
+    if done is None or done.source_lineage != source.lineage or passed:
+        why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
+        if source.compacted is None and not source.deltas and not (done and done.rows):
+            return NothingToDo(f"table {source_table_id!r} holds no delta")
+        return chosen(source.compacted, False, source.deltas, why)
+    newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
+    if not newer:
+        if session := purged(done):
+            return session
+        return NothingToDo(f"no delta since position {done.watermark}")
+    return chosen(done, True, newer, f"{counted(len(newer), 'delta')} since the last compaction")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of a session. Its ordinal is its place in fold order: base files first."""
+
+    ordinal: int
+    file: DataFile
+    operation: OperationType
+    position: int
+    in_base: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Ordinals [first, stop) are folded together. `position` and `file_number` are the high watermark afterwards."""
+
+    number: int
+    first: int
+    stop: int
+    position: int
+    file_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """Everything that a session does, decided before it does anything."""
+
+    input: SessionInput
+    keys: TableKeys
+    arguments: Arguments
+    encoding: Encoding
+    schema: pa.Schema
+    sources: tuple[Source, ...]
+    rounds: tuple[Round, ...]
+    hash_bucket_count: int
+    changes_only: bool
+    base_manifest: IndexManifest | None
+    tombstone_retention: int | None
+    capacity: Capacity
+
+    @property
+    def rehash(self) -> bool:
+        return self.base_manifest is not None and self.base_manifest.hash_bucket_count != self.hash_bucket_count
+
+    @property
+    def base_rows(self) -> int:
+        return self.base_manifest.entries if self.base_manifest else 0
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """By ordinal: the stream position that a delete leaves in its tombstone."""
+        return np.array([source.position for source in self.sources], np.int64)
+
+    @property
+    def base_ordinals(self) -> dict[int, int]:
+        return {source.file.number: source.ordinal for source in self.sources if source.in_base}
+
+    def number_of(self, source: Source) -> int:
+        """The file number of a source: base files have theirs, delta files get the next ones in fold order."""
+        if source.in_base:
+            return source.file.number
+        return self._first_number + source.ordinal - sum(each.in_base for each in self.sources)
+
+    @property
+    def next_file_number(self) -> int:
+        """Above every number used in the destination's chain, this session's delta files included."""
+        return self._first_number + sum(not source.in_base for source in self.sources)
+
+    @property
+    def _first_number(self) -> int:
+        done = self.input.destination.compacted
+        return done.next_file_number if done else 0
+
+    @property
+    def round_rows(self) -> int:
+        """Rows of the largest round."""
+        return max((self.rows_of(each) for each in self.rounds), default=0)
+
+    def rows_of(self, each: Round) -> int:
+        """Delta rows of one round."""
+        return sum(source.file.rows for source in self.sources[each.first : each.stop])
+
+    @property
+    def task_rows(self) -> int:
+        on, entry_bytes = self.capacity, self.encoding.entry_bytes
+        nodes, memory = len(on.node_slots), on.memory_per_task_bytes
+        return sizing.task_rows(self.round_rows, on.slots, nodes, self.hash_bucket_count, entry_bytes, memory)
+
+    def bucket_groups(self, each: Round) -> int:
+        """Groups of buckets, a task for each, in one round."""
+        on, rows = self.capacity, self.rows_of(each)
+        tasks = math.ceil(rows / self.task_rows)
+        groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, len(on.node_slots), tasks)
+        return max(groups, self.pointer_groups) if each is self.rounds[-1] else groups
+
+    def source_groups(self, rows: int) -> int:
+        """Groups of source files of so many rows, a task for each."""
+        on, told = self.capacity, self.bucket_groups(self.rounds[-1])
+        return sizing.source_groups(rows, on.slots, len(on.node_slots), told, on.memory_per_task_bytes)
+
+    @property
+    def data_bytes(self) -> int:
+        """Of all files that have whole rows."""
+        return sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
+
+    @property
+    def target_file_bytes(self) -> int:
+        """About the largest size of a compacted file. It depends on the data alone: every attempt has the same."""
+        return self.arguments.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
+
+    def is_small(self, rows: int, data_bytes: float) -> bool:
+        """Whether a compacted file is to be merged with others: below half of the target, by rows and by bytes.
+
+        Where the target grows with the table it is half of the least: or a table would be written anew as it grows.
+        """
+        target = self.arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
+        return 2 * rows < self.arguments.rows_per_compacted_file and 2 * data_bytes < target
+
+    @property
+    def planned_peak_bytes(self) -> int:
+        """Memory of the largest task's process."""
+        bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
+        entry_bytes = self.encoding.entry_bytes
+        pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
+        return sizing.peak_task_bytes(
+            self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes, pointer_rows
+        )
+
+    @property
+    def pointed_rows(self) -> int:
+        """Entries of which pointers may be assigned after the last round."""
+        delta_rows = sum(source.file.rows for source in self.sources if not source.in_base)
+        return delta_rows + (0 if self.changes_only else self.base_rows)
+
+    @property
+    def pointer_groups(self) -> int:
+        """At least so many groups of buckets are formed in the last round."""
+        memory = self.capacity.memory_per_task_bytes
+        return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
+
+    def planned_process_bytes(self, tasks: int) -> int:
+        """Memory of a process in which so many tasks run at a time."""
+        return sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES)
+
+    @property
+    def read_bytes(self) -> int:
+        """A row group of the widest rows, decoded; or one row, where rows may be wide.
+
+        A file's row groups are not known here: they are taken to have as many rows as ours, and a row group to be four
+        times its size at rest when it is decoded. What others compressed better, and put into large row groups, takes
+        more memory to read.
+        """
+        group_rows = self.arguments.row_group_rows
+        groups = (s.file.bytes * min(1.0, group_rows / s.file.rows) for s in self.sources if s.file.rows)
+        wide = any(schemas.is_variable(field.type) for field in self.schema)
+        row_bytes = sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4 if wide else 0
+        return int(max(4 * max(groups, default=0.0), row_bytes))
+
+    @property
+    def planned_space_bytes(self) -> int:
+        """What exists at the peak besides what is there now: the outputs, and an index for each round.
+
+        Nothing is deleted before the switch, so the indices of all rounds are there; a vacuum takes them later.
+        """
+        folded = [
+            self.base_rows + sum(map(self.rows_of, self.rounds[: place + 1])) for place in range(len(self.rounds))
+        ]
+        entries = sum(folded) + (self.base_rows if self.rehash else 0)
+        rows = sum(source.file.rows for source in self.sources)
+        exchange = 0 if sizing.fits_exchange(rows, self.capacity.object_store_bytes) else rows * sizing.EXCHANGE_BYTES
+        masks = rows // 8 + exchange
+        return self.data_bytes + entries * self.encoding.entry_bytes + masks
+
+
+def plan(
+    given: SessionInput,
+    keys: TableKeys,
+    partition_keys: Sequence[str],
+    manifest: IndexManifest | None,
+    arguments: Arguments,
+    capacity: Capacity,
+    tombstone_retention: int | None = None,
+    adopted: AdoptedSizes | None = None,
+) -> CompactionPlan:
+    """Decide a session. `adopted` are the sizes of an interrupted session that is resumed.
+
+    Raises SchemaError naming file and column, before any work, where the files do not fit together.
+    """
+    sources = _sources(given)
+    deltas = [source for source in sources if not source.in_base]
+    upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
+    encoding = resolve_encoding(
+        keys, partition_keys, [(s.operation, s.file) for s in deltas], manifest.encoding if manifest else None
+    )
+    schema = schemas.union(upserts, given.base.schema if given.base else None)
+    if adopted is None:
+        rewritable = sum(source.file.rows for source in sources if source.in_base)
+        # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
+        mergeable = manifest if given.owned and tombstone_retention is None else None
+        adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
+        if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
+            changes = _changes_only(mergeable, encoding, sum(s.file.rows for s in deltas), rewritable, capacity)
+            adopted = replace(adopted, changes_only=changes)
+    number = (given.destination.compacted.next_file_number if given.destination.compacted else 0) + 2 * len(sources)
+    if number > FILE_NUMBER_MAX:
+        raise InputError(f"table {given.destination_table_id!r} has used up its file numbers: restate it")
+    return CompactionPlan(
+        given,
+        keys,
+        arguments,
+        encoding,
+        schema,
+        sources,
+        _rounds(sources, len(sources) - len(deltas), adopted.round_ends, given.watermark),
+        adopted.hash_bucket_count,
+        adopted.changes_only,
+        manifest,
+        tombstone_retention,
+        capacity,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedSizes:
+    """The decisions that depend on the machine: whoever resumes a session on another one takes them over."""
+
+    hash_bucket_count: int
+    round_ends: tuple[int, ...]
+    changes_only: bool = False
+    """Whether the index gets a run of what changes, instead of being merged and written anew."""
+
+
+def _changes_only(
+    manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity
+) -> bool:
+    """A run is added as long as the runs above the first are few and small beside it.
+
+    Relocations cost a bit for each row of a rewritten file, in every task: what may come of it is bounded too.
+    """
+    if manifest.encoding != encoding:
+        return False
+    first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
+    masks = sum(relocation.mask_bytes for relocation in manifest.relocations) + base_rows // 8
+    return sizing.adds_run(first, above, new_rows, masks, encoding.entry_bytes, capacity.memory_per_task_bytes)
+
+
+def _sizes(
+    encoding: Encoding,
+    manifest: IndexManifest | None,
+    arguments: Arguments,
+    capacity: Capacity,
+    delta_rows: list[int],
+) -> AdoptedSizes:
+    memory, entry_bytes = capacity.memory_per_task_bytes, encoding.entry_bytes
+    rows = sum(delta_rows) + (manifest.entries if manifest else 0)
+    buckets = arguments.hash_bucket_count
+    if buckets is None and manifest is not None:
+        buckets = manifest.hash_bucket_count
+        if sizing.must_rehash(rows, buckets, entry_bytes, memory):
+            buckets = sizing.hash_bucket_count(rows, entry_bytes, memory)
+    if buckets is None:
+        buckets = sizing.hash_bucket_count(rows, entry_bytes, memory)
+    per_round = arguments.rows_per_round or sizing.round_rows_max(capacity.object_store_bytes, entry_bytes)
+    return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
+
+
+def _sources(given: SessionInput) -> tuple[Source, ...]:
+    sources: list[Source] = []
+    for file in given.base.files if given.base else ():
+        sources.append(Source(len(sources), file, OperationType.UPSERT, -INT64_MAX - 1, True))
+    for delta in given.deltas:
+        for file in delta.files:
+            sources.append(Source(len(sources), file, delta.operation, delta.position, False))
+    return tuple(sources)
+
+
+def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], watermark: int) -> tuple[Round, ...]:
+    """Always one at least: a session without delta files has an empty round, which brings the index to its terms."""
+    rounds, start = [], first
+    for number, end in enumerate(ends or (0,), 1):
+        stop = first + end
+        last = sources[stop - 1] if stop > start else None
+        position, file_number = (last.position, last.file.number) if last else (watermark, 0)
+        rounds.append(Round(number, start, stop, position, file_number))
+        start = stop
+    return tuple(rounds)
+
+
+def fingerprint(given: SessionInput, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
+    """What makes a session this one and no other: base, source, keys and arguments. Deltas are in its record."""
+    document = asdict(arguments)
+    return {
+        "destination": given.destination_table_id,
+        "partition": given.partition.values,
+        "arguments": {name: str(value) for name, value in document.items()},
+        "base": given.destination.version,
+        "source": [given.source_table_id, given.source.version],
+        "primary_keys": keys.primary,
+        "sort_keys": [(key.name, key.direction.value) for key in keys.sort],
+        "fences": len(given.destination.fences),
+        "retracted": sorted(given.source.retracted),
+    }

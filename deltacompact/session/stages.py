@@ -1,0 +1,89 @@
+"""Stages of a session: tasks that were submitted are waited for, told about, and measured.
+
+dedupe    8 tasks on 2 CPUs    5.1 s from first to last, 9.4 s of tasks, the longest 1.3 s
+          perfectly spread     max(1.3, 9.4 / 2) = 4.7 s        so 0.4 s were scheduling
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from deltacompact.base.events import StageFinished, StageStarted, TaskFinished
+from deltacompact.executors.executor import Executor, Submitted
+
+
+@dataclass(slots=True)
+class Measured:
+    """What a session took, collected as tasks end. Seconds by stage; memory in bytes."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    task_seconds: float = 0.0
+    scheduling_seconds: float = 0.0
+    peak_task_bytes: int = 0
+    rows_copied: int = 0
+
+
+@dataclass(slots=True)
+class _Wave:
+    """Stages whose tasks run side by side: seconds that they took, and those of their tasks, the longest and all."""
+
+    seconds: float = 0.0
+    longest: float = 0.0
+    total: float = 0.0
+
+    def add(self, seconds: float, longest: float, total: float) -> None:
+        self.seconds += seconds
+        self.longest = max(self.longest, longest)
+        self.total += total
+
+    def scheduling_seconds(self, slots: int) -> float:
+        """What is left of the time when tasks are spread over the slots as well as can be."""
+        return max(0.0, self.seconds - max(self.longest, self.total / slots))
+
+
+class Stages:
+    """`tell` gets kinds of events with their values."""
+
+    def __init__(self, executor: Executor, tell: Callable[..., None]) -> None:
+        self.measured = Measured()
+        self._executor = executor
+        self._tell = tell
+        self._wave = _Wave()
+
+    def wait(
+        self,
+        stage: str,
+        tasks: Sequence[Submitted],
+        rows: int,
+        done_one: Callable[[int], None] | None = None,
+        overlapping: bool = False,
+    ) -> None:
+        """Wait for a stage. `done_one` gets each task's place as it ends.
+
+        `overlapping`: tasks of the next stage run already.
+        """
+        began = time.perf_counter()
+        self._tell(StageStarted, stage, len(tasks), rows)
+        done, longest, total = 0, 0.0, 0.0
+        for count, (place, stats) in enumerate(self._executor.finish(tasks), 1):
+            if done_one:
+                done_one(place)
+            upto = rows * count // max(1, len(tasks))
+            self._tell(TaskFinished, stage, upto - done)
+            done = upto
+            longest, total = max(longest, stats.seconds), total + stats.seconds
+            self.measured.peak_task_bytes = max(self.measured.peak_task_bytes, stats.peak_bytes)
+        seconds = time.perf_counter() - began
+        self.took(stage, seconds)
+        self.measured.task_seconds += total
+        self._wave.add(seconds, longest, total)
+        if not overlapping:
+            self.measured.scheduling_seconds += self._wave.scheduling_seconds(self._executor.capacity.slots)
+            self._wave = _Wave()
+        self._tell(StageFinished, stage, seconds)
+
+    def took(self, stage: str, seconds: float) -> None:
+        """Add to what a stage has taken so far."""
+        self.measured.seconds[stage] = self.measured.seconds.get(stage, 0.0) + seconds

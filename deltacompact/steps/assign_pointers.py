@@ -1,0 +1,222 @@
+"""Step 3, pointer assignment: where every live row will be, before any of them is read.
+
+    survivors of bucket A in digest order      file 7: rows 2, 0     file 8: row 1
+    survivors of bucket B                      file 7: row 1
+    ranks by source row                        (7,0)=0 (7,1)=1 (7,2)=2 (8,1)=3      row 2 becomes row 2, not 1
+    sent back to A in the order it sent them   2, 0, 3                              to B: 1
+
+From counts alone no bucket could know this: ranks are taken by a group of source files over all buckets at once. The
+ranks run through all rewritten files, so rank // rows_per_output names the output and the remainder the row. This is
+the paper's predictive primary key index, without its barrier inside tasks, and it keeps source row order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact import _kernels
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import DataFile
+from deltacompact.index.entries import Entries
+from deltacompact.index.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer
+from deltacompact.index.keys import Encoding
+from deltacompact.index.live_bitmaps import live_bits, write_masks
+from deltacompact.index.primary_key_index import IndexManifest, read_index
+from deltacompact.steps.shuffle import Arrays, Groups, Parcel, parcels, taken
+from deltacompact.storage.objects import ObjectStore
+
+Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
+"""Session ordinals and row indices, in the order in which a bucket group holds them."""
+
+Sent = tuple[Parcel, Groups]
+"""What a bucket group tells source groups: rows of their files that live, and rows of their whole files that died."""
+
+KEPT = 0xFFFFFFFF
+"""Stands in `group_of` for files that are kept by reference: their pointers stay."""
+
+NOWHERE = 0xFFFFFFFE
+"""Stands there for files of which no row lives: nothing points to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGroup:
+    """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before.
+
+    Of the files in `whole`, by ordinal, every row of before lives but those that are told to have died; of the others
+    those that are told to live.
+    """
+
+    ordinals: npt.NDArray[np.uint32]
+    file_rows: npt.NDArray[np.int64]
+    first_rank: int
+    whole: tuple[tuple[int, DataFile], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PointerMap:
+    """How session pointers become published ones. Tombstones and what is gone stay as they are.
+
+    `group_of`: by ordinal, the source group that ranks the file, KEPT, or NOWHERE. `number_of`: the file number of a
+    file that stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
+    """
+
+    group_of: npt.NDArray[np.uint32]
+    number_of: npt.NDArray[np.uint32]
+    first_ranks: tuple[int, ...]
+    first_output_number: int
+    rows_per_output: int
+    marked_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedBuckets:
+    """Where the entries of group number `group` of the buckets are after the last round.
+
+    In an index, unless a task is handed them.
+    """
+
+    encoding: Encoding
+    group: int
+    buckets: range
+    index: IndexManifest | None
+
+    def chunks(self, store: ObjectStore, bucket: int, held: Groups | None) -> Iterator[Entries]:
+        """Entries of one of its buckets, in digest order."""
+        if held is None:
+            assert self.index is not None
+            yield from read_index(store, self.index, bucket)
+            return
+        (entries,) = held.of(bucket)
+        for start in range(0, len(entries), CHUNK_ENTRIES):
+            yield entries[start : start + CHUNK_ENTRIES]
+
+
+def survivors(
+    store: ObjectStore,
+    folded: FoldedBuckets,
+    held: Groups | None,
+    died: Pointers | None,
+    group_of: npt.NDArray[np.uint32],
+    parcel_starts: Sequence[int],
+    exchange_path_of: Callable[[], str] | None = None,
+) -> Iterator[Sent]:
+    """By source group, the live rows of its files that these buckets point to, and those that died.
+
+    Groups [parcel_starts[i], parcel_starts[i + 1]) in each parcel; with an `exchange_path_of`, through a file.
+    """
+    groups = parcel_starts[-1]
+    living, dead = _kernels.PointerSplit(group_of, groups), _kernels.PointerSplit(group_of, groups)
+    for bucket in folded.buckets:
+        for chunk in folded.chunks(store, bucket, held):
+            living.push_entries(chunk)
+    if died is not None:
+        dead.push_pointers(*died)
+    yield from zip(
+        parcels(store, exchange_path_of, _by_group(living), parcel_starts),
+        _by_group(dead).parcels(parcel_starts),
+        strict=True,
+    )
+
+
+def _by_group(split: _kernels.PointerSplit) -> Groups:
+    ordinals, rows, offsets = split.finish()
+    return Groups(0, (ordinals, rows), offsets)
+
+
+def joined(pieces: Sequence[Pointers]) -> Pointers:
+    """Several as one."""
+    if not pieces:
+        return np.empty(0, np.uint32), np.empty(0, np.uint64)
+    return np.concatenate([file for file, _ in pieces]), np.concatenate([row for _, row in pieces])
+
+
+def assign(
+    store: ObjectStore,
+    number: int,
+    group: SourceGroup,
+    masks_path: str,
+    parcel_starts: Sequence[int],
+    exchange_path_of: Callable[[], str] | None,
+    *sent: Sent,
+) -> Iterator[Parcel]:
+    """Rank the survivors of group `number`: by bucket group, ranks as it sent them. The masks of the files are stored.
+
+    Bucket groups [parcel_starts[i], parcel_starts[i + 1]) in each parcel.
+    """
+    ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
+    for ordinal, file in group.whole:
+        ranks.fill(ordinal, live_bits(store, file))
+    for living, died in sent:
+        ranks.unmark(*died.of(number))
+        ranks.mark(*taken(store, living, number))
+    write_masks(store, masks_path, {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
+    # Within the group, which has fewer than 2^32 rows.
+    ranked = [ranks.ranks(*taken(store, living, number)).astype(np.uint32) for living, _ in sent]
+    yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)
+
+
+def _one_after_another(ranks: Sequence[npt.NDArray[np.uint32]]) -> tuple[Arrays, npt.NDArray[np.int64]]:
+    offsets = np.cumsum([0, *map(len, ranks)], dtype=np.int64)
+    return (np.concatenate(ranks) if ranks else np.empty(0, np.uint32),), offsets
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """One group of buckets of the published index. Tombstones at or below `expired_position` are dropped."""
+
+    folded: FoldedBuckets
+    pointers: PointerMap
+    rows_per_index_file: int
+    expired_position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    files: tuple[tuple[IndexFile, ...], ...]
+    rows: int
+    tombstones: int
+
+
+def write_index(
+    store: ObjectStore,
+    task: IndexTask,
+    path_of: Callable[[], str],
+    held: Groups | None,
+    *given: Parcel,
+) -> IndexResult:
+    """The session's entries with published pointers (`given`: from each source group a parcel of ranks)."""
+    pointers, group = task.pointers, task.folded.group
+    (ranks,), offsets = _one_after_another([taken(store, parcel, group)[0] for parcel in given])
+    publisher = _kernels.Publisher(
+        pointers.group_of,
+        pointers.number_of,
+        np.array(pointers.first_ranks, np.uint64),
+        pointers.marked_from,
+        pointers.first_output_number,
+        pointers.rows_per_output,
+        ranks,
+        offsets,
+        task.expired_position,
+    )
+    written, rows, tombstones = [], 0, 0
+    for bucket in task.folded.buckets:
+        entry_bytes = task.folded.encoding.entry_bytes
+        with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file) as writer:
+            for chunk in task.folded.chunks(store, bucket, held):
+                writer.write(_published(publisher, chunk))
+            written.append(writer.close())
+        rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
+    if publisher.left:
+        raise CorruptionError("more pointers were assigned than rows live: the round's index changed under the session")
+    return IndexResult(tuple(written), rows, tombstones)
+
+
+def _published(publisher: _kernels.Publisher, chunk: Entries) -> Entries:
+    try:
+        return publisher.publish(chunk)
+    except ValueError as error:
+        raise CorruptionError(f"fewer pointers were assigned than rows live: {error}") from error

@@ -1,0 +1,209 @@
+"""Step 2, dedupe: fold a bucket's new entries into its index, key by key.
+
+    index        k1 -> (0, 4)            k3 -> (1, 9)
+    new          k1 -> (7, 0)  k2 -> (7, 1)  k2 -> (8, 0) delete
+    new index    k1 -> (7, 0)            k3 -> (1, 9)          superseded 1, deleted 1, live 2
+
+The index is streamed in digest order and only the new entries are resident: a linear merge. Pointers of the result are
+session ordinals; every round but for publication works like this (paper, dedupe step and compaction rounds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact import _kernels
+from deltacompact.base.errors import CorruptionError
+from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
+from deltacompact.index.index_files import IndexFile, bucket_writer
+from deltacompact.index.keys import Encoding
+from deltacompact.index.primary_key_index import IndexManifest, newest_entries, read_index, reencoded, renumbered
+from deltacompact.index.remap import Relocator
+from deltacompact.steps.assign_pointers import Pointers, joined
+from deltacompact.steps.shuffle import Groups
+from deltacompact.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class FoldCounts:
+    """Rows by what became of them. Every upsert is counted once, by the event that killed it, or as live."""
+
+    upserts: int = 0
+    deletes: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    live: int = 0
+    tombstones: int = 0
+
+    def __add__(self, other: FoldCounts) -> FoldCounts:
+        return FoldCounts(
+            self.upserts + other.upserts,
+            self.deletes + other.deletes,
+            self.superseded + other.superseded,
+            self.deleted + other.deleted,
+            self.live + other.live,
+            self.tombstones + other.tombstones,
+        )
+
+    def __sub__(self, other: FoldCounts) -> FoldCounts:
+        return self + FoldCounts(*(-count for count in astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
+class BaseIndex:
+    """The index that a round starts from. `ordinals` translates file numbers; None: they are ordinals already."""
+
+    manifest: IndexManifest
+    ordinals: Mapping[int, int] | None = None
+
+    def chunks(self, store: ObjectStore, bucket: int, encoding: Encoding) -> Iterator[Entries]:
+        """A bucket's entries in the session's terms: its encoding, its ordinals."""
+        for chunk in read_index(store, self.manifest, bucket):
+            chunk = reencoded(chunk, self.manifest.encoding, encoding)
+            yield chunk if self.ordinals is None else renumbered(chunk, self.ordinals)
+
+    def newest(
+        self, store: ObjectStore, bucket: int, new: list[Entries], encoding: Encoding, relocator: Relocator
+    ) -> Entries:
+        """The bucket's entries of the keys of `new`, in the session's terms."""
+        found = newest_entries(store, self.manifest, bucket, new, relocator)
+        found = reencoded(found, self.manifest.encoding, encoding)
+        return found if self.ordinals is None else renumbered(found, self.ordinals)
+
+
+@dataclass(frozen=True, slots=True)
+class DedupeTask:
+    """One group of buckets of one round. `positions` has the stream position of each session ordinal."""
+
+    encoding: Encoding
+    buckets: range
+    base: BaseIndex
+    positions: npt.NDArray[np.int64]
+    tombstone_retention: int | None
+    rows_per_index_file: int
+
+
+@dataclass(frozen=True, slots=True)
+class DedupeResult:
+    """New index files by bucket, the counts, and the live rows of each session ordinal."""
+
+    files: tuple[tuple[IndexFile, ...], ...]
+    counts: FoldCounts
+    live: npt.NDArray[np.int64]
+
+
+def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: Groups) -> DedupeResult:
+    """Fold the new entries (a parcel of each hash bucket task) into each bucket's index and write it."""
+    written, counts = [], FoldCounts()
+    live = np.zeros(len(task.positions), np.int64)
+    for bucket in task.buckets:
+        folded = _fold_bucket(store, task, bucket, parts)
+        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+            for chunk in folded:
+                live += live_rows(chunk, len(live))
+                writer.write(chunk)
+            written.append(writer.close())
+        counts += folded.counts
+    return DedupeResult(tuple(written), counts, live)
+
+
+def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups]:
+    """The same for a last round that fits the object store: the result, and the folded entries instead of files."""
+    chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
+    live = np.zeros(len(task.positions), np.int64)
+    for bucket in task.buckets:
+        folded = _fold_bucket(store, task, bucket, parts)
+        chunks += folded
+        offsets.append(sum(map(len, chunks)))
+        counts += folded.counts
+    entries = np.concatenate(chunks) if len(chunks) != 2 else chunks[1]
+    live += live_rows(entries, len(live))
+    yield DedupeResult(((),) * len(task.buckets), counts, live)
+    yield Groups(task.buckets.start, (entries,), np.array(offsets, np.int64))
+
+
+def dedupe_changes(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups | Pointers]:
+    """Fold the new entries into the index's entries of the same keys, and those alone: what is held follows the change.
+
+    The result's counts and live rows are differences to the base. Then come the entries of a new run, and the rows of
+    base files that died.
+    """
+    yield from _changes(store, task, parts)
+
+
+def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> tuple[DedupeResult, Groups, Pointers]:
+    runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
+    dead: list[Pointers] = []
+    relocator = Relocator(store, task.base.manifest.relocations)
+    for bucket in task.buckets:
+        new = _of_bucket(parts, bucket)
+        found = task.base.newest(store, bucket, new, task.encoding, relocator)
+        folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
+        run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
+        runs.append(run)
+        dead.append((ordinals, rows))
+        offsets.append(offsets[-1] + len(run))
+        before = int(np.count_nonzero(fields(found)["file"] != TOMBSTONE))
+        counts += folded.counts - FoldCounts(live=before, tombstones=len(found) - before)
+    entries, died = np.concatenate(runs), joined(dead)
+    live = live_rows(entries, len(task.positions)) - np.bincount(died[0], minlength=len(task.positions))
+    result = DedupeResult(((),) * len(task.buckets), counts, live)
+    return result, Groups(task.buckets.start, (entries,), np.array(offsets, np.int64)), died
+
+
+def dedupe_run(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: Groups) -> DedupeResult:
+    """The same in a round of several: the run is written, one more beside those of the rounds before."""
+    result, run, _ = _changes(store, task, parts)
+    written = []
+    for bucket in task.buckets:
+        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+            writer.write(*run.of(bucket))
+            written.append(writer.close())
+    return replace(result, files=tuple(written))
+
+
+def _of_bucket(parts: Sequence[Groups], bucket: int) -> list[Entries]:
+    return [entries for part in parts for entries in part.of(bucket)]
+
+
+def _fold_bucket(store: ObjectStore, task: DedupeTask, bucket: int, parts: Sequence[Groups]) -> Folded:
+    new = _of_bucket(parts, bucket)
+    base = task.base.chunks(store, bucket, task.encoding)
+    return Folded(new, base, task.encoding, task.positions, task.tombstone_retention)
+
+
+def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:
+    """How many entries point to each session ordinal."""
+    file = fields(entries)["file"]
+    return np.bincount(file[file < GONE], minlength=ordinals).astype(np.int64)
+
+
+class Folded:
+    """Iterating folds; afterwards `counts` is known. The conservation of rows is asserted."""
+
+    def __init__(
+        self,
+        new: Sequence[Entries],
+        base: Iterator[Entries],
+        encoding: Encoding,
+        positions: npt.NDArray[np.int64],
+        tombstone_retention: int | None,
+    ) -> None:
+        self.counts = FoldCounts()
+        self._base = base
+        parts = [part for part in new if len(part)] or [none(encoding.entry_bytes)]
+        self._fold = _kernels.Fold(parts, encoding.sort_key_bytes, positions, tombstone_retention)
+
+    def __iter__(self) -> Iterator[Entries]:
+        base_live = 0
+        for chunk in self._base:
+            base_live += int(np.count_nonzero(fields(chunk)["file"] != TOMBSTONE))
+            yield self._fold.push(chunk)
+        yield self._fold.finish()
+        self.counts = counts = FoldCounts(**self._fold.counts)
+        if base_live + counts.upserts != counts.live + counts.superseded + counts.deleted:
+            raise CorruptionError(f"rows were lost or made up: {base_live} before, {counts}")

@@ -1,0 +1,94 @@
+"""Step 1, hash bucket: rows of delta files become entries, grouped by hash bucket.
+
+    file 7 (upsert)  k1 k2 k3   ->  bucket 0: k2 -> (7, 1)          a parcel for the buckets of each node
+    file 8 (delete)  k2         ->  bucket 0: k2 -> (8, 0) delete
+                                    bucket 1: k1 -> (7, 0), k3 -> (7, 2)
+
+Only key and sort columns are read (paper, hash bucket step; the digests are not joined to tables but packed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact import _kernels
+from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
+from deltacompact.index.keys import Encoding, keyless
+from deltacompact.steps.shuffle import Groups
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSlice:
+    """Rows of one delta file: `ordinal` is the file's place in the session's fold order."""
+
+    file: DataFile
+    ordinal: int
+    operation: OperationType
+    rows: tuple[int, int]
+
+
+def slices(sources: Sequence[SourceSlice], rows_max: int) -> list[tuple[SourceSlice, ...]]:
+    """Divide files into tasks of about equal size; a file that is larger than a task is split by rows.
+
+    A file of an untyped format is read whole for any of its rows, so it is not split.
+    """
+    tasks: list[tuple[SourceSlice, ...]] = []
+    task: list[SourceSlice] = []
+    rows = 0
+    for source in sources:
+        for piece in _pieces(source, rows_max):
+            piece_rows = piece.rows[1] - piece.rows[0]
+            if task and rows + piece_rows > rows_max:
+                tasks.append(tuple(task))
+                task, rows = [], 0
+            task.append(piece)
+            rows += piece_rows
+    return [*tasks, tuple(task)] if task else tasks
+
+
+def _pieces(source: SourceSlice, rows_max: int) -> Iterator[SourceSlice]:
+    start, stop = source.rows
+    count = 1 if source.file.content_type in files.UNTYPED else max(1, -(-(stop - start) // rows_max))
+    step = -(-(stop - start) // count)
+    for low in range(start, max(stop, start + 1), max(1, step)):
+        yield SourceSlice(source.file, source.ordinal, source.operation, (low, min(stop, low + step)))
+
+
+def hash_bucket(
+    store: ObjectStore,
+    encoding: Encoding,
+    partition: Partition,
+    work: Sequence[SourceSlice],
+    hash_bucket_count: int,
+    parcel_starts: Sequence[int],
+) -> Iterator[Groups]:
+    """Entries of the slices' rows by bucket, buckets [parcel_starts[i], parcel_starts[i + 1]) in each parcel."""
+    parts = [part for piece in work for part in _pack(store, encoding, partition, piece)]
+    entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
+    del parts
+    yield from Groups(0, (entries,), offsets).parcels(parcel_starts)
+
+
+def _pack(store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice) -> Iterator[Entries]:
+    columns = (*encoding.columns, *partition.names)
+    for first, table in files.read(store, piece.file, columns, piece.rows):
+        schemas.check_partition_values(table, partition, piece.file.path)
+        yield pack(table, encoding, piece.file.path, piece.ordinal, piece.operation, first)
+
+
+def pack(
+    table: pa.Table, encoding: Encoding, path: str, ordinal: int, operation: OperationType, first_row: int
+) -> Entries:
+    """The entries of consecutive rows of one file."""
+    rows = np.arange(first_row, first_row + table.num_rows, dtype=np.uint64)
+    if operation is OperationType.DELETE:
+        rows |= DELETE_BIT
+        rows[keyless(table, encoding)] |= KEYLESS_BIT
+    return _kernels.pack_entries(encoding.digests(table, path), encoding.sort_keys(table, path), ordinal, rows)

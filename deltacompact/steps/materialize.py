@@ -1,0 +1,175 @@
+"""Step 4, materialize: live rows of source files, in source row order, into one compacted file.
+
+    output 2 takes ranks 8‥12 of the session:   file 7, live rows 3‥5 of it   -> rows 0‥2
+                                                file 8, live rows 0‥2 of it   -> rows 2‥4
+
+Which rows live is one bit each, so rows are filtered in sequence, and only the row groups that hold them are read. Row
+groups in which every row lives are copied as they are encoded (row_group_copy.py), while the others are encoded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
+from deltacompact.tabular.files import WriteOptions
+from deltacompact.tabular.prefetch import ahead
+from deltacompact.tabular.row_group_copy import CopyingWriter, Encoded, Run, codec_of, copyable_runs, encoded
+
+ENCODED_AHEAD = 2
+"""Row groups that are encoded while others are copied, which waits for the disk or the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRange:
+    """Live rows number `start` up to `stop` of one source file."""
+
+    file: DataFile
+    ordinal: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializeTask:
+    """One compacted file: `number` is its file number, `rows` what must come out; the masks say which rows live."""
+
+    number: int
+    rows: int
+    sources: tuple[LiveRange, ...]
+    masks_paths: tuple[str, ...]
+    schema: pa.Schema
+    partition: Partition
+    options: WriteOptions
+
+
+def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materialized:
+    """Write the task's live rows to `path`."""
+    by_ordinal: Masks = {}
+    for masks_path in task.masks_paths:
+        by_ordinal |= read_masks(store, masks_path)
+    pieces = []
+    for source in task.sources:
+        lives = live_mask(by_ordinal[source.ordinal], source.file.rows)
+        pieces.append(Piece(source.file, lives, _rows_of(lives, source)))
+    options, runs = _looked_at(store, task, pieces)
+    if any(runs):
+        with (
+            ahead(_steps(store, task, pieces, runs, options), ENCODED_AHEAD) as steps,
+            files.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
+        ):
+            for step in steps:
+                if isinstance(step, Encoded):
+                    out.add(step)
+                else:
+                    with files.opened(store, step.file) as source:
+                        out.copy(source, step.run)
+            _check_rows(task, out.rows)
+    else:
+        with files.writer(store, path, task.schema, options) as out:
+            for table in _live_rows(store, task, pieces):
+                out.write(table)
+            _check_rows(task, out.rows)
+    size = store.stat(path).bytes
+    copied = sum(run.stop - run.start for of_piece in runs for run in of_piece)
+    return Materialized(DataFile(task.number, path, options.content_type, task.rows, size, task.schema), copied)
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """A compacted file, and how many of its rows were copied without being decoded."""
+
+    file: DataFile
+    rows_copied: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What an output gets of one file: rows in a half-open range, those that `lives` says (one element a row)."""
+
+    file: DataFile
+    lives: npt.NDArray[np.bool_]
+    rows: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Row groups of a file that an output gets as they are."""
+
+    file: DataFile
+    run: Run
+
+
+def _check_rows(task: MaterializeTask, written: int) -> None:
+    if written != task.rows:
+        raise CorruptionError(f"compacted file {task.number} got {written} rows, {task.rows} were assigned")
+
+
+def _looked_at(
+    store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]
+) -> tuple[WriteOptions, list[list[Run]]]:
+    """The codec to write with, and the row groups of each piece that can be copied."""
+    options = task.options
+    if options.content_type is not ContentType.PARQUET:
+        return options, [[] for _ in pieces]
+    runs, codec = [], options.codec
+    for piece in pieces:
+        found: list[Run] = []
+        if piece.file.content_type is ContentType.PARQUET:
+            with files.opened(store, piece.file) as source:
+                parquet = files.described_parquet(source, piece.file)
+                found = copyable_runs(parquet, piece.file.schema, task.schema, options, piece.lives, piece.rows)
+                codec = codec or codec_of(parquet.metadata)
+        runs.append(found)
+    return replace(options, codec=codec), runs
+
+
+def _steps(
+    store: ObjectStore,
+    task: MaterializeTask,
+    pieces: Sequence[Piece],
+    runs: Sequence[Sequence[Run]],
+    options: WriteOptions,
+) -> Generator[Copy | Encoded]:
+    """What the output is made of, in order: row groups to copy, and between them those that are encoded anew."""
+    stretch: list[Piece] = []
+    for piece, of_piece in zip(pieces, runs, strict=True):
+        at = piece.rows[0]
+        for run in of_piece:
+            stretch.append(replace(piece, rows=(at, run.start)))
+            yield from encoded(_live_rows(store, task, stretch), task.schema, options)
+            yield Copy(piece.file, run)
+            stretch, at = [], run.stop
+        stretch.append(replace(piece, rows=(at, piece.rows[1])))
+    yield from encoded(_live_rows(store, task, stretch), task.schema, options)
+
+
+def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+    """Decode the rows of these ranges, as far as they live."""
+    for piece in pieces:
+        if not piece.lives[slice(*piece.rows)].any():
+            continue
+        for at, table in files.read(store, piece.file, None, piece.rows):
+            wanted = piece.lives[at : at + table.num_rows]
+            if not wanted.all():
+                table = table.filter(pa.array(wanted))
+            yield schemas.align(table, task.schema, task.partition, piece.file.path)
+
+
+def _rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:
+    """The rows between which the range's live rows lie; those outside are cleared from the mask."""
+    places = np.flatnonzero(lives)
+    if source.stop > len(places):
+        raise CorruptionError(f"{source.file.path} has {len(places)} live rows, {source.stop} were assigned")
+    if source.start == 0 and source.stop == len(places):
+        return int(places[0]), int(places[-1]) + 1
+    return int(places[source.start]), int(places[source.stop - 1]) + 1

@@ -1,0 +1,189 @@
+"""Objects as files below a folder of a local disk.
+
+writer(path)          a file in .unfinished, synced, renamed into place when the block ends
+put_if_absent(path)   a file in .unfinished, synced, linked into place: a link never replaces a file
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import IO, TypeVar, cast
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError, NotFoundError, StoreError
+from deltacompact.storage.direct_file import DirectFile
+from deltacompact.storage.objects import ObjectStat
+
+Made = TypeVar("Made")
+
+_FOLDER_ATTEMPTS = 100
+_UNFINISHED_NAME = re.compile(r"[0-9a-f]{32}")
+
+
+class LocalStore:
+    """Objects as files below a directory. Unfinished writes live in `.unfinished` and are never listed."""
+
+    UNFINISHED = ".unfinished"
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).absolute()
+        self.uri = self.root.as_uri() + "/"
+
+    def get(self, path: str) -> bytes:
+        with self._reading(path):
+            return (self.root / path).read_bytes()
+
+    def put(self, path: str, data: bytes) -> None:
+        with self.writer(path) as sink:
+            sink.write(data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with self._unfinished() as (sink, name):
+            sink.write(data)
+            sink.finish()
+            try:
+                self._place(name, path, os.link)
+            except FileExistsError:
+                return False
+            return True
+
+    def open(self, path: str) -> pa.NativeFile:
+        with self._reading(path):
+            file = self.root / path
+            return pa.memory_map(os.fsencode(file)) if file.stat().st_size else pa.BufferReader(b"")
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        with self._unfinished() as (sink, name):
+            yield cast(IO[bytes], sink)
+            sink.finish()
+            self._place(name, path, os.replace)
+
+    def stat(self, path: str) -> ObjectStat:
+        with self._reading(path):
+            stat = (self.root / path).stat()
+        return ObjectStat(path, stat.st_size, stat.st_mtime)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
+        directory = self.root / prefix.rpartition("/")[0]
+        found = []
+        for folder, folders, names in os.walk(directory):
+            if self.UNFINISHED in folders:
+                folders.remove(self.UNFINISHED)
+            relative = Path(folder).relative_to(self.root).as_posix()
+            at = "" if relative == "." else relative + "/"
+            found += [at + name for name in names]
+        for path in sorted(found, key=str.encode):
+            if path.startswith(prefix) and path > start_after:
+                with contextlib.suppress(NotFoundError):
+                    yield self.stat(path)
+
+    def folders(self) -> Iterator[str]:
+        if self.root.is_dir():
+            found = {each.name for each in self.root.iterdir() if each.is_dir()}
+            yield from sorted(found - {self.UNFINISHED})
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                (self.root / path).unlink(missing_ok=True)
+            except NotADirectoryError:
+                continue  # nothing of that name
+            except OSError as error:
+                raise StoreError(f"{self.root / path} could not be deleted: {error.strerror or error}") from error
+            self._remove_if_empty((self.root / path).parent)  # the folder goes with its last object, as on S3
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
+        """Of any table: the name of an unfinished file does not say where it was to go."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for found in sorted((self.root / self.UNFINISHED).iterdir()):
+                with contextlib.suppress(NotFoundError):
+                    if _UNFINISHED_NAME.fullmatch(found.name):
+                        yield self.stat(f"{self.UNFINISHED}/{found.name}")
+
+    def discard(self, begun: Iterable[ObjectStat]) -> None:
+        self.delete(stat.path for stat in begun)
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFoundError(f"{self.root / path} does not exist") from None
+        except PermissionError:
+            raise InputError(f"{self.root / path} may not be read") from None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise NotFoundError(f"{self.root / path} does not exist") from None
+            raise
+
+    @contextlib.contextmanager
+    def _unfinished(self) -> Iterator[tuple[DirectFile, Path]]:
+        name = self.root / self.UNFINISHED / uuid.uuid4().hex
+        try:
+            with self._in_folder(name.parent, lambda: DirectFile(name)) as sink:
+                yield sink, name
+        except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
+            raise InputError(f"{self.root} cannot be written: {error.strerror}") from None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                longest = max(map(os.fsencode, Path(error.filename2 or error.filename or "").parts), key=len)
+                said = f"{longest[:40].decode(errors='replace')}…"
+                raise InputError(f"{said!r}: a name of {len(longest)} bytes is too long for {self.root}") from None
+            raise StoreError(f"writing below {self.root} failed: {error.strerror or error}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                name.unlink(missing_ok=True)
+            self._tidy(name.parent)
+
+    def _place(self, name: Path, path: str, put: Callable[[Path, Path], None]) -> None:
+        """Put a finished file where it belongs."""
+        target = self.root / path
+        self._in_folder(target.parent, lambda: put(name, target))
+        _sync_directory(target.parent)
+
+    def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
+        """Do something in a folder, which is made where need be: a `delete` may take it while it is empty."""
+        for attempt in count(1):
+            with contextlib.suppress(FileExistsError):  # even `exist_ok` raises it, if the folder goes just then
+                folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return act()
+            except FileNotFoundError:
+                if attempt == _FOLDER_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _tidy(self, folder: Path) -> None:
+        """What is done with the folder of unfinished writes after each: it stays for the next one."""
+
+    def _remove_if_empty(self, folder: Path) -> None:
+        if folder != self.root:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+class ForeignFolder(LocalStore):
+    """A folder that is no catalog: nothing of ours stays beside the file that is written there."""
+
+    def _tidy(self, folder: Path) -> None:
+        self._remove_if_empty(folder)
+
+
+def _sync_directory(directory: Path) -> None:
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        return  # somebody has deleted the object again, and its folder with it
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

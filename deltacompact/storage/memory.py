@@ -1,0 +1,66 @@
+"""Objects in the memory of this process: for tests, and for reads that publish nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.storage.objects import ObjectStat
+
+
+class MemoryStore:
+    """A dictionary with a lock: for tests, and for reads that publish nothing."""
+
+    def __init__(self, uri: str = "memory://", clock: Any = time.time) -> None:
+        self.uri = uri
+        self._objects: dict[str, tuple[bytes, float]] = {}
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> bytes:
+        try:
+            return self._objects[path][0]
+        except KeyError:
+            raise NotFoundError(f"{self.uri}{path} does not exist") from None
+
+    def put(self, path: str, data: bytes) -> None:
+        self._objects[path] = (bytes(data), self._clock())
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with self._lock:
+            if path in self._objects:
+                return False
+            self.put(path, data)
+            return True
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.get(path))
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        sink = pa.BufferOutputStream()
+        yield sink
+        self.put(path, sink.getvalue().to_pybytes())
+
+    def stat(self, path: str) -> ObjectStat:
+        data = self.get(path)
+        return ObjectStat(path, len(data), self._objects[path][1])
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
+        for path in sorted(self._objects):
+            if path.startswith(prefix) and path > start_after:
+                data, modified_s = self._objects[path]
+                yield ObjectStat(path, len(data), modified_s)
+
+    def folders(self) -> Iterator[str]:
+        yield from sorted({path.partition("/")[0] for path in self._objects if "/" in path})
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._objects.pop(path, None)

@@ -1,0 +1,95 @@
+"""Which store and which object a path or URI leads to.
+
+s3://lake/tables              S3Store(lake, tables)
+orders/data/5c….parquet       the same store, below its root
+file:///exports/a.parquet     a store of that folder, a.parquet
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from deltacompact.base.errors import InputError
+from deltacompact.storage.local import ForeignFolder, LocalStore
+from deltacompact.storage.objects import ObjectStore
+
+if TYPE_CHECKING:
+    from deltacompact.storage.s3 import S3Settings
+
+
+def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> ObjectStore:
+    """The store at "s3://bucket/prefix", "file:///path" or a plain local path. Nothing is asked of it yet."""
+    text = os.fspath(uri)
+    parts = urlsplit(text)
+    if parts.scheme == "s3":
+        if not parts.netloc:
+            raise InputError(f"{text!r} names no bucket")
+        from deltacompact.storage.s3 import S3Settings, S3Store
+
+        return S3Store(parts.netloc, parts.path, s3 or S3Settings.from_environment())
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InputError(f"{text!r}: a file URI has three slashes (file:///path)")
+        return LocalStore(unquote(parts.path, errors="surrogateescape"))
+    if "://" in text:
+        raise InputError(f"{text!r}: unknown scheme {parts.scheme!r} (use file:// or s3://)")
+    if not text:
+        raise InputError("the catalog's URI is empty")
+    return LocalStore(text)
+
+
+def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
+    """The store and the path in it of an object that the log names: below the root, or a URI of its own."""
+    if "://" not in path:
+        return root, path
+    folder, _, name = path.rpartition("/")
+    other = open_store(folder, getattr(root, "settings", None))
+    if isinstance(other, LocalStore):
+        other = ForeignFolder(other.root)
+    alike = getattr(root, "alike", None)  # a store that is paced paces others as well
+    if path.startswith("file:"):
+        name = unquote(name, errors="surrogateescape")
+    return (alike(other) if alike else other), name
+
+
+def identity(root: ObjectStore, path: str) -> str:
+    """The same for all names of an object: its path in a store, and any URI that leads there.
+
+    Names that only might lead to one object (on S3: percent-encoded or not) have one identity as well: this decides
+    what is kept.
+    """
+    store, name = open_object(root, path)
+    if isinstance(folder := getattr(store, "root", None), Path):
+        return Path(os.path.realpath(folder / name)).as_uri()
+    bucket = getattr(store, "bucket", None)
+    if bucket is None:
+        return store.uri + name
+    return f"s3://{bucket}/" + posixpath.normpath(unquote(f"/{store.prefix}{name}")).lstrip("/")  # type: ignore[attr-defined]
+
+
+def path_below(root: ObjectStore, uri: str) -> str | None:
+    """The path below the root of the object that a URI leads to; None where it is somewhere else."""
+    folder = identity(root, ".").rstrip("/") + "/"
+    found = identity(root, uri)
+    if not found.startswith(folder):
+        return None
+    below = found.removeprefix(folder)
+    return unquote(below) if found.startswith("file:") else below
+
+
+def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:
+    """Copy a file (local path or URI) into the store; the number of bytes copied."""
+    origin, name = open_object(store, _as_uri(source))
+    with origin.open(name) as reader, store.writer(path) as sink:
+        shutil.copyfileobj(reader, sink, 8 << 20)
+        return int(reader.tell())
+
+
+def _as_uri(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    return text if "://" in text else Path(text).absolute().as_uri()

@@ -1,0 +1,450 @@
+"""S3 as an object store: the only door to boto3.
+
+put if absent   PutObject with If-None-Match: *      412: somebody was there first; 409: ask again
+                probed once a process: some stores that speak S3 ignore the header
+a large file    a multipart upload, completed at the end of the block, aborted where it fails; where the process
+                died, a vacuum finds it
+random access   Arrow's own S3 reader
+the first answer of an endpoint    has 9 seconds, credentials included; requests after it are retried with patience
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from deltacompact.base import expect
+from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.settings import at_least
+from deltacompact.storage.objects import ObjectStat, refuse_overwriting
+
+_PROBED: set[tuple[str | None, str]] = set()
+"""Endpoints and URIs of which this process knows that they do not overwrite."""
+_PROBING = threading.RLock()
+
+_LOG = logging.getLogger("deltacompact")
+_FIRST_ANSWER_S = 9.0
+_SILENT_S = 2.0
+"""What comes sooner is not worth a line."""
+_SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+_CHECK_IT = "is it the right endpoint (AWS_ENDPOINT_URL, region), and can this machine reach it?"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How S3 is reached. What is None comes from boto3's own chain (environment, profile, instance role)."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    role_arn: str | None = None
+    kms_key_id: str | None = None
+    max_attempts: int = 10
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("endpoint_url", "region", "profile", "role_arn", "kms_key_id"):
+            expect.text_or_none(name, getattr(self, name))
+        at_least("max_attempts", self.max_attempts, 1)
+        if not expect.number("timeout_s", self.timeout_s) > 0:
+            raise InputError(f"timeout_s is {self.timeout_s!r}, it must be greater than 0")
+
+    @classmethod
+    def from_environment(cls) -> S3Settings:
+        """Each field from DELTACOMPACT_S3_<FIELD>, where it is set."""
+        given: dict[str, Any] = {}
+        for each in fields(cls):
+            if value := os.environ.get(f"DELTACOMPACT_S3_{each.name.upper()}"):
+                kind: Any = type(each.default) if each.default is not None else str
+                try:
+                    given[each.name] = kind(value)
+                except ValueError:
+                    raise InputError(f"DELTACOMPACT_S3_{each.name.upper()}={value!r} is not a number") from None
+        return cls(**given)
+
+
+_ANSWERED: set[S3Settings] = set()
+"""Where an endpoint has answered this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StaticCredentials:
+    """Credentials that were given in the environment go with the store to its workers; those of roles do not."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: str | None = field(repr=False)
+
+
+class S3Store:
+    """Objects in a bucket below a prefix, through boto3; random-access reads through Arrow's own S3 reader.
+
+    Arrow's S3 file system has no conditional put and publishes partial objects, so nothing is written with it.
+    """
+
+    _CREDENTIALS_LAST_S = 600.0
+    _TASK_ERRORS_RETRIED = 5
+
+    def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
+        self.bucket = bucket
+        self.prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self.settings = _resolved(settings)
+        self.uri = f"s3://{bucket}/{self.prefix}"
+        self._static = _static_credentials(settings)
+        self._live: tuple[Any, Any, float] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Clients cannot be pickled: one is built where it is needed. Workers are as patient as who sends the store.
+        return {**self.__dict__, "_live": None, "_answered": self.settings in _ANSWERED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.pop("_answered"):
+            _ANSWERED.add(state["settings"])
+        self.__dict__.update(state)
+
+    def get(self, path: str) -> bytes:
+        with self._asking(path):
+            return bytes(self._client.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"].read())
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._asking(path):
+            self._client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self._encryption)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        place = (self.settings.endpoint_url, self.uri)
+        with _PROBING:  # others wait until it is known
+            if place not in _PROBED:
+                _PROBED.add(place)  # the probe itself comes through here
+                try:
+                    refuse_overwriting(self)
+                except BaseException:
+                    _PROBED.remove(place)
+                    raise
+        return self._put_if_absent(path, data)
+
+    def _put_if_absent(self, path: str, data: bytes) -> bool:
+        from botocore.exceptions import ClientError
+
+        for attempt in range(self._TASK_ERRORS_RETRIED + 1):
+            try:
+                with self._asking(path, conditional=True):
+                    self._client.put_object(
+                        Bucket=self.bucket, Key=self.prefix + path, Body=data, IfNoneMatch="*", **self._encryption
+                    )
+                return True
+            except ClientError as error:
+                code = _code(error)
+                if code == "PreconditionFailed":
+                    return False
+                # 409: another conditional put of this key is under way. Neither has happened yet; ask again.
+                if attempt == self._TASK_ERRORS_RETRIED:
+                    raise StoreError(f"{self.uri}{path}: conditional put kept conflicting ({code})") from error
+                time.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def open(self, path: str) -> pa.NativeFile:
+        if self.settings not in _ANSWERED:
+            self.stat(path)  # Arrow would wait for minutes where nobody answers
+        with self._asking(path):
+            try:
+                return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
+            except FileNotFoundError:
+                self.stat(path)  # says what is missing: object or bucket
+                raise
+            except OSError as error:
+                self.stat(path)
+                raise StoreError(f"{self.uri}{path}: {_one_line(error)}") from error
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        # Spooled to disk: an upload that is only begun after the last byte cannot publish half a file.
+        with tempfile.TemporaryFile() as spool:
+            yield spool
+            spool.seek(0)
+            with self._asking(path):
+                self._client.upload_fileobj(spool, self.bucket, self.prefix + path, ExtraArgs=self._encryption)
+
+    def stat(self, path: str) -> ObjectStat:
+        with self._asking(path):
+            head = self._client.head_object(Bucket=self.bucket, Key=self.prefix + path)
+        etag = head.get("ETag", "").strip('"') or None
+        return ObjectStat(path, head["ContentLength"], head["LastModified"].timestamp(), etag)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
+        after = {"StartAfter": self.prefix + start_after} if start_after else {}
+        with self._asking(prefix):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix, **after
+            )
+            for page in pages:
+                for item in page.get("Contents", ()):
+                    path = item["Key"][len(self.prefix) :]
+                    yield ObjectStat(path, item["Size"], item["LastModified"].timestamp())
+
+    def folders(self) -> Iterator[str]:
+        with self._asking(""):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"
+            )
+            for page in pages:
+                for item in page.get("CommonPrefixes", ()):
+                    yield item["Prefix"][len(self.prefix) : -1]
+
+    def delete(self, paths: Iterable[str]) -> None:
+        keys = [{"Key": self.prefix + path} for path in paths]
+        for start in range(0, len(keys), 1000):
+            with self._asking("(delete)"):
+                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys[start : start + 1000]})
+            if failed := answer.get("Errors"):
+                raise StoreError(f"{self.uri}: deleting {failed[0]['Key']} failed: {failed[0]['Code']}")
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
+        """Multipart uploads that were begun below `prefix`, by the time at which they were."""
+        try:
+            for upload in self._uploads(prefix):
+                yield ObjectStat(upload["Key"][len(self.prefix) :], 0, upload["Initiated"].timestamp())
+        except (InputError, StoreError) as error:  # not everybody may list them, not every store can
+            logging.getLogger(__name__).warning("unfinished uploads are not looked for: %s", error)
+
+    def discard(self, begun: Iterable[ObjectStat]) -> None:
+        for stat in begun:
+            for upload in list(self._uploads(stat.path)):
+                if upload["Key"] == self.prefix + stat.path and upload["Initiated"].timestamp() <= stat.modified_s:
+                    with self._asking(stat.path), contextlib.suppress(self._client.exceptions.NoSuchUpload):
+                        self._client.abort_multipart_upload(
+                            Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                        )
+
+    def _uploads(self, prefix: str) -> Iterator[dict[str, Any]]:
+        with self._asking(prefix):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix
+            )
+            for page in pages:
+                yield from page.get("Uploads", ())
+
+    @property
+    def _encryption(self) -> dict[str, str]:
+        key = self.settings.kms_key_id
+        return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
+
+    @property
+    def _client(self) -> Any:
+        return self._connected()[0]
+
+    @property
+    def _arrow(self) -> Any:
+        return self._connected()[1]
+
+    def _connected(self) -> tuple[Any, Any, float]:
+        """Client and Arrow file system, renewed before a role's credentials can run out."""
+        if self._live is None or time.monotonic() > self._live[2]:
+            with self._asking(""):
+                self._live = self._made()
+        return self._live
+
+    def _made(self) -> tuple[Any, Any, float]:
+        renewed_at = time.monotonic() + self._CREDENTIALS_LAST_S
+        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
+        if self.settings in _ANSWERED or may_ask_its_user:
+            client, arrow = self._clients()
+        else:
+            try:
+                client, arrow = _bounded(
+                    self._clients, deadline_s, f"connecting to {self.uri}: looking for AWS credentials"
+                )
+            except TimeoutError:
+                raise InputError(
+                    f"no AWS credentials for {self.uri} within {_FIRST_ANSWER_S:g} s: {_SET_THEM}"
+                ) from None
+        client.meta.events.register("before-send.s3", functools.partial(self._send, client, deadline_s))
+        return client, arrow, renewed_at
+
+    def _clients(self) -> tuple[Any, Any]:
+        session, endpoint = _session(self.settings, self._static), self.settings.endpoint_url
+        client = session.client("s3", config=_client_config(self.settings), endpoint_url=endpoint)
+        return client, _arrow_file_system(session, client, endpoint)
+
+    def _send(self, client: Any, deadline_s: float, request: Any, **_: Any) -> Any:
+        """Bound the first request of all. None lets boto3 send the others itself, with its own time-outs."""
+        if self.settings in _ANSWERED:
+            return None
+        answer = _first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
+        _ANSWERED.add(self.settings)
+        return answer
+
+    @contextlib.contextmanager
+    def _asking(self, path: str, conditional: bool = False) -> Iterator[None]:
+        """Say in one line what S3 answered. A conditional put sees 412 and 409 itself."""
+        import botocore.exceptions as aws
+
+        try:
+            yield
+        except DeltaCompactError:
+            raise
+        except aws.ClientError as error:
+            code = _code(error)
+            if conditional and code in ("PreconditionFailed", "ConditionalRequestConflict"):
+                raise
+            if code == "NoSuchBucket":
+                raise NotFoundError(f"bucket {self.bucket!r} does not exist") from error
+            if code in ("NoSuchKey", "404", "NotFound"):
+                raise NotFoundError(f"{self.uri}{path} does not exist") from error
+            if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
+                raise InputError(f"{self.uri}{path}: S3 refused access ({code})") from error
+            raise StoreError(f"{self.uri}{path}: S3 answered {code}: {_one_line(error)}") from error
+        except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
+            raise InputError(f"no AWS credentials for {self.uri}: {_one_line(error)}") from error
+        except (aws.ProfileNotFound, aws.NoRegionError, aws.ParamValidationError, ValueError) as error:
+            raise InputError(f"{self.uri}: {_one_line(error)}") from error
+        except (aws.BotoCoreError, aws.HTTPClientError) as error:
+            raise StoreError(f"{self.uri}{path}: {_one_line(error)}") from error
+        except Exception as error:
+            if type(error).__module__.startswith(("boto3.", "s3transfer.")):
+                missing = "NoSuchBucket" in str(error)
+                kind = NotFoundError if missing else StoreError
+                raise kind(f"bucket {self.bucket!r} does not exist" if missing else _one_line(error)) from error
+            raise
+
+
+def _first_send(send: Callable[[Any], Any], request: Any, deadline_s: float) -> Any:
+    """Send the first request to an endpoint, three times at most; any answer of it counts, errors too."""
+    from botocore.exceptions import BotoCoreError
+
+    url = urlsplit(request.url)
+    where = f"{url.scheme}://{url.netloc}"
+    for left in (2, 1, 0):
+        try:
+            return _bounded(lambda: send(request), deadline_s, f"connecting to {where}")
+        except TimeoutError:
+            raise StoreError(f"{where} did not answer within {_FIRST_ANSWER_S:g} s: {_CHECK_IT}") from None
+        except BotoCoreError as error:
+            if not left:
+                raise StoreError(f"{where} does not answer: {_one_line(error)}: {_CHECK_IT}") from error
+            request.reset_stream()
+            time.sleep(0.3)
+    raise AssertionError("unreachable")
+
+
+def _bounded(call: Callable[[], Any], deadline_s: float, doing: str) -> Any:
+    """The call's result. It runs in a thread, which is left alone at the deadline; raises TimeoutError then."""
+    outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put((call(), None))
+        except BaseException as error:
+            outcome.put((None, error))
+
+    threading.Thread(target=run, name="deltacompact-connects", daemon=True).start()
+    try:
+        value, error = outcome.get(timeout=min(_SILENT_S, max(0.0, deadline_s - time.monotonic())))
+    except queue.Empty:
+        _LOG.warning("%s ...", doing)
+        try:
+            value, error = outcome.get(timeout=max(0.0, deadline_s - time.monotonic()))
+        except queue.Empty:
+            raise TimeoutError(doing) from None
+    if error is not None:
+        raise error
+    return value
+
+
+def aws_client(service: str, region: str | None = None) -> Any:
+    """A boto3 client of another AWS service, by the same settings as S3 (few retries, short time-outs)."""
+    from botocore.config import Config
+
+    settings = _resolved(S3Settings.from_environment())
+    session = _session(settings, _static_credentials(settings))
+    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=5)
+    return session.client(service, region_name=region or settings.region, config=config)
+
+
+def _resolved(settings: S3Settings) -> S3Settings:
+    """The environment is read where the store is opened, so that its workers reach the same S3."""
+    environment = os.environ.get
+    return replace(
+        settings,
+        endpoint_url=settings.endpoint_url or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL"),
+        region=settings.region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION"),
+    )
+
+
+def _client_config(settings: S3Settings) -> Any:
+    from botocore.config import Config
+
+    return Config(
+        retries={"mode": "adaptive", "max_attempts": settings.max_attempts},  # backs off on SlowDown
+        connect_timeout=settings.timeout_s,
+        read_timeout=settings.timeout_s,
+        max_pool_connections=32,
+    )
+
+
+def _static_credentials(settings: S3Settings) -> _StaticCredentials | None:
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if settings.profile or not (key and secret):
+        return None
+    return _StaticCredentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
+
+
+def _session(settings: S3Settings, static: _StaticCredentials | None) -> Any:
+    import boto3
+
+    given = {}
+    if static:
+        given = {
+            "aws_access_key_id": static.access_key,
+            "aws_secret_access_key": static.secret_key,
+            "aws_session_token": static.token,
+        }
+    session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **given)
+    if not settings.role_arn:
+        return session
+    assumed = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
+    credentials = assumed["Credentials"]
+    return boto3.Session(
+        aws_access_key_id=credentials["AccessKeyId"],
+        aws_secret_access_key=credentials["SecretAccessKey"],
+        aws_session_token=credentials["SessionToken"],
+        region_name=session.region_name,
+    )
+
+
+def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
+    from pyarrow import fs
+
+    found = session.get_credentials()
+    if found is None:
+        raise InputError(f"no AWS credentials: {_SET_THEM}")
+    frozen = found.get_frozen_credentials()
+    where = urlsplit(endpoint) if endpoint else None
+    return fs.S3FileSystem(
+        access_key=frozen.access_key,
+        secret_key=frozen.secret_key,
+        session_token=frozen.token,
+        region=client.meta.region_name or "us-east-1",
+        endpoint_override=where.netloc if where else None,
+        scheme=where.scheme if where else "https",
+    )
+
+
+def _code(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", "unknown"))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

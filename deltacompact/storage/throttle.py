@@ -1,0 +1,198 @@
+"""Pacing: a compaction that leaves room for others, on a store and on a cluster that it shares.
+
+    cluster: 100 MB/s of reads, 10 tasks at a time   ->   every task 10 MB/s, each in a process of its own
+    a task that reads 4 MB                           ->   0.4 s of its allowance; what comes too early sleeps
+
+Shares are fixed, so no task has to ask anybody: caps are never exceeded, and where fewer tasks run, not used up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow as pa
+
+from deltacompact.base.settings import Settings
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+
+BURST_S = 0.25
+"""So many seconds of an allowance may be used at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Caps, None where there is none: bytes and requests a second."""
+
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
+    requests_per_s: float | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, processes: float) -> Pace:
+        """What one of so many processes may take."""
+        return cls(
+            _part(settings.read_mb_per_s, 1e6 / processes),
+            _part(settings.write_mb_per_s, 1e6 / processes),
+            _part(settings.requests_per_s, 1 / processes),
+        )
+
+    @property
+    def is_free(self) -> bool:
+        return self == Pace()
+
+
+def _part(cap: float | None, factor: float) -> float | None:
+    return None if cap is None else cap * factor
+
+
+def paced(store: ObjectStore, pace: Pace) -> ObjectStore:
+    """The store at a pace, for tasks."""
+    return store if pace.is_free else PacedStore(store, pace)
+
+
+class Allowance:
+    """So much a second. `take` sleeps until what was taken has been allowed."""
+
+    def __init__(self, per_s: float | None) -> None:
+        self._per_s = per_s
+        self._lock = threading.Lock()
+        self._free_at = time.monotonic() - BURST_S
+
+    def take(self, amount: float) -> None:
+        if self._per_s is None or amount <= 0:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now - BURST_S) + amount / self._per_s
+            wait_s = self._free_at - now
+        if wait_s > 0:
+            time.sleep(wait_s)
+
+
+@functools.lru_cache(maxsize=16)
+def _allowances(pace: Pace) -> tuple[Allowance, Allowance, Allowance]:
+    """Of this process: tasks that run here one after the other go on with what is left."""
+    return Allowance(pace.read_bytes_per_s), Allowance(pace.write_bytes_per_s), Allowance(pace.requests_per_s)
+
+
+class PacedStore:
+    """A store that keeps to a process's share of a pace."""
+
+    def __init__(self, store: ObjectStore, pace: Pace) -> None:
+        self.uri = store.uri
+        self._store = store
+        self._pace = pace
+        self._reads, self._writes, self._requests = _allowances(pace)
+
+    def alike(self, store: ObjectStore) -> PacedStore:
+        """Another store at the same pace, out of the same allowance."""
+        return PacedStore(store, self._pace)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PacedStore, (self._store, self._pace)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a store has (root, settings) is that of the store."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+    def get(self, path: str) -> bytes:
+        self._requests.take(1)
+        data = self._store.get(path)
+        self._reads.take(len(data))
+        return data
+
+    def put(self, path: str, data: bytes) -> None:
+        self._requests.take(1)
+        self._writes.take(len(data))
+        self._store.put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self._requests.take(1)
+        self._writes.take(len(data))
+        return self._store.put_if_absent(path, data)
+
+    def open(self, path: str) -> pa.NativeFile:
+        self._requests.take(1)
+        source = self._store.open(path)
+        if self._pace.read_bytes_per_s is None and self._pace.requests_per_s is None:
+            return source
+        return pa.PythonFile(_PacedFile(source, self._reads, self._requests), mode="r")
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        self._requests.take(1)
+        with self._store.writer(path) as sink:
+            yield sink if self._pace.write_bytes_per_s is None else _PacedSink(sink, self._writes)  # type: ignore[misc]
+
+    def stat(self, path: str) -> ObjectStat:
+        self._requests.take(1)
+        return self._store.stat(path)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
+        self._requests.take(1)
+        return self._store.list(prefix, start_after)
+
+    def folders(self) -> Iterator[str]:
+        self._requests.take(1)
+        return self._store.folders()
+
+    def delete(self, paths: Iterable[str]) -> None:
+        self._requests.take(1)
+        self._store.delete(paths)
+
+
+class _PacedFile:
+    """What pyarrow asks of a file that it reads."""
+
+    def __init__(self, source: pa.NativeFile, reads: Allowance, requests: Allowance) -> None:
+        self._source = source
+        self._reads = reads
+        self._requests = requests
+
+    def read(self, size: int = -1) -> bytes:
+        self._requests.take(1)
+        data = bytes(self._source.read(None if size < 0 else size))
+        self._reads.take(len(data))
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._source.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._source.tell())
+
+    def close(self) -> None:
+        self._source.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._source.closed)
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+class _PacedSink:
+    """What is asked of a file that is written."""
+
+    def __init__(self, sink: IO[bytes], writes: Allowance) -> None:
+        self._sink = sink
+        self._writes = writes
+
+    def write(self, data: Any) -> int:
+        self._writes.take(memoryview(data).nbytes)
+        return int(self._sink.write(data))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)

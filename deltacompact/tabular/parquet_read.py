@@ -1,0 +1,154 @@
+"""Rows of a Parquet file, in batches that fit in memory however wide the rows are.
+
+    footer       group 0: 100,000 rows, 9 MB decoded     group 1: 2,000 rows, 2 GB decoded
+    batches      100,000 rows                            1,024 rows · 32 rows · 32 rows · …
+
+The footer tells how many bytes a row group has when it is decoded, so the rows of a batch follow. It does not tell how
+they are spread over the rows: a batch that came out too large makes the following ones smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltacompact import _kernels
+from deltacompact.base.errors import InputError
+
+BATCH_BYTES = 32 << 20
+"""Rows are decoded in batches of about so many bytes: larger buffers are fresh pages each time, which cost more."""
+BATCH_ROWS_MAX = 128 << 10
+
+RUN_BYTES = 64 << 20
+"""Row groups are read together up to this size (decoded): of a remote file that spares round trips."""
+
+WIDE_GROUP_BYTES = 256 << 20
+WIDE_BATCH_ROWS_MAX = 1 << 10
+"""In a large row group some rows may be much wider than others, so that its first batches are small."""
+
+USES_OF_A_DICTIONARY = 256
+"""How often its values may be there, where the footer cannot be read by the kernel, which knows better."""
+
+READ_AHEAD_BYTES = 8 << 20
+TAIL_BYTES = 64 << 10
+"""Of a remote file: a footer is in one request where it, and the page indexes before it, are not larger."""
+
+Footer = _kernels.ParquetFooter
+ReadAt = Callable[[int, int], pa.Buffer]
+
+
+def is_near(source: pa.NativeFile) -> bool:
+    """Whether reading costs no round trip."""
+    return isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
+
+
+def reading(source: pa.NativeFile) -> ReadAt:
+    """Reads pieces of a file; of a remote one it fetches much at a time."""
+    if is_near(source):
+        return lambda offset, length: source.read_at(length, offset)
+    ahead: list[Any] = [0, pa.py_buffer(b"")]
+
+    def read(offset: int, length: int) -> pa.Buffer:
+        begin, buffer = ahead
+        if not begin <= offset <= offset + length <= begin + buffer.size:
+            begin = max(0, min(offset, source.size() - TAIL_BYTES))  # of a footer, its length is asked for first
+            wanted = max(offset + length - begin, READ_AHEAD_BYTES)
+            ahead[:] = begin, buffer = begin, pa.py_buffer(source.read_at(wanted, begin))
+        return buffer.slice(offset - begin, length)
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a file says of itself, as pyarrow reads it and as the kernel does: None where it cannot."""
+
+    metadata: pq.FileMetaData
+    footer: Footer | None
+
+
+def described(source: pa.NativeFile) -> Described:
+    """Reads the footer. Raises InputError where columns are encrypted."""
+    read, size = reading(source), source.size()
+    try:
+        footer = Footer(size, read)
+    except ValueError:
+        return Described(pq.read_metadata(source), None)
+    if footer.encrypted:  # pyarrow would end the process when it is asked for such a column's codec
+        raise InputError("some columns are encrypted: write the file anew without encryption")
+    if not is_near(source):
+        begin = max(0, size - TAIL_BYTES)
+        tail = read(begin, size - begin)
+        if int.from_bytes(tail[-8:-4].to_pybytes(), "little") + 8 <= tail.size:
+            return Described(pq.read_metadata(pa.BufferReader(tail)), footer)
+    return Described(pq.read_metadata(source), footer)
+
+
+def batches(
+    source: pa.NativeFile, parquet: Described, columns: list[str], start: int, stop: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """Slices (first row, table) of the row groups that have rows in the half-open range."""
+    reader = pq.ParquetFile(source, metadata=parquet.metadata, pre_buffer=not is_near(source))
+    first, run, run_first, run_bytes, run_rows = 0, list[int](), 0, 0, 0
+    for group, (rows, size) in enumerate(_groups(parquet, columns)):
+        if first + rows > start and first < stop:
+            if run and run_bytes + size > RUN_BYTES:
+                yield from _run(reader, run, columns, run_first, run_rows, run_bytes)
+                run, run_bytes, run_rows = [], 0, 0
+            if not run:
+                run_first = first
+            run.append(group)
+            run_bytes += size
+            run_rows += rows
+        first += rows
+    if run:
+        yield from _run(reader, run, columns, run_first, run_rows, run_bytes)
+
+
+def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
+    """Of each row group the rows, and about the bytes of these columns when they are decoded."""
+    if parquet.footer is not None:
+        return parquet.footer.decoded(columns)
+    groups = (parquet.metadata.row_group(place) for place in range(parquet.metadata.num_row_groups))
+    return [(group.num_rows, USES_OF_A_DICTIONARY * group.total_byte_size) for group in groups]
+
+
+def _run(
+    reader: pq.ParquetFile, groups: list[int], columns: list[str], first: int, rows: int, size: int
+) -> Iterator[tuple[int, pa.Table]]:
+    if not columns:  # a table without columns still has rows, which pyarrow forgets
+        yield first, pa.table({"": pa.nulls(rows)}).select([])
+        return
+    row_bytes = max(1.0, size / max(1, rows))
+    batch_rows = min(BATCH_ROWS_MAX if size <= WIDE_GROUP_BYTES else WIDE_BATCH_ROWS_MAX, int(BATCH_BYTES / row_bytes))
+    for batch in _decoded(reader, groups, columns, max(1, batch_rows)):
+        yield first, pa.Table.from_batches([batch]).select(columns)
+        first += batch.num_rows
+
+
+def _decoded(reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of so many rows, or of fewer from where they are too large on: what came before is decoded once more."""
+    done, whole = 0, False
+    while not whole:
+        at, before = 0, rows
+        try:
+            for batch in reader.iter_batches(rows, row_groups=groups, columns=columns):
+                at += batch.num_rows
+                if at > done:
+                    batch = batch.slice(batch.num_rows - (at - done))
+                    done = at
+                    size, held = batch.nbytes, batch.num_rows
+                    yield batch
+                    del batch
+                    if size > 2 * BATCH_BYTES and held > 1:
+                        rows = max(1, min(rows - 1, held * BATCH_BYTES // size))
+                        break
+        except pa.ArrowNotImplementedError:  # a nested column of more than 2 GiB
+            if rows == 1:
+                raise
+            rows = max(1, rows // 8)
+        whole = rows == before

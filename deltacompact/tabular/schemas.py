@@ -1,0 +1,346 @@
+"""One schema for many files: the union by name, widening where nothing is lost, refusing the rest by name.
+
+    a.parquet   id int32,  note string
+    b.parquet   id int64,  note dictionary<string>,  price double     ->  id int64, note string, price double
+    c.parquet   id string                                             ->  refused: c.parquet, column 'id'
+
+A column that a file lacks reads as null there, except a partition column: it has the partition's value. So columns and
+what is nested in them are nullable, whatever a file declares. A file without rows adds columns and refuses nothing:
+where files with rows have such a column, theirs is the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import SchemaError
+from deltacompact.base.model import DataFile, Partition
+from deltacompact.tabular.conversion import converted, is_list, without_view
+
+_NO_ROWS = {b"deltacompact": b"no row yet"}
+"""Metadata of a column that only files without rows have: the first file with rows decides its type."""
+
+_TIME_UNITS = ("s", "ms", "us", "ns")
+_SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+
+
+def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema:
+    """The table's schema: columns in order of appearance. Raises SchemaError naming file and column."""
+    columns: dict[str, pa.DataType] = {}
+    promised: dict[str, pa.DataType] = {}
+    order: dict[str, None] = {}
+    for path, schema, rows in _distinct(files, base):
+        for field in schema:
+            order[field.name] = None
+            type_ = stored_type(field.type)
+            if not rows or is_promised(field):
+                before = promised.get(field.name, type_)
+                promised[field.name] = widened(before, type_) or before
+                continue
+            known = columns.get(field.name)
+            wider = type_ if known is None else widened(known, type_)
+            if wider is None:
+                raise SchemaError(
+                    f"{path}: column {field.name!r} is {field.type}, which does not fit {known} in other files"
+                )
+            columns[field.name] = wider
+    fields = []
+    for name in order:
+        if name not in promised or not pa.types.is_null(columns.get(name, pa.null())):
+            fields.append(pa.field(name, columns[name]))
+        else:
+            fields.append(pa.field(name, promised[name], metadata=_NO_ROWS))
+    return pa.schema(fields)
+
+
+def is_promised(field: pa.Field) -> bool:
+    """Whether only files without rows have had this column: its type binds nobody."""
+    return (field.metadata or {}).items() >= _NO_ROWS.items()
+
+
+def unmarked(schema: pa.Schema) -> pa.Schema:
+    """Names and types alone: what readers get, and what is recorded of appended files, some of them copies of ours."""
+    return pa.schema([(field.name, field.type) for field in schema])
+
+
+def _distinct(files: Iterable[DataFile], base: pa.Schema | None) -> Iterator[tuple[str, pa.Schema, bool]]:
+    """Path, schema and whether there are rows, of the base and of files whose schema was not just seen."""
+    if base is not None:
+        yield "the compacted files", base, True
+    seen: list[tuple[pa.Schema, bool]] = []
+    for file in files:
+        if any(file.schema is schema and bool(file.rows) is rows for schema, rows in seen[-4:]):
+            continue
+        seen.append((file.schema, bool(file.rows)))
+        yield file.path, file.schema, bool(file.rows)
+
+
+def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type that holds the values of both, or None."""
+    if a == b:
+        return a
+    if pa.types.is_null(a) or pa.types.is_null(b):
+        return b if pa.types.is_null(a) else a
+    plain_a, plain_b = plain_type(a), plain_type(b)
+    if (plain_a, plain_b) != (a, b):
+        return widened(plain_a, plain_b)
+    for family in (_integers, _floats, _decimals, _timestamps, _times, _strings, _binaries, _nested):
+        if (wider := family(a, b)) is not None:
+            return wider
+    return None
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type in which tables and compacted files have the values of a column.
+
+    Views and runs are layouts in memory that little can compute with: they become plain. A dictionary stays one, with
+    indices for more values than one file has, and without an order: that of several files' dictionaries is nobody's.
+    Nested in others it becomes its values, since few formats hold it there. What is nested is nullable.
+    """
+    t = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = stored_type(type_.storage_type)
+        return type_ if storage == type_.storage_type else storage
+    if t.is_run_end_encoded(type_):
+        return stored_type(type_.value_type)
+    if t.is_dictionary(type_):
+        values = stored_type(type_.value_type)
+        if t.is_nested(values) or t.is_null(values) or plain_type(values) != values:
+            return values
+        return pa.dictionary(pa.int64() if type_.index_type.bit_width == 64 else pa.int32(), values)
+    if t.is_struct(type_):
+        return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_])
+    if t.is_map(type_):
+        return pa.map_(_inside(type_.key_type), _inside(type_.item_type))
+    if t.is_fixed_size_list(type_):
+        return pa.list_(_inside(type_.value_type), type_.list_size)
+    if is_list(type_):
+        make = pa.large_list if t.is_large_list(type_) or t.is_large_list_view(type_) else pa.list_
+        return make(_inside(type_.value_type))
+    return without_view(type_)
+
+
+def _inside(type_: pa.DataType) -> pa.DataType:
+    """The stored type of what is nested in another type."""
+    stored = stored_type(type_)
+    return stored.value_type if pa.types.is_dictionary(stored) else stored
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values alone: what a dictionary or an extension type holds."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain_type(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return plain_type(type_.value_type)
+    return stored_type(type_)
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values alone, without the dictionaries and extension types around them."""
+    return _converted(column, plain_type(column.type))
+
+
+def computable(table: pa.Table) -> pa.Table:
+    """The same values in types that can be filtered and written, with no null hidden in a dictionary."""
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        type_ = stored_type(field.type)
+        if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
+            column = _converted(_converted(column, type_.value_type), type_)
+        elif type_ != field.type:
+            column = _converted(column, type_)
+        else:
+            continue
+        table = table.set_column(place, pa.field(field.name, type_), column)
+    return table
+
+
+def _integers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if not (pa.types.is_integer(a) and pa.types.is_integer(b)):
+        return None
+    if pa.types.is_unsigned_integer(a) == pa.types.is_unsigned_integer(b):
+        family = _UNSIGNED if pa.types.is_unsigned_integer(a) else _SIGNED
+        return family[max(a.bit_width, b.bit_width)]
+    signed, unsigned = (b, a) if pa.types.is_unsigned_integer(a) else (a, b)
+    return _SIGNED[max(signed.bit_width, min(64, unsigned.bit_width * 2))]  # uint64 beyond int64 is refused by value
+
+
+def _floats(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_floating(a) and pa.types.is_floating(b):
+        return a if a.bit_width > b.bit_width else b
+    return None
+
+
+def _decimals(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if not (pa.types.is_decimal(a) and pa.types.is_decimal(b)) or a.scale != b.scale:
+        return None
+    width, precision = max(a.bit_width, b.bit_width), max(a.precision, b.precision)
+    make = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[width]
+    return make(precision, a.scale)
+
+
+def _timestamps(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_timestamp(a) and pa.types.is_timestamp(b) and (a.tz is None) == (b.tz is None):
+        return pa.timestamp(_finer(a.unit, b.unit), a.tz)
+    if pa.types.is_duration(a) and pa.types.is_duration(b):
+        return pa.duration(_finer(a.unit, b.unit))
+    return None
+
+
+def _times(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_time(a) and pa.types.is_time(b):
+        unit = _finer(a.unit, b.unit)
+        return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+    if pa.types.is_date(a) and pa.types.is_date(b):
+        return pa.date32()  # a date64 that is no whole day is refused by value
+    return None
+
+
+def _strings(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if is_string(a) and is_string(b):
+        return pa.large_string() if pa.types.is_large_string(a) or pa.types.is_large_string(b) else pa.string()
+    return None
+
+
+def is_variable(type_: pa.DataType) -> bool:
+    """Whether its values may be of any size."""
+    if type_.num_fields:
+        lists = not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_))
+        return lists or any(is_variable(type_.field(place).type) for place in range(type_.num_fields))
+    plain = plain_type(type_)
+    return is_string(plain) or (is_binary(plain) and not pa.types.is_fixed_size_binary(plain))
+
+
+def is_string(type_: pa.DataType) -> bool:
+    """Strings of any layout."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def _binaries(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if is_binary(a) and is_binary(b):
+        return pa.large_binary() if pa.types.is_large_binary(a) or pa.types.is_large_binary(b) else pa.binary()
+    return None
+
+
+def is_binary(type_: pa.DataType) -> bool:
+    """Bytes of any layout, decimals not."""
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_binary_view(type_)
+        or (pa.types.is_fixed_size_binary(type_) and not pa.types.is_decimal(type_))
+    )
+
+
+def _nested(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if is_list(a) and is_list(b):
+        return _lists(a, b)
+    if pa.types.is_map(a) and pa.types.is_map(b):
+        key, item = widened(a.key_type, b.key_type), widened(a.item_type, b.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    return _structs(a, b) if pa.types.is_struct(a) and pa.types.is_struct(b) else None
+
+
+def _lists(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """Lists of one fixed size stay such; of other layouts the one that holds more counts."""
+    item = widened(a.value_type, b.value_type)
+    if item is None:
+        return None
+    if pa.types.is_fixed_size_list(a) and pa.types.is_fixed_size_list(b) and a.list_size == b.list_size:
+        return pa.list_(item, a.list_size)
+    return pa.large_list(item) if pa.types.is_large_list(a) or pa.types.is_large_list(b) else pa.list_(item)
+
+
+def _structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The union of the children by name; where a name is there twice, both must have the same names in one order."""
+    names = [[field.name for field in type_] for type_ in (a, b)]
+    if any(len(set(each)) < len(each) for each in names):
+        if names[0] != names[1]:
+            return None
+        children = [(f.name, widened(f.type, g.type)) for f, g in zip(a, b, strict=True)]
+    else:
+        types: dict[str, pa.DataType | None] = {field.name: field.type for field in a}
+        for field in b:
+            types[field.name] = widened(types.get(field.name, field.type), field.type)
+        children = list(types.items())
+    return None if any(type_ is None for _, type_ in children) else pa.struct(children)
+
+
+def _finer(a: str, b: str) -> str:
+    return _TIME_UNITS[max(_TIME_UNITS.index(a), _TIME_UNITS.index(b))]
+
+
+def align(table: pa.Table, schema: pa.Schema, partition: Partition, path: str) -> pa.Table:
+    """The table with exactly the schema's columns. Raises SchemaError naming file and column of a value that overflows.
+
+    Units: rows stay as they are; nothing is copied where the type fits already.
+    """
+    constants = dict(partition.values)
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            columns.append(cast(table[field.name], field.type, path, field.name))
+        elif field.name in constants:
+            constant = partition_scalar(constants[field.name], field)
+            columns.append(pa.chunked_array([pa.repeat(constant, table.num_rows)]))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+    if not columns:
+        return table.select([])
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def cast(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> pa.ChunkedArray:
+    """Checked cast: a value that does not fit is refused."""
+    if column.type == type_:
+        return column
+    try:
+        return _converted(column, type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = " ".join(str(error).split())
+        raise SchemaError(f"{path}: column {name!r} does not fit {type_}: {reason}") from None
+
+
+def _converted(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if column.type == type_:
+        return column
+    return pa.chunked_array([converted(chunk, type_) for chunk in column.chunks], type_)
+
+
+def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
+    """A partition value in the type of its column."""
+    plain = plain_type(field.type)
+    try:
+        value = pa.scalar(text, pa.string()).cast(plain) if text is not None else pa.scalar(None, plain)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise SchemaError(f"partition value {text!r} is no {plain}, the type of column {field.name!r}") from None
+    return value.cast(field.type) if plain != field.type else value
+
+
+def check_partition_values(table: pa.Table, partition: Partition, path: str) -> None:
+    """Where a file has the partition columns, every row must say the partition's value."""
+    for name, text in partition.values:
+        if name not in table.column_names or not table.num_rows:
+            continue
+        column = plain(table[name])
+        if pa.types.is_null(column.type):
+            agrees = text is None
+        else:
+            try:
+                expected = partition_scalar(text, pa.field(name, column.type))
+            except SchemaError as error:
+                raise SchemaError(f"{path}: {error}") from None
+            agrees = _all_equal(column, expected)
+        if not agrees:
+            shown = "null" if text is None else repr(text)
+            raise SchemaError(f"{path}: column {name!r} disagrees with the partition's value {shown}")
+
+
+def _all_equal(column: pa.ChunkedArray, expected: pa.Scalar) -> bool:
+    if not expected.is_valid:
+        return bool(column.null_count == len(column))
+    return bool(column.null_count == 0 and pc.all(pc.equal(column, expected)).as_py())
