@@ -1,50 +1,37 @@
 """compact(): every partition stream of a table in a session of its own.
 
 for each partition
-    state of source and destination  ->  what to fold into what      (or: nothing to do, and why)
-    index manifest, limits           ->  CompactionPlan              (refused here, before any work)
-    session                          ->  rounds, materialize, switch
+    fetch      ->  a snapshot: what to fold into what      (or: nothing to do, and why)
+    plan       ->  CompactionPlan                          (refused here, before any work)
+    session    ->  rounds, materialize, switch
 one result for each partition; a session that fails leaves the others to publish
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.base import expect
-from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
 from deltacompact.base.settings import Settings, at_least
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.advice import advised
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, check_keys, open_catalog
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
-from deltacompact.catalog.delta_stream.log import genesis_state
+from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
-from deltacompact.index.primary_key_index import IndexManifest, read_manifest
-from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import (
-    Arguments,
-    Capacity,
-    CompactionPlan,
-    NothingToDo,
-    SessionInput,
-    plan,
-    session_input,
-)
+from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
+from deltacompact.session import attempts
+from deltacompact.session.attempts import Terms
 from deltacompact.session.driver import Published, Session
-from deltacompact.session.records import SessionRecord, UnresumableError
+from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
-from deltacompact.tabular.files import check_writable
-
-SESSIONS_GIVEN_UP_MAX = 20
-"""A session that cannot be resumed makes room for another one, up to so many on one version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +145,17 @@ def compact(
     executor: Executor | None = None
     results = []
     with telling_interrupts():
-        for partition, given in job.inputs:
-            if isinstance(given, NothingToDo):
-                results.append(SessionResult(dict(partition.values), nothing_to_do=given.reason))
+        for work in job.work:
+            if isinstance(work.found, NothingToDo):
+                results.append(SessionResult(dict(work.partition.values), nothing_to_do=work.found.reason))
                 continue
-            if isinstance(given, Exception):
-                result = _failed(partition, given)
+            if isinstance(work.found, Exception):
+                result = _failed(work.partition, work.found)
             else:
                 executor = executor or executor_for(settings, job.delta_rows, job.bytes)
                 with session_memory():
-                    result = run_session(catalog, job, given, executor, emit)
-            emit(_finished(job, partition, given, result))
+                    result = run_session(job, work, work.found, executor, emit)
+            emit(_finished(job, work, result))
             results.append(result)
     done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
@@ -179,29 +166,37 @@ def compact(
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """One partition of a job: what to fold, why nothing is to be done, or what went wrong when it was looked at."""
+
+    stream: DeltaStreamPartition
+    found: Snapshot | NothingToDo | Exception
+
+    @property
+    def partition(self) -> Partition:
+        return self.stream.partition
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A compaction job run before it starts: its inputs, partition by partition."""
+    """A compaction job run before it starts: its work, partition by partition."""
 
     source_table_id: str
     destination_table_id: str
-    keys: TableKeys
-    partition_keys: tuple[str, ...]
-    tombstone_retention: int | None
-    arguments: Arguments
-    inputs: tuple[tuple[Partition, SessionInput | NothingToDo | Exception], ...]
-    """Of each partition: what to fold, why nothing is to be done, or what went wrong when it was looked at."""
+    terms: Terms
+    work: tuple[Work, ...]
 
     @property
-    def chosen(self) -> list[SessionInput]:
-        return [given for _, given in self.inputs if isinstance(given, SessionInput)]
+    def snapshots(self) -> list[Snapshot]:
+        return [work.found for work in self.work if isinstance(work.found, Snapshot)]
 
     @property
     def delta_rows(self) -> int:
-        return sum(given.delta_rows for given in self.chosen)
+        return sum(snapshot.delta_rows for snapshot in self.snapshots)
 
     @property
     def bytes(self) -> int:
-        return sum(given.bytes for given in self.chosen)
+        return sum(snapshot.bytes for snapshot in self.snapshots)
 
 
 def prepare(
@@ -224,42 +219,47 @@ def prepare(
     destination = destination_table_id or source_table_id
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
-    inputs: list[tuple[Partition, SessionInput | NothingToDo | Exception]] = []
+    work = []
     for partition in chosen:
-        try:
-            inputs.append((partition, _session_input(catalog, source, destination, keys, partition, arguments.purge)))
-        except Exception as error:  # one bad partition does not end the job for all
-            inputs.append((partition, error))
-    return Job(
-        source_table_id,
-        destination,
-        keys,
-        source.partition_keys,
-        source.tombstone_retention,
-        arguments,
-        tuple(inputs),
-    )
+        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, arguments.purge)
+        work.append(Work(stream, _found(stream, source, keys)))
+    terms = Terms(keys, source.partition_keys, arguments, source.tombstone_retention)
+    return Job(source_table_id, destination, terms, tuple(work))
 
 
-def run_session(
-    catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
-) -> SessionResult:
+def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:
+    try:
+        if source.keys is None:
+            _check_columns(keys, source, stream.source_state())
+        return stream.fetch()
+    except Exception as error:  # one bad partition does not end the job for all
+        return error
+
+
+def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> CompactionPlan:
+    """What a compaction of the partition would do. Raises SchemaError, with advice, before any work."""
+    try:
+        return attempts.plan_session(work.stream.ports, snapshot, job.terms, capacity)
+    except DeltaCompactError as error:
+        raise work.stream.advised(error, snapshot) from error
+
+
+def run_session(job: Job, work: Work, snapshot: Snapshot, executor: Executor, emit: EventSink) -> SessionResult:
     """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it.
 
     Any exception becomes the error of the result, so that one bad partition does not end the job for all.
     """
     try:
         spilled_before = executor.spilled_bytes()
-        session, published = _run(catalog, job, given, executor, emit)
+        session, published = attempts.run(work.stream.ports, snapshot, job.terms, executor, emit)
         spilled = executor.spilled_bytes()
         if spilled is not None:
             spilled -= spilled_before or 0
         return _result(session, published, executor, spilled)
     except DeltaCompactError as error:
-        told = advised(error, catalog.uri, given.source_table_id, given.partition, given.source)
-        return _failed(given.partition, told)
+        return _failed(snapshot.partition, work.stream.advised(error, snapshot))
     except Exception as error:
-        return _failed(given.partition, error)
+        return _failed(snapshot.partition, error)
 
 
 def _failed(partition: Partition, error: Exception) -> SessionResult:
@@ -269,87 +269,24 @@ def _failed(partition: Partition, error: Exception) -> SessionResult:
     return SessionResult(dict(partition.values), error=error)
 
 
-def _finished(
-    job: Job, partition: Partition, given: SessionInput | Exception, result: SessionResult
-) -> SessionFinished:
+def _finished(job: Job, work: Work, result: SessionResult) -> SessionFinished:
     error = result.error
     if error is None:
-        return SessionFinished(job.source_table_id, partition, None, result.live)
-    named = _named_in(str(error), given) if isinstance(given, SessionInput) else []
+        return SessionFinished(job.source_table_id, work.partition, None, result.live)
+    named = _named_in(str(error), work.found) if isinstance(work.found, Snapshot) else []
     where = ": " + ", ".join(named) if named else ""
-    return SessionFinished(job.source_table_id, partition, one_line(error), 0, type(error).__name__ + where)
+    return SessionFinished(job.source_table_id, work.partition, one_line(error), 0, type(error).__name__ + where)
 
 
-def _named_in(message: str, given: SessionInput) -> list[str]:
+def _named_in(message: str, snapshot: Snapshot) -> list[str]:
     """The files and columns of a session that an error names: all of it that is surely no value of a row."""
-    files = [*(given.base.files if given.base else ()), *(file for delta in given.deltas for file in delta.files)]
+    base, deltas = snapshot.base, snapshot.deltas
+    files = [*(base.files if base else ()), *(file for delta in deltas for file in delta.files)]
     columns = dict.fromkeys(name for file in files for name in file.schema.names)
     return [
         *(file.path for file in files if file.path in message),
         *(f"column {name!r}" for name in columns if repr(name) in message),
     ]
-
-
-def _run(
-    catalog: DeltaStreamCatalog, job: Job, given: SessionInput, executor: Executor, emit: EventSink
-) -> tuple[Session, Published]:
-    """Resume the session of an interrupted attempt, or begin one; begin another where it cannot be resumed."""
-    own = plan_session(catalog, job, given, executor.capacity)
-    for number in range(SESSIONS_GIVEN_UP_MAX + 1):
-        session = Session(catalog, own, executor, emit, number)
-        try:
-            record = session.records.adopt_plan(own)
-            if record != SessionRecord.of(own):
-                adopted = _adopted_plan(catalog, job, given, record, own)
-                session = Session(catalog, adopted, executor, emit, number)
-            return session, session.run()
-        except UnresumableError as why:
-            logger.warning("%s: session %s is not resumed, another one begins: %s", given.partition, session.id, why)
-        except NotFoundError as error:
-            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
-            raise session.conflict() or error from None
-    where = f"table {job.destination_table_id!r}, partition {given.partition}"
-    raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum takes them away")
-
-
-def _adopted_plan(
-    catalog: DeltaStreamCatalog, job: Job, given: SessionInput, record: SessionRecord, own: CompactionPlan
-) -> CompactionPlan:
-    """The plan of an interrupted session. Raises UnresumableError where ours would do what it cannot do here."""
-    if record.what != SessionRecord.of(own).what:
-        raise UnresumableError("its plan is that of other work")
-    adopted = plan_session(catalog, job, _resumed_input(catalog, job, given, record), own.capacity, record)
-    if SessionRecord.of(adopted) != record:
-        raise UnresumableError("its plan would read other columns today")
-    if own.planned_peak_bytes < adopted.planned_peak_bytes > own.capacity.memory_per_task_bytes:
-        raise UnresumableError("it was planned for tasks of more memory than there is here")
-    return adopted
-
-
-def plan_session(
-    catalog: DeltaStreamCatalog,
-    job: Job,
-    given: SessionInput,
-    capacity: Capacity,
-    record: SessionRecord | None = None,
-) -> CompactionPlan:
-    """The plan of one partition stream. Raises SchemaError before any work."""
-    given = replace(given, deltas=measured(catalog.store, given.deltas, job.keys))
-    manifest = base_manifest(catalog, given)
-    sizes = record.sizes if record else None
-    decided = plan(
-        given, job.keys, job.partition_keys, manifest, job.arguments, capacity, job.tombstone_retention, sizes
-    )
-    check_writable(decided.schema, job.arguments.content_type)
-    return decided
-
-
-def base_manifest(catalog: DeltaStreamCatalog, given: SessionInput) -> IndexManifest | None:
-    """The index of the base: that of a rehash where there was one."""
-    if given.base is None:
-        return None
-    state = given.destination if given.owned else given.source
-    return read_manifest(catalog.store, state.index or given.base.index)
 
 
 def content_type(given: ContentType | str) -> ContentType:
@@ -399,36 +336,6 @@ def _partitions(
     if given is None:
         return catalog.partitions(table_id)
     return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", given)))
-
-
-def _session_input(
-    catalog: DeltaStreamCatalog, source: Table, destination_id: str, keys: TableKeys, partition: Partition, purge: bool
-) -> SessionInput | NothingToDo:
-    state = catalog.state(source.table_id, partition, strictly=True)
-    if source.keys is None:
-        _check_columns(keys, source, state)
-    if destination_id == source.table_id:
-        return session_input(source.table_id, destination_id, partition, state, state, purge)
-    log = catalog.log(destination_id, partition)
-    # A destination is begun when its first version is complete.
-    destination = log.active(strictly=True) if log.exists() else genesis_state()
-    return session_input(source.table_id, destination_id, partition, state, destination, purge)
-
-
-def _resumed_input(catalog: DeltaStreamCatalog, job: Job, given: SessionInput, record: SessionRecord) -> SessionInput:
-    """The input as the interrupted session saw it; what was committed since is for the next one."""
-    source_log = catalog.log(given.source_table_id, given.partition)
-    destination_log = catalog.log(given.destination_table_id, given.partition)
-    source = source_log.state_at(record.source_version, record.source_tail)
-    if destination_log.exists():
-        destination = destination_log.state_at(record.destination_version, record.destination_tail)
-    else:
-        destination = genesis_state()
-    tables, purge = (given.source_table_id, given.destination_table_id), job.arguments.purge
-    seen = session_input(*tables, given.partition, source, destination, purge)
-    if isinstance(seen, NothingToDo):
-        raise UnresumableError("its plan is that of other work")
-    return seen
 
 
 def _result(session: Session, published: Published, executor: Executor, spilled_bytes: int | None) -> SessionResult:

@@ -260,16 +260,18 @@ def test_comparing_etags_costs_no_request(on_s3):
 
 
 def test_a_paced_reader_compares_too(on_s3):
-    from deltacompact.reading.merge_on_read import live_batches
+    from deltacompact.catalog.delta_stream.snapshots import everything
+    from deltacompact.reading.live_rows import live_batches
     from deltacompact.storage.throttle import Pace, paced
 
     catalog, client, bucket = on_s3
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,10\n")
     catalog.append_files("t", [f"s3://{bucket}/in/a.csv"], reference=True)
-    state, table = catalog.state("t", Partition()), catalog.table("t")
+    table = catalog.table("t")
+    snapshot = everything(table, Partition(), catalog.state("t", Partition()))
     store = paced(catalog.store, Pace(read_bytes_per_s=1e9))
     schema = pa.schema([("id", pa.int64())])
-    assert sum(rows.num_rows for rows in live_batches(store, state, table, Partition(), schema)) == 1
+    assert sum(rows.num_rows for rows in live_batches(store, snapshot, table, schema)) == 1
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,20\n")
     with pytest.raises(InputError, match="was changed"):
-        list(live_batches(store, state, table, Partition(), schema))
+        list(live_batches(store, snapshot, table, schema))

@@ -16,9 +16,9 @@ from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact
 from deltacompact.base.model import DataFile, Partition
+from deltacompact.catalog.delta_stream.scan import export_table
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.maintenance.check import check
-from deltacompact.reading.merge_on_read import export_table
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 

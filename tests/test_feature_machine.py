@@ -43,6 +43,7 @@ from deltacompact.base.model import ContentType, DataFile, Delta, Partition
 from deltacompact.catalog.delta_stream import log
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
 from deltacompact.catalog.delta_stream.file_lists import publish
+from deltacompact.catalog.delta_stream.scan import export_table
 from deltacompact.catalog.delta_stream.tokens import TOKEN_RETENTION_S
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
@@ -52,9 +53,8 @@ from deltacompact.index import index_files
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.planning import plan, sizing
-from deltacompact.reading.merge_on_read import export_table
+from deltacompact.session import rehash
 from deltacompact.steps import assign_pointers as pointers
-from deltacompact.steps import rehash
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import parquet_read
 from deltacompact.tabular import row_group_copy as parquet_copy

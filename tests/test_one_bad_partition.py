@@ -13,6 +13,7 @@ from deltacompact.base.events import SessionFinished
 from deltacompact.base.model import Commit, Delta, OperationType, Partition
 from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.delta_stream import partition as partition_module
 from deltacompact.catalog.delta_stream.entries import Committed
 from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.paths import TablePaths
@@ -20,6 +21,7 @@ from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.compact import Session
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.session import attempts
 from deltacompact.tabular import files
 
 PARTITIONS = ("a", "b", "c")
@@ -109,11 +111,7 @@ def test_any_exception_of_a_session_is_the_error_of_its_result(lake, monkeypatch
 
 
 def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, monkeypatch, capfd):
-    import deltacompact.compact
-    from deltacompact import compact as _  # noqa: F401
-
-    module = __import__("sys").modules["deltacompact.compact"]
-    plan, session_input = module.plan, module.session_input
+    plan, choose = attempts.plan, partition_module.choose
 
     def plan_breaks(given, *rest):
         if dict(given.partition.values) == {"p": "a"}:
@@ -123,10 +121,10 @@ def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, 
     def input_breaks(source, destination, partition, *rest):
         if dict(partition.values) == {"p": "b"}:
             raise LookupError("no look")
-        return session_input(source, destination, partition, *rest)
+        return choose(source, destination, partition, *rest)
 
-    monkeypatch.setattr(module, "plan", plan_breaks)
-    monkeypatch.setattr(module, "session_input", input_breaks)
+    monkeypatch.setattr(attempts, "plan", plan_breaks)
+    monkeypatch.setattr(partition_module, "choose", input_breaks)
     said = []
     result = deltacompact.compact("t", delta_catalog_client=lake, event_sinks=[said.append])
     assert [type(session.error) for session in result.sessions] == [ArithmeticError, LookupError, type(None)]

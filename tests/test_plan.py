@@ -7,8 +7,9 @@ import pytest
 
 from deltacompact import Settings, compact
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.planning.plan import NothingToDo, session_input
+from deltacompact.catalog.delta_stream.snapshots import choose
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.table.ports import NothingToDo
 
 LOCAL = Settings(executor="local")
 
@@ -87,7 +88,7 @@ def test_nothing_to_do_says_why(catalog):
     run(catalog)
     assert run(catalog).nothing_to_do == "no delta since position 5"
     state = catalog.state("t", catalog.partitions("t")[0])
-    assert isinstance(session_input("t", "t", catalog.partitions("t")[0], state, state), NothingToDo)
+    assert isinstance(choose("t", "t", catalog.partitions("t")[0], state, state), NothingToDo)
 
 
 def test_a_table_without_partitions_compacts_to_nothing(catalog):
@@ -108,7 +109,7 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
 
     import deltacompact
     from deltacompact.base.events import RoundCompleted, StageFinished
-    from deltacompact.compact import plan_session, prepare
+    from deltacompact.compact import plan_work, prepare
     from deltacompact.executors.local import LocalExecutor
     from deltacompact.planning.plan import Arguments
 
@@ -123,7 +124,7 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
         return sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(tmp_path) for name in names)
 
     job = prepare(catalog, "t", None, None, None, Arguments(rows_per_round=100_000), None)
-    decided = plan_session(catalog, job, job.chosen[0], LocalExecutor(LOCAL).capacity)
+    decided = plan_work(job, job.work[0], job.snapshots[0], LocalExecutor(LOCAL).capacity)
     before, peak = used(), [0]
 
     def watch(event):

@@ -217,8 +217,8 @@ def test_files_are_measured_as_they_are_appended(tmp_path: Any) -> None:
 
 def opened_by_plan(catalog: DeltaStreamCatalog, *keys: Any) -> list[str]:
     """The data files that planning opens."""
-    from deltacompact.compact import plan_session
-    from deltacompact.planning.plan import Capacity, SessionInput
+    from deltacompact.compact import plan_work
+    from deltacompact.planning.plan import Capacity
 
     opened: list[str] = []
 
@@ -230,9 +230,8 @@ def opened_by_plan(catalog: DeltaStreamCatalog, *keys: Any) -> list[str]:
     assert isinstance(catalog.store, MemoryStore)
     watched = DeltaStreamCatalog(InterceptedStore(catalog.store, listen))  # type: ignore[arg-type]
     job = prepare(watched, "t", *(keys or (None, None)), None, Arguments(), None)
-    ((_, given),) = job.inputs
-    assert isinstance(given, SessionInput)
-    plan_session(watched, job, given, Capacity(1, 1 << 30, 1 << 30))
+    (work,), (snapshot,) = job.work, job.snapshots
+    plan_work(job, work, snapshot, Capacity(1, 1 << 30, 1 << 30))
     return opened
 
 

@@ -96,7 +96,7 @@ def export(
     \b
     deltacompact export ./lake orders now.parquet
     """
-    from deltacompact.reading.merge_on_read import export_table
+    from deltacompact.catalog.delta_stream.scan import export_table
 
     rows = export_table(catalog, table, target, pairs(partition) or None, version)
     answer(as_json, {"table": table, "target": target, "rows": rows}, f"exported {counted(rows, 'row')} to {target}")

@@ -13,15 +13,15 @@ from deltacompact.base.model import DataFile, LifecycleState, Partition, Table
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted, error_document, one_line
-from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.vacuum import VacuumResult
 from deltacompact.catalog.delta_stream.versions import versions
-from deltacompact.compact import CompactionResult, SessionResult, plan_session, prepare
+from deltacompact.compact import CompactionResult, SessionResult, plan_work, prepare
 from deltacompact.executors.choose import is_small
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.planning.plan import Arguments, CompactionPlan, NothingToDo
+from deltacompact.planning.plan import Arguments, CompactionPlan
+from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,17 +54,15 @@ def plan_report(
     executor = settings.executor if settings.executor != "auto" else ("local" if small else "ray")
     reports: list[dict[str, Any]] = []
     errors: list[Exception] = []
-    for partition, given in job.inputs:
-        about: dict[str, Any] = {"table": table_id, "partition": dict(partition.values)}
+    for work in job.work:
+        about: dict[str, Any] = {"table": table_id, "partition": dict(work.partition.values)}
         try:
-            if isinstance(given, Exception):
-                raise given
-            if isinstance(given, NothingToDo):
-                about["nothing_to_do"] = given.reason
+            if isinstance(work.found, Exception):
+                raise work.found
+            if isinstance(work.found, NothingToDo):
+                about["nothing_to_do"] = work.found.reason
             else:
-                with advising(catalog.uri, given.source_table_id, partition, given.source):
-                    decided = plan_session(catalog, job, given, capacity)
-                about |= {**_plan_document(decided), "executor": executor}
+                about |= {**_plan_document(plan_work(job, work, work.found, capacity)), "executor": executor}
         except Exception as error:
             errors.append(error)
             about["error"] = error_document(error)
@@ -81,7 +79,7 @@ def _plan_document(decided: CompactionPlan) -> dict[str, Any]:
     return {
         "why": given.why,
         "destination": given.destination_table_id,
-        "base_version": given.destination.version,
+        "base_version": given.moment.destination_version,
         "deltas": len(given.deltas),
         "delta_rows": given.delta_rows,
         "base_rows": given.base.rows if given.base else 0,

@@ -32,6 +32,7 @@ from deltacompact.catalog.delta_stream.entries import Entry, IndexReplaced
 from deltacompact.catalog.delta_stream.log import StreamLog
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.shape import StreamShape, compacted_shape
+from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.executors.executor import Executor
 from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
@@ -39,9 +40,9 @@ from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.planning.plan import Arguments
-from deltacompact.reading.merge_on_read import fold_plan
+from deltacompact.reading.live_rows import fold_plan
+from deltacompact.session.rehash import rehash
 from deltacompact.steps.hash_bucket import pack
-from deltacompact.steps.rehash import rehash
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 
@@ -144,7 +145,7 @@ def _fold_problems(
             said = one_line(error)
             yield f"delta: {said}" if file.path in said else f"delta: {file.path}: {said}"
     if table.keys is not None and fits:
-        fold_plan(catalog.store, state, table, partition)
+        fold_plan(catalog.store, everything(table, partition, state), table)
 
 
 def _fold(

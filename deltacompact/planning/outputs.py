@@ -25,7 +25,7 @@ import numpy.typing as npt
 from deltacompact.base.model import OperationType
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan, Source
-from deltacompact.steps.assign_pointers import KEPT, NOWHERE, PointerMap, SourceGroup
+from deltacompact.planning.pointer_map import KEPT, NOWHERE, PointerMap, SourceGroup
 
 
 @dataclass(frozen=True, slots=True)

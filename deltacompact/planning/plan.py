@@ -21,32 +21,21 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import (
     INT64_MAX,
-    CompactedDelta,
     ContentType,
     DataFile,
-    Delta,
     OperationType,
-    Partition,
     TableKeys,
 )
 from deltacompact.base.settings import COUNT_MAX, Settings, at_least
-from deltacompact.base.wording import counted
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.index.index_files import CHUNK_ENTRIES
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
+from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import schemas
 from deltacompact.tabular.files import WriteOptions, suffix_of
 
 FILE_NUMBER_MAX = 2**32 - 3
-
-
-@dataclass(frozen=True, slots=True)
-class NothingToDo:
-    """Why a partition stream needs no compaction."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,90 +106,6 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionInput:
-    """What is folded into what. `owned`: the base files belong to the destination, so that they may be kept."""
-
-    source_table_id: str
-    destination_table_id: str
-    partition: Partition
-    source: StreamState
-    destination: StreamState
-    base: CompactedDelta | None
-    owned: bool
-    deltas: tuple[Delta, ...]
-    why: str
-
-    @property
-    def watermark(self) -> int:
-        """The greatest position that the session processes."""
-        if self.deltas:
-            return self.deltas[-1].position
-        done = self.base or self.destination.compacted  # of a source that holds nothing any more: the destination's
-        assert done is not None
-        return done.watermark
-
-    @property
-    def delta_rows(self) -> int:
-        return sum(delta.rows for delta in self.deltas)
-
-    @property
-    def bytes(self) -> int:
-        return sum(delta.bytes for delta in self.deltas) + (self.base.bytes if self.base else 0)
-
-
-def session_input(
-    source_table_id: str,
-    destination_table_id: str,
-    partition: Partition,
-    source: StreamState,
-    destination: StreamState,
-    purge: bool = False,
-) -> SessionInput | NothingToDo:
-    """Choose the base and the deltas. `purge`: files with dead rows in them are reason enough.
-
-    A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
-    compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
-    Where the source holds nothing any more, after a rollback or a retraction, the destination is emptied.
-    """
-
-    def chosen(base: CompactedDelta | None, owned: bool, deltas: tuple[Delta, ...], why: str) -> SessionInput:
-        return SessionInput(
-            source_table_id, destination_table_id, partition, source, destination, base, owned, deltas, why
-        )
-
-    def purged(base: CompactedDelta | None) -> SessionInput | None:
-        marked = sum(file.deletions is not None for file in base.files) if base and purge else 0
-        return chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows") if marked else None
-
-    if source_table_id == destination_table_id:
-        if not source.deltas:
-            if session := purged(source.compacted):
-                return session
-            return NothingToDo(f"no delta since position {source.last_position}")
-        return chosen(
-            source.compacted, True, source.deltas, f"{counted(len(source.deltas), 'delta')} since the last compaction"
-        )
-
-    if destination.commits:
-        raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
-    done = destination.compacted
-    if done and done.source_table_id != source_table_id:
-        raise InputError(f"table {destination_table_id!r} is the destination of {done.source_table_id!r}")
-    passed = source.compacted is not None and (done is None or source.compacted.watermark > done.watermark)
-    if done is None or done.source_lineage != source.lineage or passed:
-        why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
-        if source.compacted is None and not source.deltas and not (done and done.rows):
-            return NothingToDo(f"table {source_table_id!r} holds no delta")
-        return chosen(source.compacted, False, source.deltas, why)
-    newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
-    if not newer:
-        if session := purged(done):
-            return session
-        return NothingToDo(f"no delta since position {done.watermark}")
-    return chosen(done, True, newer, f"{counted(len(newer), 'delta')} since the last compaction")
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """One file of a session. Its ordinal is its place in fold order: base files first."""
 
@@ -226,7 +131,7 @@ class Round:
 class CompactionPlan:
     """Everything that a session does, decided before it does anything."""
 
-    input: SessionInput
+    input: Snapshot
     keys: TableKeys
     arguments: Arguments
     encoding: Encoding
@@ -260,17 +165,12 @@ class CompactionPlan:
         """The file number of a source: base files have theirs, delta files get the next ones in fold order."""
         if source.in_base:
             return source.file.number
-        return self._first_number + source.ordinal - sum(each.in_base for each in self.sources)
+        return self.input.next_file_number + source.ordinal - sum(each.in_base for each in self.sources)
 
     @property
     def next_file_number(self) -> int:
         """Above every number used in the destination's chain, this session's delta files included."""
-        return self._first_number + sum(not source.in_base for source in self.sources)
-
-    @property
-    def _first_number(self) -> int:
-        done = self.input.destination.compacted
-        return done.next_file_number if done else 0
+        return self.input.next_file_number + sum(not source.in_base for source in self.sources)
 
     @property
     def round_rows(self) -> int:
@@ -374,7 +274,7 @@ class CompactionPlan:
 
 
 def plan(
-    given: SessionInput,
+    given: Snapshot,
     keys: TableKeys,
     partition_keys: Sequence[str],
     manifest: IndexManifest | None,
@@ -402,8 +302,7 @@ def plan(
         if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
             changes = _changes_only(mergeable, encoding, sum(s.file.rows for s in deltas), rewritable, capacity)
             adopted = replace(adopted, changes_only=changes)
-    number = (given.destination.compacted.next_file_number if given.destination.compacted else 0) + 2 * len(sources)
-    if number > FILE_NUMBER_MAX:
+    if given.next_file_number + 2 * len(sources) > FILE_NUMBER_MAX:
         raise InputError(f"table {given.destination_table_id!r} has used up its file numbers: restate it")
     return CompactionPlan(
         given,
@@ -465,7 +364,7 @@ def _sizes(
     return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
 
 
-def _sources(given: SessionInput) -> tuple[Source, ...]:
+def _sources(given: Snapshot) -> tuple[Source, ...]:
     sources: list[Source] = []
     for file in given.base.files if given.base else ():
         sources.append(Source(len(sources), file, OperationType.UPSERT, -INT64_MAX - 1, True))
@@ -487,17 +386,16 @@ def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], waterm
     return tuple(rounds)
 
 
-def fingerprint(given: SessionInput, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
+def fingerprint(given: Snapshot, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
     """What makes a session this one and no other: base, source, keys and arguments. Deltas are in its record."""
     document = asdict(arguments)
     return {
         "destination": given.destination_table_id,
         "partition": given.partition.values,
         "arguments": {name: str(value) for name, value in document.items()},
-        "base": given.destination.version,
-        "source": [given.source_table_id, given.source.version],
+        "base": given.moment.destination_version,
+        "source": [given.source_table_id, given.moment.source_version],
         "primary_keys": keys.primary,
         "sort_keys": [(key.name, key.direction.value) for key in keys.sort],
-        "fences": len(given.destination.fences),
-        "retracted": sorted(given.source.retracted),
+        **given.identity,
     }

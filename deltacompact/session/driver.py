@@ -26,11 +26,6 @@ import numpy.typing as npt
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionStarted
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, CompactedDelta, DataFile, DeletionVector, ObjectRef
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.destinations import open_destination
-from deltacompact.catalog.delta_stream.entries import Compacted, Opened, SchemaTable, file_from_json, file_to_json
-from deltacompact.catalog.delta_stream.paths import GENESIS, TablePaths
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.executors.executor import Executor, Submitted
 from deltacompact.index.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.index.remap import RelocatedFile, Relocation
@@ -45,6 +40,7 @@ from deltacompact.session.records import (
     round_name,
     session_id,
 )
+from deltacompact.session.rehash import rehash
 from deltacompact.session.stages import Measured, Stages
 from deltacompact.steps import hash_bucket as step1
 from deltacompact.steps.assign_pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
@@ -59,9 +55,10 @@ from deltacompact.steps.dedupe import (
     dedupe_run,
 )
 from deltacompact.steps.materialize import LiveRange, Materialized, MaterializeTask, materialize
-from deltacompact.steps.rehash import rehash
 from deltacompact.steps.shuffle import Layout
 from deltacompact.storage.throttle import paced
+from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
+from deltacompact.table.ports import Compaction, Ports
 from deltacompact.tabular.files import suffix_of
 
 
@@ -70,26 +67,24 @@ class Session:
 
     def __init__(
         self,
-        catalog: DeltaStreamCatalog,
+        ports: Ports,
         plan: CompactionPlan,
         executor: Executor,
         emit: EventSink,
         number: int = 0,
     ) -> None:
-        given = plan.input
         self.id = session_id(plan, number)
         self.plan = plan
         self.rounds_resumed = 0
-        self._catalog = catalog
-        self._store = catalog.store
-        self._paced = paced(catalog.store, executor.pace)
+        self.records = SessionRecords(ports.store, ports.workspace, self.id)
+        self._target = ports.target
+        self._workspace = ports.workspace
+        self._store = ports.store
+        self._paced = paced(ports.store, executor.pace)
         self._executor = executor
         self._emit = emit
         self._stages = Stages(executor, self._tell)
         self._under_way: dict[int, Submitted] = {}
-        self._paths = TablePaths.of(given.destination_table_id).stream(given.partition)
-        self.records = SessionRecords(catalog.store, self._paths, self.id)
-        self._log = catalog.log(given.destination_table_id, given.partition)
 
     @property
     def measured(self) -> Measured:
@@ -117,7 +112,7 @@ class Session:
     def _round(self, each: Round, before: Folding) -> Folding:
         """Fold one share of the deltas; persist the index in the session's own terms."""
         hashed, layout = self._hash_bucket(each)
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
         step = dedupe_run if self._adds_run(each, before) else dedupe
         deduped = []
         for group, buckets in enumerate(layout.tasks):
@@ -130,7 +125,7 @@ class Session:
         results: list[DedupeResult] = [self._executor.get(done.values[0]) for done in deduped]
         counts, live = self._conserved(each, before, results)
         manifest = self._session_index(each, before, results, counts)
-        ref = write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
+        ref = write_manifest(self._store, self._workspace.fresh("index", ".manifest.json", self.id), manifest)
         completion = {**self._completion(each, ref), "counts": asdict(counts), "live": live.tolist()}
         self.records.put(round_name(each.number), completion)
         adopted = self._adopted_round(each)
@@ -147,7 +142,7 @@ class Session:
         held = not plan.changes_only and fits_held(
             before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes
         )
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
         deduped = []
         for group, buckets in enumerate(layout.tasks):
             task, node = self._dedupe_task(buckets, before), layout.parcel_of(group)
@@ -264,7 +259,7 @@ class Session:
             "format": FORMAT_VERSION,
             "source_table_id": given.source_table_id,
             "partition": dict(given.partition.values),
-            "source_stream_version": given.source.version,
+            "source_stream_version": given.moment.source_version,
             "source_stream_position_processed": each.position,
             "source_file_number_processed": each.file_number,
             "hash_bucket_count": self.plan.hash_bucket_count,
@@ -336,7 +331,7 @@ class Session:
         sources = Layout.of(groups, groups, capacity.node_slots)
         in_store = fits_exchange(outputs.rows_rewritten, capacity.object_store_bytes)
         exchange_path_of = (
-            None if in_store else functools.partial(self._paths.fresh, "index", ".exchange.arrow", self.id)
+            None if in_store else functools.partial(self._workspace.fresh, "index", ".exchange.arrow", self.id)
         )
         sent = [
             self._executor.submit(
@@ -353,7 +348,7 @@ class Session:
             )
             for each, held, dead in zip(folded, entries, died, strict=True)
         ]
-        paths = [self._paths.fresh("index", ".masks.arrow", self.id) for _ in outputs.groups]
+        paths = [self._workspace.fresh("index", ".masks.arrow", self.id) for _ in outputs.groups]
         assigned = []
         for number, (group, path) in enumerate(zip(outputs.groups, paths, strict=True)):
             node = sources.parcel_of(number)
@@ -391,7 +386,7 @@ class Session:
         if plan.tombstone_retention is not None:
             expired = plan.input.watermark - plan.tombstone_retention
             expired = expired if expired >= -INT64_MAX - 1 else None  # no position is as old
-        path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+        path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
         rows_per_file = plan.arguments.rows_per_primary_key_index_file
         writing = []
         for each, held in zip(folded, entries, strict=True):
@@ -418,7 +413,7 @@ class Session:
             if rows != counts.live:
                 raise CorruptionError(f"the index has {rows} live rows, the files have {counts.live}")
             manifest = IndexManifest(plan.encoding, (run,), rows, tombstones)
-        return write_manifest(self._store, self._paths.fresh("index", ".manifest.json", self.id), manifest)
+        return write_manifest(self._store, self._workspace.fresh("index", ".manifest.json", self.id), manifest)
 
     # Materialize
 
@@ -483,45 +478,22 @@ class Session:
             plan.input.partition,
             options,
         )
-        path = self._paths.fresh("data", suffix_of(options.content_type), self.id)
+        path = self._workspace.fresh("data", suffix_of(options.content_type), self.id)
         return self._executor.submit(materialize, self._paced, task, path, spread=True)
 
     # The switch
 
     def _publish(self, last: LastRound, files: tuple[DataFile, ...]) -> Published:
-        """Write the successor in full, then seal the base in its favour."""
-        plan, given = self.plan, self.plan.input
-        base = given.destination
+        """Hand the result over to the table."""
+        plan = self.plan
         number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
-        compacted = CompactedDelta(
-            files,
-            last.index,
-            given.watermark,
-            number,
-            given.source_table_id,
-            given.source.lineage,
-            self.id,
-            plan.schema,
-        )
-        now_ms = int(self._catalog.clock() * 1000)
-        last_position = given.watermark if base.last_position is None else max(base.last_position, given.watermark)
-        opened = Opened(
-            base.opened.number + 1, base.version, base.lineage, base.tokens_inherited(now_ms), last_position, now_ms
-        )
-        self._still_ours()
-        # Of two first compactions by other keys, or into a table that others append to, one stops here.
-        if given.source_table_id == given.destination_table_id:
-            self._catalog.declare_keys(given.source_table_id, plan.keys)
-        else:
-            source = self._catalog.table(given.source_table_id)
-            open_destination(self._catalog, source, plan.keys, given.destination_table_id, given.partition)
-        successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], self.id)
-        state = self._log.release(base, successor, self._check_base, now_ms, self.id)
+        result = Compaction(plan.keys, files, last.index, number, plan.schema)
+        done = self._target.publish(plan.input, self.id, result)
         completion = self._completion(plan.rounds[-1], last.index)
-        published = {"compacted_stream_version": state.version, "compacted_bytes": compacted.bytes}
+        published = {"compacted_stream_version": done.version, "compacted_bytes": done.compacted.bytes}
         with contextlib.suppress(Exception):  # the version is in force: nothing depends on this record
             self.records.put(PUBLISHED, {**completion, **published})
-        return Published(state.version, compacted, last.counts, last.outputs)
+        return Published(done.version, done.compacted, last.counts, last.outputs)
 
     def conflict(self) -> ConflictError | None:
         """Why this session cannot publish any more, if so."""
@@ -532,22 +504,7 @@ class Session:
         return None
 
     def _still_ours(self) -> None:
-        base = self.plan.input.destination
-        begun = base.version != GENESIS or self._log.exists()  # a new destination is begun when it is published
-        self._check_base(self._log.state(base.version) if begun else base)
-
-    def _check_base(self, state: StreamState) -> None:
-        given = self.plan.input
-        where = f"table {given.destination_table_id!r}, partition {given.partition}"
-        if state.sealed:
-            raise ConflictError(f"{where}: another compaction or restatement came first ({state.sealed.successor})")
-        folded = {delta.position for delta in given.deltas}
-        if given.source_table_id == given.destination_table_id and (taken := folded & state.retracted):
-            raise ConflictError(f"{where}: the delta at position {min(taken)} was retracted; start again")
-        if self.id in state.fences:
-            raise ConflictError(f"{where}: a vacuum fenced off session {self.id}; start it again")
-        if given.source_table_id != given.destination_table_id and len(state.commits) > len(given.destination.commits):
-            raise ConflictError(f"{where}: deltas were appended to a destination table")
+        self._target.check(self.plan.input, self.id)
 
     # Inside
 
@@ -558,7 +515,7 @@ class Session:
             return BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count))
         if plan.rehash and self.records.get(round_name(plan.rounds[0].number)) is None:
             began = time.perf_counter()
-            path_of = functools.partial(self._paths.fresh, "index", ".arrow", self.id)
+            path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
             rows_per_file = plan.arguments.rows_per_primary_key_index_file
             manifest = rehash(self._executor, self._paced, manifest, plan.hash_bucket_count, rows_per_file, path_of)
             self._stages.took("rehash", time.perf_counter() - began)

@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.catalog.delta_stream.paths import StreamPaths
 from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, fingerprint
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.table.ports import Moment, Workspace
 
 PUBLISHED = "published.json"
 
@@ -57,10 +57,10 @@ class SessionRecord:
         given, first = plan.input, len(plan.base_ordinals)
         return cls(
             PLANNER_VERSION,
-            given.source.version,
-            given.source.tail,
-            given.destination.version,
-            given.destination.tail,
+            given.moment.source_version,
+            given.moment.source_tail,
+            given.moment.destination_version,
+            given.moment.destination_tail,
             plan.hash_bucket_count,
             tuple(each.stop - first for each in plan.rounds),
             plan.changes_only,
@@ -79,6 +79,10 @@ class SessionRecord:
             raise UnresumableError("its plan cannot be read") from None
 
     @property
+    def moment(self) -> Moment:
+        return Moment(self.source_version, self.source_tail, self.destination_version, self.destination_tail)
+
+    @property
     def sizes(self) -> AdoptedSizes:
         return AdoptedSizes(self.hash_bucket_count, self.round_ends, self.changes_only)
 
@@ -92,10 +96,10 @@ def session_id(plan: CompactionPlan, number: int = 0) -> str:
 class SessionRecords:
     """Of one session."""
 
-    def __init__(self, store: ObjectStore, paths: StreamPaths, session: str) -> None:
+    def __init__(self, store: ObjectStore, workspace: Workspace, session: str) -> None:
         self._store = store
-        self._folder = paths.session(session)
-        self._data_folders = tuple(f"{paths.root}/{room}/{session}/" for room in ("data", "index"))
+        self._folder = workspace.session(session)
+        self._data_folders = tuple(f"{workspace.root}/{room}/{session}/" for room in ("data", "index"))
         self._present: dict[str, int] = {}
 
     def adopt_plan(self, plan: CompactionPlan) -> SessionRecord:

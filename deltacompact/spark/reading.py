@@ -21,8 +21,10 @@ from pyspark.sql.types import StructType
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.scan import with_keys_of
+from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.index.live_bitmaps import live_bits, live_mask
-from deltacompact.reading.merge_on_read import live_sources, schema_of, with_keys_of
+from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import READ_OPTIONS, catalog_of, check_options, parse_partition
 from deltacompact.storage.objects import ObjectStore
@@ -73,7 +75,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
         state = catalog.state(table_id, partition)
         with advising(catalog.uri, table_id, partition, state):
-            schema = schema_of(state)
+            schema = schema_of(everything(catalog.table(table_id), partition, state))
         described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
@@ -96,7 +98,7 @@ def live_files(
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]
         return [(file, _left(catalog.store, file)) for file in whole]
     with advising(catalog.uri, table_id, partition, state):
-        sources = live_sources(catalog.store, state, table, partition)
+        sources = live_sources(catalog.store, everything(table, partition, state), table)
     return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
 
 

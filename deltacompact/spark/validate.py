@@ -37,10 +37,11 @@ from deltacompact.base.model import (
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.advice import advising, with_advice
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.reading.merge_on_read import live_sources, schema_of
+from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import fold
 from deltacompact.spark.comparable import comparison_of, sort_column
 from deltacompact.spark.frames import FrameFile, Layout, rows_frame
@@ -144,6 +145,7 @@ class _Judge:
         self._keys: TableKeys = table.keys
         self._partition = partition
         self._state = state
+        self._snapshot = everything(table, partition, state)
         self._past = past
         source_id = state.compacted.source_table_id if state.compacted else table.table_id
         self._retention = catalog.table(source_id).tombstone_retention
@@ -191,10 +193,10 @@ class _Judge:
         deltas = (*self._past.folded, *self._past.later)
         expected = self._expected(deltas, deltas[-1].position)
         files = []
-        for source, bits in live_sources(self._store, self._state, self._table, self._partition):
+        for source, bits in live_sources(self._store, self._snapshot, self._table):
             lives = np.packbits(live_mask(bits, source.file.rows)).tobytes()
             files.append(FrameFile(source.ordinal, source.file, tuple(source.file.schema.names), lives))
-        compared = self._compare(expected, self._rows(files), None, schema_of(self._state).names)
+        compared = self._compare(expected, self._rows(files), None, schema_of(self._snapshot).names)
         return replace(compared, problems=tuple(f"merge on read: {problem}" for problem in compared.problems))
 
     # What should be

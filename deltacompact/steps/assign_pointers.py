@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.model import DataFile
 from deltacompact.index.entries import Entries
 from deltacompact.index.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
+from deltacompact.planning.pointer_map import PointerMap, SourceGroup
 from deltacompact.steps.shuffle import Arrays, Groups, Parcel, parcels, taken
 from deltacompact.storage.objects import ObjectStore
 
@@ -34,42 +34,6 @@ Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
 
 Sent = tuple[Parcel, Groups]
 """What a bucket group tells source groups: rows of their files that live, and rows of their whole files that died."""
-
-KEPT = 0xFFFFFFFF
-"""Stands in `group_of` for files that are kept by reference: their pointers stay."""
-
-NOWHERE = 0xFFFFFFFE
-"""Stands there for files of which no row lives: nothing points to them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceGroup:
-    """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before.
-
-    Of the files in `whole`, by ordinal, every row of before lives but those that are told to have died; of the others
-    those that are told to live.
-    """
-
-    ordinals: npt.NDArray[np.uint32]
-    file_rows: npt.NDArray[np.int64]
-    first_rank: int
-    whole: tuple[tuple[int, DataFile], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PointerMap:
-    """How session pointers become published ones. Tombstones and what is gone stay as they are.
-
-    `group_of`: by ordinal, the source group that ranks the file, KEPT, or NOWHERE. `number_of`: the file number of a
-    file that stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
-    """
-
-    group_of: npt.NDArray[np.uint32]
-    number_of: npt.NDArray[np.uint32]
-    first_ranks: tuple[int, ...]
-    first_output_number: int
-    rows_per_output: int
-    marked_from: int
 
 
 @dataclass(frozen=True, slots=True)

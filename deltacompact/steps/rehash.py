@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from deltacompact import _kernels
-from deltacompact.executors.executor import Executor
 from deltacompact.index.entries import none, sorted_by_digest
 from deltacompact.index.index_files import IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index
-from deltacompact.planning.sizing import bucket_groups
-from deltacompact.steps.shuffle import Groups, Layout
+from deltacompact.steps.shuffle import Groups
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -48,41 +46,3 @@ def merge_buckets(
             writer.write(sorted_by_digest(np.concatenate(pieces)))
             written.append(writer.close())
     return tuple(written)
-
-
-def rehash(
-    executor: Executor,
-    store: ObjectStore,
-    manifest: IndexManifest,
-    hash_bucket_count: int,
-    rows_per_file: int,
-    path_of: Callable[[], str],
-) -> IndexManifest:
-    """The same entries in other buckets. Nothing is published; the caller owns the files."""
-    slots, nodes = executor.capacity.slots, executor.capacity.node_slots
-    groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count)
-    layout = Layout.of(hash_bucket_count, groups, nodes)
-    split = [
-        executor.submit(
-            split_bucket,
-            store,
-            manifest,
-            bucket,
-            hash_bucket_count,
-            layout.parcel_starts,
-            returns=layout.parcel_count,
-            spread=True,
-        )
-        for bucket in range(manifest.hash_bucket_count)
-    ]
-    merged = []
-    for group, members in enumerate(layout.tasks):
-        node = layout.parcel_of(group)
-        parts = [task.values[node] for task in split]
-        merged.append(
-            executor.submit(merge_buckets, store, manifest.encoding, members, rows_per_file, path_of, *parts, node=node)
-        )
-    for _ in executor.finish(merged):
-        pass
-    buckets = tuple(bucket for task in merged for bucket in executor.get(task.values[0]))
-    return IndexManifest(manifest.encoding, (buckets,), manifest.rows, manifest.tombstones, manifest.publishable)

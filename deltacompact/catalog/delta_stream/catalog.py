@@ -460,7 +460,7 @@ class DeltaStreamCatalog:
         Of the active version, or of one that is still retained (name or number). `filter` is an expression of
         pyarrow.compute, or a list of (column, operator, value) of which only the columns are read.
         """
-        from deltacompact.reading.merge_on_read import Scan, read_table
+        from deltacompact.catalog.delta_stream.scan import Scan, read_table
 
         return read_table(self, Scan(table_id, partition, columns, filter, version))
 
@@ -474,7 +474,7 @@ class DeltaStreamCatalog:
         version: str | None = None,
     ) -> pa.RecordBatchReader:
         """The same batch by batch, for tables that do not fit the memory."""
-        from deltacompact.reading.merge_on_read import Scan, scan_table
+        from deltacompact.catalog.delta_stream.scan import Scan, scan_table
 
         return scan_table(self, Scan(table_id, partition, columns, filter, version))
 

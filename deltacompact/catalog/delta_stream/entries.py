@@ -15,30 +15,24 @@ for a seal, which must be readable for ever.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import (
     FORMAT_VERSION,
     Commit,
     CompactedDelta,
-    ContentType,
-    DataFile,
-    DeletionVector,
     Delta,
     ObjectRef,
     OperationType,
-    Stamp,
     Token,
 )
 from deltacompact.catalog.delta_stream.tokens import Tokens
+from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,66 +237,3 @@ def delta_to_json(delta: Delta, schemas: SchemaTable) -> dict[str, Any]:
 def delta_from_json(value: dict[str, Any], schemas: SchemaTable) -> Delta:
     files = tuple(file_from_json(file, schemas) for file in value["files"])
     return Delta(value["position"], OperationType(value["operation"]), files)
-
-
-def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
-    document = {
-        "number": file.number,
-        "path": file.path,
-        "content_type": file.content_type,
-        "rows": file.rows,
-        "bytes": file.bytes,
-        "schema": schemas.add(file.schema),
-    }
-    if file.deletions:
-        document["deletions"] = dataclasses.asdict(file.deletions)
-    if file.name is not None:
-        document["name"] = file.name
-    if file.stamp:
-        known = dataclasses.asdict(file.stamp).items()
-        document["stamp"] = {name: value for name, value in known if value is not None}
-    if file.longest:
-        document["longest"] = dict(file.longest)
-    return document
-
-
-def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
-    return DataFile(
-        value["number"],
-        value["path"],
-        ContentType(value["content_type"]),
-        value["rows"],
-        value["bytes"],
-        schemas[value["schema"]],
-        DeletionVector(**value["deletions"]) if "deletions" in value else None,
-        value.get("name"),
-        Stamp(**value["stamp"]) if "stamp" in value else None,
-        tuple(value.get("longest", {}).items()),
-    )
-
-
-class SchemaTable:
-    """The distinct schemas of one document: files name theirs by its place here."""
-
-    def __init__(self, encoded: Any = ()) -> None:
-        self.encoded: list[str] = list(encoded)
-        self._decoded: dict[int, pa.Schema] = {}
-        self._places: dict[str, int] = {text: place for place, text in enumerate(self.encoded)}
-        self._added: dict[int, tuple[pa.Schema, int]] = {}
-
-    def add(self, schema: pa.Schema) -> int:
-        if id(schema) not in self._added:  # most files of a stream share a schema, which takes long to encode
-            self._added[id(schema)] = (schema, self._add(schema))
-        return self._added[id(schema)][1]
-
-    def _add(self, schema: pa.Schema) -> int:
-        text = base64.b64encode(schema.remove_metadata().serialize()).decode()
-        if text not in self._places:
-            self._places[text] = len(self.encoded)
-            self.encoded.append(text)
-        return self._places[text]
-
-    def __getitem__(self, place: int) -> pa.Schema:
-        if place not in self._decoded:
-            self._decoded[place] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[place])))
-        return self._decoded[place]

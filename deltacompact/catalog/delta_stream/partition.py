@@ -1,0 +1,136 @@
+"""One partition of delta streams behind the ports of the engine: what to fold, and the switch.
+
+    orders into orders      its compacted files and the deltas since
+    orders into flat        deltas above flat's watermark; all of orders where orders itself was compacted beyond it
+
+The switch is the seal of the destination's base version, see log.py.
+"""
+
+from __future__ import annotations
+
+from deltacompact.base.errors import ConflictError, DeltaCompactError
+from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
+from deltacompact.catalog.delta_stream.advice import advised
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.destinations import open_destination
+from deltacompact.catalog.delta_stream.entries import Compacted, Opened
+from deltacompact.catalog.delta_stream.log import StreamLog, genesis_state
+from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, TablePaths
+from deltacompact.catalog.delta_stream.snapshots import choose
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot
+
+
+class DeltaStreamPartition:
+    """Source and destination streams of one partition. Implements SnapshotSource and CommitTarget."""
+
+    def __init__(
+        self,
+        catalog: DeltaStreamCatalog,
+        source: Table,
+        destination_table_id: str,
+        partition: Partition,
+        keys: TableKeys,
+        purge: bool = False,
+    ) -> None:
+        self.partition = partition
+        self._catalog = catalog
+        self._source = source
+        self._destination_id = destination_table_id
+        self._keys = keys
+        self._purge = purge
+        self._in_place = source.table_id == destination_table_id
+        self._states: dict[Moment, tuple[StreamState, StreamState]] = {}
+
+    @property
+    def ports(self) -> Ports:
+        return Ports(self, self, self.paths, self._catalog.store)
+
+    @property
+    def paths(self) -> StreamPaths:
+        """Where the destination's objects go."""
+        return TablePaths.of(self._destination_id).stream(self.partition)
+
+    # Snapshots
+
+    def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
+        """Raises NotFoundError, CorruptionError, and InputError where the destination cannot take the source's rows."""
+        source, destination = self._now() if moment is None else self._then(moment)
+        snapshot = choose(self._source.table_id, self._destination_id, self.partition, source, destination, self._purge)
+        if isinstance(snapshot, Snapshot):
+            self._states[snapshot.moment] = source, destination
+        return snapshot
+
+    def source_state(self) -> StreamState:
+        """The source as it is now."""
+        return self._catalog.state(self._source.table_id, self.partition, strictly=True)
+
+    def advised(self, error: DeltaCompactError, snapshot: Snapshot) -> DeltaCompactError:
+        """The error, with the delta that brought the file which it names, and how to take that delta out."""
+        source, _ = self._states[snapshot.moment]
+        return advised(error, self._catalog.uri, self._source.table_id, self.partition, source)
+
+    def _now(self) -> tuple[StreamState, StreamState]:
+        source = self.source_state()
+        if self._in_place:
+            return source, source
+        # A destination is begun when its first version is complete.
+        return source, self._log.active(strictly=True) if self._log.exists() else genesis_state()
+
+    def _then(self, moment: Moment) -> tuple[StreamState, StreamState]:
+        source_log = self._catalog.log(self._source.table_id, self.partition)
+        source = source_log.state_at(moment.source_version, moment.source_tail)
+        if not self._log.exists():
+            return source, genesis_state()
+        return source, self._log.state_at(moment.destination_version, moment.destination_tail)
+
+    # The switch
+
+    def check(self, snapshot: Snapshot, session: str) -> None:
+        base = snapshot.moment.destination_version
+        if base != GENESIS or self._log.exists():  # a new destination is begun when it is published
+            self._check(snapshot, session, self._log.state(base))
+
+    def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
+        """Write the successor in full, then seal the base in its favour."""
+        source, base = self._states[snapshot.moment]
+        compacted = CompactedDelta(
+            result.files,
+            result.index,
+            snapshot.watermark,
+            result.next_file_number,
+            snapshot.source_table_id,
+            source.lineage,
+            session,
+            result.schema,
+        )
+        now_ms = int(self._catalog.clock() * 1000)
+        positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]
+        tokens = base.tokens_inherited(now_ms)
+        opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
+        self.check(snapshot, session)
+        # Of two first compactions by other keys, or into a table that others append to, one stops here.
+        if self._in_place:
+            self._catalog.declare_keys(self._source.table_id, result.keys)
+        else:
+            table = self._catalog.table(self._source.table_id)
+            open_destination(self._catalog, table, result.keys, self._destination_id, self.partition)
+        successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], session)
+        state = self._log.release(base, successor, lambda state: self._check(snapshot, session, state), now_ms, session)
+        return PublishedVersion(state.version, compacted)
+
+    def _check(self, snapshot: Snapshot, session: str, state: StreamState) -> None:
+        where = f"table {self._destination_id!r}, partition {self.partition}"
+        if state.sealed:
+            raise ConflictError(f"{where}: another compaction or restatement came first ({state.sealed.successor})")
+        if self._in_place and (taken := {delta.position for delta in snapshot.deltas} & state.retracted):
+            raise ConflictError(f"{where}: the delta at position {min(taken)} was retracted; start again")
+        if session in state.fences:
+            raise ConflictError(f"{where}: a vacuum fenced off session {session}; start it again")
+        _, base = self._states[snapshot.moment]
+        if not self._in_place and len(state.commits) > len(base.commits):
+            raise ConflictError(f"{where}: deltas were appended to a destination table")
+
+    @property
+    def _log(self) -> StreamLog:
+        return self._catalog.log(self._destination_id, self.partition)

@@ -1,0 +1,105 @@
+"""What is folded into what: pure, from the states of two streams to a snapshot, or to why nothing is to be done.
+
+orders into orders      its compacted files, and the deltas since
+orders into flat        deltas above flat's watermark; all of orders where orders itself was compacted beyond it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition, Table
+from deltacompact.base.wording import counted
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.table.ports import Moment, NothingToDo, Snapshot
+
+
+def everything(table: Table, partition: Partition, state: StreamState) -> Snapshot:
+    """All that a reader of this state folds."""
+    chosen = _Chosen(state.compacted, True, state.deltas, "read")
+    return _snapshot(table.table_id, table.table_id, partition, state, state, chosen)
+
+
+def choose(
+    source_table_id: str,
+    destination_table_id: str,
+    partition: Partition,
+    source: StreamState,
+    destination: StreamState,
+    purge: bool = False,
+) -> Snapshot | NothingToDo:
+    """Choose the base and the deltas. `purge`: files with dead rows in them are reason enough.
+
+    A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
+    compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
+    Where the source holds nothing any more, after a rollback or a retraction, the destination is emptied.
+    """
+    chosen = _choice(source_table_id, destination_table_id, source, destination, purge)
+    if isinstance(chosen, NothingToDo):
+        return chosen
+    return _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
+
+
+def _snapshot(
+    source_table_id: str,
+    destination_table_id: str,
+    partition: Partition,
+    source: StreamState,
+    destination: StreamState,
+    chosen: _Chosen,
+) -> Snapshot:
+    done = chosen.base or destination.compacted  # of a source that holds nothing any more: the destination's
+    index_of = destination if chosen.owned else source
+    return Snapshot(
+        source_table_id,
+        destination_table_id,
+        partition,
+        chosen.base,
+        chosen.owned,
+        chosen.deltas,
+        index=(index_of.index or chosen.base.index) if chosen.base else None,
+        watermark=chosen.deltas[-1].position if chosen.deltas else done.watermark if done else -INT64_MAX - 1,
+        next_file_number=destination.compacted.next_file_number if destination.compacted else 0,
+        moment=Moment(source.version, source.tail, destination.version, destination.tail),
+        identity={"fences": len(destination.fences), "retracted": sorted(source.retracted)},
+        why=chosen.why,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    base: CompactedDelta | None
+    owned: bool
+    deltas: tuple[Delta, ...]
+    why: str
+
+
+def _choice(
+    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, purge: bool
+) -> _Chosen | NothingToDo:
+    if source_table_id == destination_table_id:
+        return _since(source.compacted, source.deltas, purge) or NothingToDo(
+            f"no delta since position {source.last_position}"
+        )
+    if destination.commits:
+        raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
+    done = destination.compacted
+    if done and done.source_table_id != source_table_id:
+        raise InputError(f"table {destination_table_id!r} is the destination of {done.source_table_id!r}")
+    passed = source.compacted is not None and (done is None or source.compacted.watermark > done.watermark)
+    if done is None or done.source_lineage != source.lineage or passed:
+        why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
+        if source.compacted is None and not source.deltas and not (done and done.rows):
+            return NothingToDo(f"table {source_table_id!r} holds no delta")
+        return _Chosen(source.compacted, False, source.deltas, why)
+    newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
+    return _since(done, newer, purge) or NothingToDo(f"no delta since position {done.watermark}")
+
+
+def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], purge: bool) -> _Chosen | None:
+    """What is new, or for a purge the files with dead rows; None where there is neither."""
+    if deltas:
+        return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
+    marked = sum(file.deletions is not None for file in base.files) if base and purge else 0
+    return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows") if marked else None

@@ -1,0 +1,104 @@
+"""The live rows of a snapshot: compacted files, folded with the deltas that are not compacted yet.
+
+    compacted  k1 k2 k3      delta 90: upsert k1, delete k3      ->  k2 of the compacted file, k1 of the delta
+
+The same steps as a compaction, in this process, publishing nothing. A table without keys returns its upsert rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact import _kernels
+from deltacompact.base.model import DataFile, OperationType, Partition, Table
+from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.primary_key_index import empty_manifest, read_manifest
+from deltacompact.index.remap import Relocator
+from deltacompact.index.sort_widths import measured
+from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, Source, plan
+from deltacompact.steps.dedupe import BaseIndex, Folded
+from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.table.ports import Snapshot
+from deltacompact.tabular import files, schemas
+
+_HERE = Capacity(1, 1 << 40, 1 << 40)
+
+
+def schema_of(snapshot: Snapshot) -> pa.Schema:
+    """Columns of the rows: the union over upserts. Deletes add none."""
+    base = snapshot.base
+    return schemas.union([*(base.files if base else ()), *_upserts(snapshot)], base.schema if base else None)
+
+
+def _upserts(snapshot: Snapshot) -> list[DataFile]:
+    return [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
+
+
+def live_batches(store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The live rows of a snapshot in fold order, file by file, with the columns of `schema`."""
+    partition = snapshot.partition
+    if table.keys is None or not snapshot.deltas:
+        for file in [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]:
+            if (bits := live_bits(store, file)) is not None:
+                yield from live_rows_of(store, file, bits, partition, schema)
+                continue
+            for _, rows in files.read(store, file, schema.names):
+                schemas.check_partition_values(rows, partition, file.path)
+                yield schemas.align(rows, schema, partition, file.path)
+        return
+    for source, bits in live_sources(store, snapshot, table):
+        yield from live_rows_of(store, source.file, bits, partition, schema)
+
+
+def live_rows_of(
+    store: ObjectStore, file: DataFile, bits: Any, partition: Partition, schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """The rows of one file whose bit is set."""
+    lives = live_mask(bits, file.rows)
+    for first, rows in files.read(store, file, schema.names):
+        wanted = lives[first : first + rows.num_rows]
+        if wanted.any():
+            yield schemas.align(rows.filter(pa.array(wanted)), schema, partition, file.path)
+
+
+def live_sources(store: ObjectStore, snapshot: Snapshot, table: Table) -> list[tuple[Source, Any]]:
+    """Every file of which a row lives, with one bit for each of its rows."""
+    decided, partition = fold_plan(store, snapshot, table), snapshot.partition
+    manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
+    base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations)
+    ordinals = np.arange(len(decided.sources), dtype=np.uint32)
+    ranks = _kernels.SurvivorRanks(ordinals, np.array([s.file.rows for s in decided.sources], np.int64))
+    for source in decided.sources:
+        if source.in_base:
+            ranks.fill(source.ordinal, live_bits(store, source.file))
+    count = decided.hash_bucket_count
+    deltas = [SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in decided.sources if not s.in_base]
+    hashed = [
+        next(hash_bucket(store, decided.encoding, partition, work, count, (0, count)))
+        for work in slices(deltas, 4_000_000)
+    ]
+    for bucket in range(count):
+        new = [entries for part in hashed for entries in part.of(bucket)]
+        found = base.newest(store, bucket, new, decided.encoding, relocator)
+        folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
+        run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))
+        ranks.unmark(dead_ordinals, dead_rows)
+        split = _kernels.PointerSplit(np.zeros(len(ordinals), np.uint32), 1)
+        split.push_entries(run)
+        ranks.mark(*split.finish()[:2])
+    lives = [(source, ranks.mask(source.ordinal)) for source in decided.sources]
+    return [(source, mask) for source, mask in lives if mask.any()]
+
+
+def fold_plan(store: ObjectStore, snapshot: Snapshot, table: Table) -> CompactionPlan:
+    """What a compaction of this snapshot would fold. The table has keys."""
+    assert table.keys is not None
+    snapshot = replace(snapshot, deltas=measured(store, snapshot.deltas, table.keys))
+    manifest = read_manifest(store, snapshot.index) if snapshot.index else None
+    return plan(snapshot, table.keys, table.partition_keys, manifest, Arguments(), _HERE, table.tombstone_retention)

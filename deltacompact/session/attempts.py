@@ -1,0 +1,92 @@
+"""Attempts at one partition: resume the session that an earlier attempt left, or begin another one.
+
+no plan.json                          our plan is recorded, and run
+plan.json of an attempt like ours     its plan is adopted: the same snapshot, the same sizes
+a record that cannot be resumed       another session with the next number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.base.errors import CorruptionError, NotFoundError
+from deltacompact.base.events import EventSink, logger
+from deltacompact.base.model import TableKeys
+from deltacompact.executors.executor import Executor
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.index.sort_widths import measured
+from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, plan
+from deltacompact.session.driver import Published, Session
+from deltacompact.session.records import SessionRecord, UnresumableError
+from deltacompact.table.ports import NothingToDo, Ports, Snapshot
+from deltacompact.tabular.files import check_writable
+
+SESSIONS_GIVEN_UP_MAX = 20
+"""A session that cannot be resumed makes room for another one, up to so many on one version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By what every partition of a table is compacted."""
+
+    keys: TableKeys
+    partition_keys: Sequence[str]
+    arguments: Arguments
+    tombstone_retention: int | None = None
+
+
+def run(
+    ports: Ports, snapshot: Snapshot, terms: Terms, executor: Executor, emit: EventSink
+) -> tuple[Session, Published]:
+    """Compact a snapshot. Raises ConflictError where somebody else was faster."""
+    own = plan_session(ports, snapshot, terms, executor.capacity)
+    for number in range(SESSIONS_GIVEN_UP_MAX + 1):
+        session = Session(ports, own, executor, emit, number)
+        try:
+            record = session.records.adopt_plan(own)
+            if record != SessionRecord.of(own):
+                session = Session(ports, _adopted(ports, terms, record, own), executor, emit, number)
+            return session, session.run()
+        except UnresumableError as why:
+            logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, session.id, why)
+        except NotFoundError as error:
+            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
+            raise session.conflict() or error from None
+    where = f"table {snapshot.destination_table_id!r}, partition {snapshot.partition}"
+    raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum takes them away")
+
+
+def plan_session(
+    ports: Ports, snapshot: Snapshot, terms: Terms, capacity: Capacity, record: SessionRecord | None = None
+) -> CompactionPlan:
+    """The plan of a snapshot, with the sizes of an earlier attempt's record. Raises SchemaError before any work."""
+    snapshot = replace(snapshot, deltas=measured(ports.store, snapshot.deltas, terms.keys))
+    manifest = read_manifest(ports.store, snapshot.index) if snapshot.index else None
+    decided = plan(
+        snapshot,
+        terms.keys,
+        terms.partition_keys,
+        manifest,
+        terms.arguments,
+        capacity,
+        terms.tombstone_retention,
+        record.sizes if record else None,
+    )
+    check_writable(decided.schema, terms.arguments.content_type)
+    return decided
+
+
+def _adopted(ports: Ports, terms: Terms, record: SessionRecord, own: CompactionPlan) -> CompactionPlan:
+    """The plan of an interrupted session. Raises UnresumableError where ours would do what it cannot do here."""
+    if record.what != SessionRecord.of(own).what:
+        raise UnresumableError("its plan is that of other work")
+    snapshot = ports.source.fetch(record.moment)
+    if isinstance(snapshot, NothingToDo):
+        raise UnresumableError("its plan is that of other work")
+    adopted = plan_session(ports, snapshot, terms, own.capacity, record)
+    if SessionRecord.of(adopted) != record:
+        raise UnresumableError("its plan would read other columns today")
+    if own.planned_peak_bytes < adopted.planned_peak_bytes > own.capacity.memory_per_task_bytes:
+        raise UnresumableError("it was planned for tasks of more memory than there is here")
+    return adopted

@@ -1,0 +1,55 @@
+"""Rehashing an index: every old bucket is split, and every group of new buckets merged from the pieces.
+
+split 0    split 1    split 2          a task for each old bucket; a parcel for each node
+   \\         |         /
+merge 0‥3        merge 4‥7             a task for each group of new buckets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deltacompact.executors.executor import Executor
+from deltacompact.index.primary_key_index import IndexManifest
+from deltacompact.planning.sizing import bucket_groups
+from deltacompact.steps.rehash import merge_buckets, split_bucket
+from deltacompact.steps.shuffle import Layout
+from deltacompact.storage.objects import ObjectStore
+
+
+def rehash(
+    executor: Executor,
+    store: ObjectStore,
+    manifest: IndexManifest,
+    hash_bucket_count: int,
+    rows_per_file: int,
+    path_of: Callable[[], str],
+) -> IndexManifest:
+    """The same entries in other buckets. Nothing is published; the caller owns the files."""
+    slots, nodes = executor.capacity.slots, executor.capacity.node_slots
+    groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count)
+    layout = Layout.of(hash_bucket_count, groups, nodes)
+    split = [
+        executor.submit(
+            split_bucket,
+            store,
+            manifest,
+            bucket,
+            hash_bucket_count,
+            layout.parcel_starts,
+            returns=layout.parcel_count,
+            spread=True,
+        )
+        for bucket in range(manifest.hash_bucket_count)
+    ]
+    merged = []
+    for group, members in enumerate(layout.tasks):
+        node = layout.parcel_of(group)
+        parts = [task.values[node] for task in split]
+        merged.append(
+            executor.submit(merge_buckets, store, manifest.encoding, members, rows_per_file, path_of, *parts, node=node)
+        )
+    for _ in executor.finish(merged):
+        pass
+    buckets = tuple(bucket for task in merged for bucket in executor.get(task.values[0]))
+    return IndexManifest(manifest.encoding, (buckets,), manifest.rows, manifest.tombstones, manifest.publishable)

@@ -1,0 +1,79 @@
+"""Data files as JSON: in log entries and in the records of sessions.
+
+    {"number": 3, "path": "orders/data/7291….parquet", "rows": 3, "bytes": 1012, "schema": 0, …}     schemas: ["…"]
+
+The distinct schemas of one document are written once: files name theirs by its place.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import Any
+
+import pyarrow as pa
+
+from deltacompact.base.model import ContentType, DataFile, DeletionVector, Stamp
+
+
+def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
+    document = {
+        "number": file.number,
+        "path": file.path,
+        "content_type": file.content_type,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "schema": schemas.add(file.schema),
+    }
+    if file.deletions:
+        document["deletions"] = dataclasses.asdict(file.deletions)
+    if file.name is not None:
+        document["name"] = file.name
+    if file.stamp:
+        known = dataclasses.asdict(file.stamp).items()
+        document["stamp"] = {name: value for name, value in known if value is not None}
+    if file.longest:
+        document["longest"] = dict(file.longest)
+    return document
+
+
+def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
+    return DataFile(
+        value["number"],
+        value["path"],
+        ContentType(value["content_type"]),
+        value["rows"],
+        value["bytes"],
+        schemas[value["schema"]],
+        DeletionVector(**value["deletions"]) if "deletions" in value else None,
+        value.get("name"),
+        Stamp(**value["stamp"]) if "stamp" in value else None,
+        tuple(value.get("longest", {}).items()),
+    )
+
+
+class SchemaTable:
+    """The distinct schemas of one document: files name theirs by its place here."""
+
+    def __init__(self, encoded: Any = ()) -> None:
+        self.encoded: list[str] = list(encoded)
+        self._decoded: dict[int, pa.Schema] = {}
+        self._places: dict[str, int] = {text: place for place, text in enumerate(self.encoded)}
+        self._added: dict[int, tuple[pa.Schema, int]] = {}
+
+    def add(self, schema: pa.Schema) -> int:
+        if id(schema) not in self._added:  # most files of a stream share a schema, which takes long to encode
+            self._added[id(schema)] = (schema, self._add(schema))
+        return self._added[id(schema)][1]
+
+    def _add(self, schema: pa.Schema) -> int:
+        text = base64.b64encode(schema.remove_metadata().serialize()).decode()
+        if text not in self._places:
+            self._places[text] = len(self.encoded)
+            self.encoded.append(text)
+        return self._places[text]
+
+    def __getitem__(self, place: int) -> pa.Schema:
+        if place not in self._decoded:
+            self._decoded[place] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[place])))
+        return self._decoded[place]
