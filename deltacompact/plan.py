@@ -344,10 +344,17 @@ class CompactionPlan:
 
     @property
     def read_bytes(self) -> int:
-        """A row group of the widest rows, decoded (estimated at four times its size at rest)."""
+        """A row group of the widest rows, decoded; or one row, where rows may be wide.
+
+        A file's row groups are not known here: they are taken to have as many rows as ours, and a row group to be four
+        times its size at rest when it is decoded. What others compressed better, and put into large row groups, takes
+        more memory to read.
+        """
         group_rows = self.arguments.row_group_rows
         groups = (s.file.bytes * min(1.0, group_rows / s.file.rows) for s in self.sources if s.file.rows)
-        return int(4 * max(groups, default=0.0))
+        wide = any(schemas.is_variable(field.type) for field in self.schema)
+        row_bytes = sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4 if wide else 0
+        return int(max(4 * max(groups, default=0.0), row_bytes))
 
     @property
     def planned_space_bytes(self) -> int:

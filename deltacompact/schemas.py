@@ -143,6 +143,14 @@ def _strings(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def is_variable(type_: pa.DataType) -> bool:
+    """Whether its values may be of any size."""
+    if type_.num_fields:
+        lists = not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_))
+        return lists or any(is_variable(type_.field(place).type) for place in range(type_.num_fields))
+    return is_string(_decoded(type_)) or (is_binary(_decoded(type_)) and not pa.types.is_fixed_size_binary(type_))
+
+
 def is_string(type_: pa.DataType) -> bool:
     """Strings of any layout."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))

@@ -51,6 +51,11 @@ DEDUPE_COPIES = 2.5
 TASK_BASE_BYTES = 350 << 20
 """Interpreter, libraries and read buffers of a task's process."""
 
+ROW_BYTES_MAX = 64 << 20
+ROW_COPIES = 20
+"""The widest row that is planned for, and how often it is in memory at the peak, measured: decoded, filtered, waiting
+for its row group, in a page, compressed, in row groups that wait to be written, and what the allocator keeps."""
+
 OBJECT_STORE_SHARE = 0.5
 """Share of the object store that a round's entries may take: dedupe's inputs are still there when outputs arrive."""
 
@@ -244,7 +249,8 @@ def peak_task_bytes(
 ) -> int:
     """Planned peak of the largest task: hashing its rows, or folding its bucket, or reading and writing row groups.
 
-    `pointer_rows` are the survivors of a group of buckets, of which another task holds pointers or ranks.
+    `read_bytes` are those of a row group, decoded; `pointer_rows` are the survivors of a group of buckets, of which
+    another task holds pointers or ranks.
     """
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
     folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_entries * entry_bytes

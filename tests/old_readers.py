@@ -1,14 +1,13 @@
-"""Polars 1.12, DataFusion 43 and pyarrow 15 read a file, in an environment that `make test` makes of old_readers.txt."""
+"""Polars 1.12, DataFusion 43 and pyarrow 15 read and write files, in an environment that `make test` makes for them."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-PYTHON = Path(os.environ.get("OLD_READERS") or Path(__file__).parent.parent / ".venv/readers") / "bin/python"
+PYTHON = Path(__file__).parent.parent / ".venv/readers/bin/python"
 
 _READ = """
 import json, sys

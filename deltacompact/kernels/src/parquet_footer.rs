@@ -33,8 +33,10 @@ const PAGE_INDEX_BYTES_MAX: u64 = 64 << 20;
 pub struct Footer {
     pub metadata: ParquetMetaData,
     pub encrypted: bool,
-    /// Where something begins in the file: a chunk, a bloom filter, a page index, the footer.
-    beginnings: BTreeSet<i64>,
+    /// Where chunks begin in the file.
+    chunks: BTreeSet<i64>,
+    /// Where something else begins: a bloom filter, a page index, what is said of a chunk behind its pages, the footer.
+    others: BTreeSet<i64>,
     /// The bytes of all page indexes, and where they begin.
     page_indexes: Option<(u64, Bytes)>,
 }
@@ -70,9 +72,10 @@ impl Footer {
         let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
         let bare = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)).map_err(refused)?;
         let encrypted = is_encrypted(footer).unwrap_or(true);
-        let beginnings = beginnings(&bare, at);
+        let chunks = all_chunks(&bare).map(chunk_begin).collect();
+        let others = other_beginnings(&bare, at);
         let (metadata, page_indexes) = if encrypted { (bare, None) } else { with_page_indexes(bare, at, file) };
-        Ok(Self { metadata, encrypted, beginnings, page_indexes })
+        Ok(Self { metadata, encrypted, chunks, others, page_indexes })
     }
 
     /// For each row group the reason why it cannot be copied into a file with the footer of `template`, or None.
@@ -120,7 +123,8 @@ impl Footer {
             Some("its pages are in another file")
         } else if begin < MAGIC_BYTES as i64 || begin > data || end < data {
             Some("its pages are in no known order")
-        } else if !(pages_are_told || self.beginnings.contains(&end)) || self.beginnings.range(begin + 1..end).next().is_some()
+        } else if !(pages_are_told || self.chunks.contains(&end) || self.others.contains(&end))
+            || self.chunks.range(begin + 1..end.max(begin + 1)).next().is_some()
         {
             Some("its pages do not end where the footer says")
         } else if rows < 0 || if flat { chunk.num_values() != rows } else { chunk.num_values() < rows } {
@@ -231,16 +235,17 @@ pub fn dictionary_begin(chunk: &ColumnChunkMetaData) -> Option<i64> {
     chunk.dictionary_page_offset().filter(|&at| at > 0)
 }
 
-fn beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
+fn all_chunks(metadata: &ParquetMetaData) -> impl Iterator<Item = &ColumnChunkMetaData> {
+    metadata.row_groups().iter().flat_map(RowGroupMetaData::columns)
+}
+
+fn other_beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
     let mut found = BTreeSet::from([footer as i64]);
-    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
-        found.insert(chunk_begin(chunk));
-        found.extend(chunk.bloom_filter_offset());
-        found.extend(chunk.column_index_offset());
-        found.extend(chunk.offset_index_offset());
-    }
-    // some writers repeat what the footer says of a chunk behind its pages, and tell where
-    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+    for chunk in all_chunks(metadata) {
+        found.extend(
+            [chunk.bloom_filter_offset(), chunk.column_index_offset(), chunk.offset_index_offset()].into_iter().flatten(),
+        );
+        // some writers repeat what the footer says of a chunk behind its pages, and tell where
         let end = chunk_begin(chunk).checked_add(chunk.compressed_size());
         found.extend(end.filter(|&end| end == chunk.file_offset()));
     }
@@ -263,7 +268,7 @@ fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &File) -> (Parque
 /// From where to where the page indexes lie; Some(None) where that cannot be, None where there are no such indexes.
 fn page_index_extent(metadata: &ParquetMetaData) -> Option<Option<(u64, u64)>> {
     let mut found: Option<(u64, u64)> = None;
-    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+    for chunk in all_chunks(metadata) {
         let indexes = [
             (chunk.column_index_offset(), chunk.column_index_length()),
             (chunk.offset_index_offset(), chunk.offset_index_length()),
