@@ -184,9 +184,9 @@ def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
         yield source
 
 
-def described_parquet(source: pa.NativeFile, file: DataFile) -> parquet_read.Described:
-    """A Parquet footer, held against the log."""
-    found = parquet_read.described(source)
+def described_parquet(source: pa.NativeFile, file: DataFile, to_copy: bool = False) -> parquet_read.Described:
+    """A Parquet footer, held against the log; `to_copy`: with the page indexes."""
+    found = parquet_read.described(source, to_copy)
     if found.metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
     return found

@@ -485,16 +485,25 @@ def test_an_encrypted_file_is_refused_by_name(
         append(catalog, path)
 
 
-def test_a_remote_file_is_described_with_one_request() -> None:
-    class Remote(io.BytesIO):
-        reads = 0
+class Remote(io.BytesIO):
+    """A file that counts how often it is asked for bytes."""
 
-        def read(self, size: int | None = -1) -> bytes:
-            Remote.reads += 1
-            return super().read(size)
+    reads = 0
 
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+@pytest.mark.parametrize(
+    ("columns", "to_copy", "requests"), [(3, True, 1), (3, False, 1), (900, False, 2), (900, True, 3)]
+)
+def test_a_remote_footer_is_read_with_one_request_or_two(columns: int, to_copy: bool, requests: int) -> None:
+    """It is read once for pyarrow and for the kernel; page indexes only to copy."""
     sink = io.BytesIO()
-    pq.write_table(of_every_kind(KEYS), sink, row_group_size=GROUP, write_page_index=True)
-    found = described(pa.PythonFile(Remote(sink.getvalue()), "r"))
-    assert (found.metadata.num_row_groups, Remote.reads) == (8, 1)
-    assert found.footer is not None and found.footer.decoded(["k"]) == [(8, 64)] * 8
+    table = pa.table({f"c{place}": range(100) for place in range(columns)})
+    pq.write_table(table, sink, row_group_size=GROUP, write_page_index=True)
+    remote = Remote(sink.getvalue())
+    found = described(pa.PythonFile(remote, "r"), to_copy)
+    assert (found.metadata.num_row_groups, remote.reads) == (13, requests)
+    assert found.footer is not None and found.footer.decoded(["c1"])[:12] == [(8, 64)] * 12
