@@ -284,10 +284,11 @@ def count_to(entries: npt.NDArray[np.uint8], last: npt.NDArray[np.uint8]) -> int
 class ParquetFooter:
     """The footer of a Parquet file of ``size`` bytes; ``read(offset, length)`` returns bytes of it.
 
-    ValueError: the footer is damaged, or says what no footer should. What ``read`` raises is raised.
+    Without ``page_indexes`` they are not read, and so not copied. ValueError: the footer is damaged, or says what no
+    footer should. What ``read`` raises is raised.
     """
 
-    def __new__(cls, size: int, read: Callable[[int, int], Any]) -> ParquetFooter: ...
+    def __new__(cls, size: int, read: Callable[[int, int], Any], page_indexes: bool = True) -> ParquetFooter: ...
     @property
     def encrypted(self) -> bool:
         """Whether some pages are encrypted, though the footer is not."""

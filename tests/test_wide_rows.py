@@ -126,6 +126,20 @@ def test_a_large_dictionary_is_written_without_decoding_all_rows() -> None:
     assert pa.total_allocated_bytes() - before < 100 * MIB
 
 
+@pytest.mark.parametrize("content_type", [ContentType.FEATHER, ContentType.ORC])
+def test_a_large_dictionary_is_written_to_other_formats(content_type: ContentType) -> None:
+    """Decoded at once they would be 4 GB, more than a column of strings can hold in one piece."""
+    dictionary = pa.array(["a" * MIB, None, "b" * MIB, "c"])
+    indices = pa.array([None, *(np.arange(4_000) % 4)], pa.int32())
+    whole = pa.table({"k": range(4_001), "v": pa.DictionaryArray.from_arrays(indices, dictionary)})
+    store = MemoryStore()
+    made = files.write_table(store, f"x{files.suffix_of(content_type)}", whole, WriteOptions(content_type))
+    expected = [None, *("a" * MIB, None, "b" * MIB, "c") * 1_000]
+    for first, batch in files.read(store, made):
+        for place, value in enumerate(batch["v"]):
+            assert value.as_py() == expected[first + place]
+
+
 def batches_of(path: Path) -> list[pa.Table]:
     store = LocalStore(path.parent)
     file = files.inspect(store, path.name, ContentType.PARQUET)

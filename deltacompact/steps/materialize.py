@@ -126,7 +126,7 @@ def _looked_at(
         found: list[Run] = []
         if piece.file.content_type is ContentType.PARQUET:
             with files.opened(store, piece.file) as source:
-                parquet = files.described_parquet(source, piece.file)
+                parquet = files.described_parquet(source, piece.file, to_copy=True)
                 found = copyable_runs(parquet, piece.file.schema, task.schema, options, piece.lives, piece.rows)
                 codec = codec or codec_of(parquet.metadata)
         runs.append(found)

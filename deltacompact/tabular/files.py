@@ -63,6 +63,8 @@ _SUFFIX = {
     ContentType.ORC: ".orc",
     ContentType.CSV: ".csv",
 }
+_WITH_DICTIONARIES = frozenset({ContentType.PARQUET, ContentType.FEATHER})
+"""What is written to others is decoded first."""
 _TEXT_BLOCK_BYTES = 16 << 20
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Without quotes. pyarrow's own list has NaN as well, which is a number: its key is not that of null."""
@@ -71,6 +73,9 @@ _DICTIONARY_ROWS_MIN = 1 << 10
 _DICTIONARY_SAMPLE_ROWS = 32 << 10
 _DICTIONARY_SAMPLE_ROWS_MIN = 64
 _DICTIONARY_SAMPLE_BYTES = 4 << 20
+"""Counting values copies them."""
+_DICTIONARY_VALUE_BYTES_MAX = 1 << 20
+"""One such value fills a dictionary page, after which pyarrow makes none."""
 _DICTIONARY_DISTINCT_MAX = 0.4
 
 
@@ -193,13 +198,20 @@ def _clipped(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Cut the units to the range, and hold the file against the log's row count."""
     seen = start
-    for first, table in units:
+    for first, table in _divided(units):
         low, high = max(start, first), min(stop, first + table.num_rows)
         if low < high:
             yield low, schemas.computable(table.slice(low - first, high - low))
             seen = high
     if seen != stop:
         raise InputError(f"{file.path} holds {seen} rows where the log says {file.rows}")
+
+
+def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
+    """Units of at most as many rows as a row group has: other formats have batches of any size, or one for a file."""
+    for first, table in units:
+        for start in range(0, max(1, table.num_rows), ROW_GROUP_ROWS) if table.num_columns else [0]:
+            yield first + start, table.slice(start, ROW_GROUP_ROWS) if table.num_columns else table
 
 
 def _units(
@@ -239,9 +251,9 @@ def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
             stamps.check_unchanged(place, name, source, file)
 
 
-def described_parquet(source: pa.NativeFile, file: DataFile) -> parquet_read.Described:
-    """A Parquet footer, held against the log."""
-    found = parquet_read.described(source)
+def described_parquet(source: pa.NativeFile, file: DataFile, to_copy: bool = False) -> parquet_read.Described:
+    """A Parquet footer, held against the log; `to_copy`: with the page indexes."""
+    found = parquet_read.described(source, to_copy)
     if found.metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
     return found
@@ -378,7 +390,7 @@ class RowGroups(ABC):
                 piece = row_bytes.compact(table.slice(0, fitting))
                 self._waiting.append(piece)
                 self._waiting_rows += fitting
-                self._waiting_bytes += row_bytes.of_table(piece)
+                self._waiting_bytes += self._bytes_of(piece)
                 table = table.slice(fitting)
             if not fitting or self._waiting_rows == self._options.row_group_rows:
                 if whole.num_rows > self._waiting_rows:  # a better sample
@@ -402,16 +414,19 @@ class RowGroups(ABC):
         """How many of the first rows fit the group: one at least where nothing is waiting."""
         room = ROW_GROUP_BYTES - self._waiting_bytes
         rows = min(table.num_rows, self._options.row_group_rows - self._waiting_rows)
-        if row_bytes.of_table(table.slice(0, rows)) <= room:
+        if self._bytes_of(table.slice(0, rows)) <= room:
             return int(rows)
         fitting, above = 0, rows
         while above - fitting > 1:
             middle = (fitting + above) // 2
-            if row_bytes.of_table(table.slice(0, middle)) <= room:
+            if self._bytes_of(table.slice(0, middle)) <= room:
                 fitting = middle
             else:
                 above = middle
         return fitting if self._waiting else max(1, fitting)
+
+    def _bytes_of(self, table: pa.Table) -> int:
+        return row_bytes.of_table(table, self._options.content_type in _WITH_DICTIONARIES)
 
     def _dictionaries_differ(self, tables: list[pa.Table]) -> bool:
         return len(tables) > 1 and any(row_bytes.has_dictionary(field.type) for field in self._schema)
@@ -457,13 +472,17 @@ class TableWriter(RowGroups):
         for place, field in enumerate(table.schema):
             if not pa.types.is_dictionary(field.type):
                 continue
-            values = table.column(place).cast(field.type.value_type).combine_chunks()
-            known = self._dictionaries.get(field.name, values[:0])
-            fresh = pc.unique(values.drop_null())
-            fresh = fresh.filter(pc.invert(pc.is_in(fresh, known)))
-            self._dictionaries[field.name] = known = pa.concat_arrays([known, fresh])
-            indices = pc.index_in(values, known, skip_nulls=True).cast(field.type.index_type)
-            column = pa.DictionaryArray.from_arrays(indices, known, ordered=field.type.ordered)
+            known = self._dictionaries.get(field.name)
+            chunks = []
+            for chunk in table.column(place).chunks:
+                values = chunk.dictionary
+                known = values[:0] if known is None else known
+                fresh = values.filter(pc.invert(pc.is_in(values, known)))
+                known = pa.concat_arrays([known, pc.unique(fresh)])
+                chunks.append(pc.index_in(values, known).take(chunk.indices).cast(field.type.index_type))
+            self._dictionaries[field.name] = known
+            made = [pa.DictionaryArray.from_arrays(each, known, ordered=field.type.ordered) for each in chunks]
+            column = pa.chunked_array(made, field.type)
             table = table.set_column(place, field, column)
         return table
 
@@ -534,13 +553,17 @@ def _worth_a_dictionary(table: pa.Table) -> list[str]:
 
 
 def _repeats(type_: pa.DataType, column: pa.ChunkedArray) -> bool:
-    if pa.types.is_dictionary(type_) or pa.types.is_nested(type_) or len(column) < _DICTIONARY_ROWS_MIN:
+    if pa.types.is_dictionary(type_) or pa.types.is_nested(type_):
         return True
-    if pa.types.is_boolean(type_):
+    if pa.types.is_boolean(type_) or column.nbytes > len(column) * _DICTIONARY_VALUE_BYTES_MAX:
         return False
+    if len(column) < _DICTIONARY_ROWS_MIN:
+        return True
     sample = column.slice(0, _DICTIONARY_SAMPLE_ROWS)
-    shares = max(1, -(-sample.nbytes // _DICTIONARY_SAMPLE_BYTES))  # counting values copies them
-    sample = sample.slice(0, max(_DICTIONARY_SAMPLE_ROWS_MIN, len(sample) // shares))
+    while sample.nbytes > _DICTIONARY_SAMPLE_BYTES and len(sample) > _DICTIONARY_SAMPLE_ROWS_MIN:
+        sample = sample.slice(0, max(_DICTIONARY_SAMPLE_ROWS_MIN, len(sample) // 2))
+    if sample.nbytes > len(sample) * _DICTIONARY_VALUE_BYTES_MAX:
+        return False
     try:
         return bool(pc.count_distinct(sample, mode="all").as_py() <= len(sample) * _DICTIONARY_DISTINCT_MAX)
     except pa.ArrowNotImplementedError:

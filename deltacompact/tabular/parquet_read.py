@@ -35,7 +35,7 @@ USES_OF_A_DICTIONARY = 256
 
 READ_AHEAD_BYTES = 8 << 20
 TAIL_BYTES = 64 << 10
-"""Of a remote file: a footer is in one request where it, and the page indexes before it, are not larger."""
+"""Of a remote file: a footer that is not larger is read with one request."""
 
 Footer = _kernels.ParquetFooter
 ReadAt = Callable[[int, int], pa.Buffer]
@@ -71,21 +71,19 @@ class Described:
     footer: Footer | None
 
 
-def described(source: pa.NativeFile) -> Described:
-    """Reads the footer. Raises InputError where columns are encrypted."""
+def described(source: pa.NativeFile, to_copy: bool = False) -> Described:
+    """Reads the footer; `to_copy`: the page indexes too. Raises InputError where columns are encrypted."""
     read, size = reading(source), source.size()
     try:
-        footer = Footer(size, read)
+        footer = Footer(size, read, to_copy)
     except ValueError:
         return Described(pq.read_metadata(source), None)
     if footer.encrypted:  # pyarrow would end the process when it is asked for such a column's codec
         raise InputError("some columns are encrypted: write the file anew without encryption")
-    if not is_near(source):
-        begin = max(0, size - TAIL_BYTES)
-        tail = read(begin, size - begin)
-        if int.from_bytes(tail[-8:-4].to_pybytes(), "little") + 8 <= tail.size:
-            return Described(pq.read_metadata(pa.BufferReader(tail)), footer)
-    return Described(pq.read_metadata(source), footer)
+    if is_near(source):
+        return Described(pq.read_metadata(source), footer)
+    length = int.from_bytes(read(size - 8, 4), "little") + 8
+    return Described(pq.read_metadata(pa.BufferReader(read(size - length, length))), footer)
 
 
 def batches(

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def of_table(table: pa.Table) -> int:
-    return sum(_of_array(chunk) for column in table.columns for chunk in column.chunks)
+def of_table(table: pa.Table, with_dictionaries: bool = True) -> int:
+    """`with_dictionaries`: they stay where the table goes. Otherwise their values are counted one by one."""
+    return sum(_of_array(chunk, with_dictionaries) for column in table.columns for chunk in column.chunks)
 
 
 def has_dictionary(type_: pa.DataType) -> bool:
@@ -35,19 +36,22 @@ def compact(table: pa.Table) -> pa.Table:
     return table
 
 
-def _of_array(array: pa.Array) -> int:
+def _of_array(array: pa.Array, with_dictionaries: bool) -> int:
     type_ = array.type
     if pa.types.is_dictionary(type_):
-        return int(array.indices.nbytes) + min(_decoded(array), int(array.dictionary.nbytes))
+        decoded = _decoded(array)
+        return int(array.indices.nbytes) + (
+            min(decoded, int(array.dictionary.nbytes)) if with_dictionaries else decoded
+        )
     if not has_dictionary(type_):
         return int(array.nbytes)
     if pa.types.is_struct(type_):
-        return len(array) + sum(_of_array(field) for field in array.flatten())
+        return len(array) + sum(_of_array(field, with_dictionaries) for field in array.flatten())
     if pa.types.is_map(type_):
         first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
         entries = (array.keys.slice(first, last - first), array.items.slice(first, last - first))
-        return 8 * len(array) + sum(_of_array(each) for each in entries)
-    return 8 * len(array) + _of_array(array.flatten())
+        return 8 * len(array) + sum(_of_array(each, with_dictionaries) for each in entries)
+    return 8 * len(array) + _of_array(array.flatten(), with_dictionaries)
 
 
 def _decoded(array: pa.DictionaryArray) -> int:

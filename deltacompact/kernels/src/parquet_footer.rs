@@ -42,8 +42,8 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Reads it from the end of a file, and the page indexes where there are any that can be understood.
-    pub fn read(size: u64, read: &ReadAt) -> Result<Self, Refused> {
+    /// Reads it from the end of a file. `page_indexes`: these too, where there are any that can be understood.
+    pub fn read(size: u64, read: &ReadAt, page_indexes: bool) -> Result<Self, Refused> {
         let file = File { size, read };
         let get = |at, length| file.get_bytes(at, length as usize).map_err(refused);
         if size < TAIL_BYTES + MAGIC_BYTES {
@@ -56,7 +56,7 @@ impl Footer {
             b"PARE" => return Err("the file is encrypted".into()),
             _ => return Err("the file does not end as a Parquet file does".into()),
         }
-        Self::decode(&get(size - TAIL_BYTES - length, length)?, size - TAIL_BYTES - length, &file)
+        Self::decode(&get(size - TAIL_BYTES - length, length)?, size - TAIL_BYTES - length, &file, page_indexes)
     }
 
     /// Of a file without rows, all in memory.
@@ -65,16 +65,17 @@ impl Footer {
             out.copy_from_slice(&template[at as usize..at as usize + out.len()]);
             Ok(())
         };
-        Self::read(template.len() as u64, &read)
+        Self::read(template.len() as u64, &read, false)
     }
 
-    fn decode(footer: &Bytes, at: u64, file: &File) -> Result<Self, Refused> {
+    fn decode(footer: &Bytes, at: u64, file: &File, page_indexes: bool) -> Result<Self, Refused> {
         let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
         let bare = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)).map_err(refused)?;
         let encrypted = is_encrypted(footer).unwrap_or(true);
         let chunks = all_chunks(&bare).map(chunk_begin).collect();
         let others = other_beginnings(&bare, at);
-        let (metadata, page_indexes) = if encrypted { (bare, None) } else { with_page_indexes(bare, at, file) };
+        let (metadata, page_indexes) =
+            if encrypted || !page_indexes { (bare, None) } else { with_page_indexes(bare, at, file) };
         Ok(Self { metadata, encrypted, chunks, others, page_indexes })
     }
 

@@ -41,9 +41,10 @@ pub struct ParquetFooter(Footer);
 #[pymethods]
 impl ParquetFooter {
     #[new]
-    fn new(py: Python<'_>, size: u64, read: Py<PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (size, read, page_indexes=true))]
+    fn new(py: Python<'_>, size: u64, read: Py<PyAny>, page_indexes: bool) -> PyResult<Self> {
         let raised = Raised::default();
-        let done = py.detach(|| Footer::read(size, &reading(&read, &raised)));
+        let done = py.detach(|| Footer::read(size, &reading(&read, &raised), page_indexes));
         raised.or(done).map(Self)
     }
 
