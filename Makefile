@@ -1,5 +1,5 @@
 # make setup    .venv with everything for development; fast where nothing has changed
-# make test     the tests                      make lint     ruff, mypy, import layers, cargo fmt, clippy
+# make test     the tests                      make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
 # make demo     deltacompact demo              make bench    rates of the kernels
 # make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
 # make clean    removes what was built, .venv too
@@ -48,6 +48,12 @@ tools:
 	.venv/readers/bin/python -m pip install --only-binary :all: --requirement tests/old_readers.txt
 	@touch $@
 
+# What builds the site.
+.venv/.installed-docs: pyproject.toml | .venv/.installed
+	$(BIN)/python -m pip install $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
 # The kernels alone, after a change to them.
 $(KERNELS): $(RUST) | .venv/.installed
 	$(BIN)/maturin develop --release --quiet --skip-install
@@ -62,13 +68,14 @@ demo: setup
 bench: setup
 	$(BIN)/pytest benchmarks --benchmark-sort=name --benchmark-columns=min,median,rounds
 
-lint: setup
+lint: setup .venv/.installed-docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --manifest-path $(CRATE)/Cargo.toml --release -- --deny warnings
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 wheel: setup
 	rm -rf dist
@@ -84,5 +91,5 @@ wheel: setup
 	rm -rf dist/fresh
 
 clean:
-	rm -rf .venv dist $(CRATE)/target $(KERNELS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf .venv dist site $(CRATE)/target $(KERNELS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
