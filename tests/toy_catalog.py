@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -18,14 +17,14 @@ from deltacompact.base.errors import ConflictError, NotFoundError
 from deltacompact.base.model import CompactedDelta, Delta, ObjectRef, OperationType, Partition, TableKeys
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
-from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot
+from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot, Workspace
 from deltacompact.tabular import files
 
 
 class ToyCatalog:
-    """One table of one partition. Implements SnapshotSource, CommitTarget and Workspace."""
+    """One table of one partition. Implements SnapshotSource and CommitTarget."""
 
-    root = "toy"
+    workspace = Workspace("toy")
 
     def __init__(self, store: ObjectStore, keys: TableKeys) -> None:
         self.store = store
@@ -33,14 +32,14 @@ class ToyCatalog:
 
     @property
     def ports(self) -> Ports:
-        return Ports(self, self, self, self.store)
+        return Ports(self, self, self.workspace, self.store)
 
     # Writing and reading
 
     def append(self, position: int, table: pa.Table, operation: str = "upsert") -> None:
         """Add a delta to the newest version. Nobody else may be writing: it is a toy."""
         number, document = self._newest()
-        file = files.write_table(self.store, self.fresh("data", ".parquet"), table, files.WriteOptions())
+        file = files.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, files.WriteOptions())
         schemas = SchemaTable(document["schemas"])
         delta = {"position": position, "operation": operation, "files": [file_to_json(file, schemas)]}
         document |= {"deltas": [*document["deltas"], delta], "schemas": schemas.encoded}
@@ -99,18 +98,10 @@ class ToyCatalog:
         )
         return PublishedVersion(str(number + 1), compacted)
 
-    # Workspace
-
-    def session(self, session_id: str) -> str:
-        return f"{self.root}/sessions/{session_id}/"
-
-    def fresh(self, room: str, suffix: str, owner: str = "") -> str:
-        return f"{self.root}/{room}/{owner + '/' if owner else ''}{uuid.uuid4().hex}{suffix}"
-
     # Inside
 
     def _path(self, number: int) -> str:
-        return f"{self.root}/{number:04d}.json"
+        return f"toy/{number:04d}.json"
 
     def _version(self, number: int) -> tuple[int, dict[str, Any]]:
         return number, json.loads(self.store.get(self._path(number)))

@@ -10,6 +10,7 @@ An attempt that was interrupted asks for the snapshot of an earlier moment: `sou
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -108,18 +109,23 @@ class CommitTarget(Protocol):
         """
 
 
-class Workspace(Protocol):
-    """Where the objects of sessions go. Paths are relative to the store's root."""
+@dataclass(frozen=True)
+class Workspace:
+    """Where the objects of sessions go: folders below `root`, which is a path in the store.
 
-    @property
-    def root(self) -> str:
-        """The folder of the partition."""
+    It travels to tasks, so it is a plain value.
+    """
 
-    def session(self, session_id: str, /) -> str:
+    root: str
+
+    def session(self, session_id: str) -> str:
         """The folder of a session's records, with a slash at its end."""
+        return f"{self.root}/sessions/{session_id}/"
 
     def fresh(self, room: str, suffix: str, owner: str = "") -> str:
-        """A path that nobody has used and nobody else will, in a room ("data", "index") and a session's folder."""
+        """A path that nobody has used and nobody else will; a session's objects lie in a folder of its own."""
+        folder = f"{room}/{owner}" if owner else room
+        return f"{self.root}/{folder}/{uuid.uuid4().hex}{suffix}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ we write, so whoever lists a folder skips everything else.
 from __future__ import annotations
 
 import re
-import uuid
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -24,6 +23,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition, is_text
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import path_below
+from deltacompact.table.ports import Workspace
 
 GENESIS = "0"
 _NULL = "!null"
@@ -107,11 +107,9 @@ class TablePaths:
         return partition if self.partition_mark(partition) == mark else None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPaths:
-    """The objects of one partition stream."""
-
-    root: str
+@dataclass(frozen=True)
+class StreamPaths(Workspace):
+    """The objects of one partition stream, which is the workspace of its sessions."""
 
     @property
     def hint(self) -> str:
@@ -147,9 +145,6 @@ class StreamPaths:
         """The version and the tail of a checkpoint; None where the object is no checkpoint."""
         return _numbered(self.checkpoints(), path)
 
-    def session(self, session_id: str) -> str:
-        return f"{self.root}/sessions/{session_id}/"
-
     @property
     def rooms(self) -> tuple[str, ...]:
         """The folders whose objects vacuum may delete."""
@@ -170,11 +165,6 @@ class StreamPaths:
         """The session in whose folder an object of ours lies: data/<session>/…, sessions/<session>/…, and so on."""
         match = _MANAGED.fullmatch(path)
         return match and (match["owner"] or match["session"])
-
-    def fresh(self, room: str, suffix: str, owner: str = "") -> str:
-        """A path that nobody has used and nobody else will; a session's objects lie in a folder of its own."""
-        folder = f"{room}/{owner}" if owner else room
-        return f"{self.root}/{folder}/{uuid.uuid4().hex}{suffix}"
 
 
 def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPaths) -> None:
