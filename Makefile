@@ -75,7 +75,7 @@ lint: setup .venv/.installed-docs
 	$(BIN)/lint-imports
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --manifest-path $(CRATE)/Cargo.toml --release -- --deny warnings
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: setup
 	rm -rf dist

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-PAGES = {"ARCHITECTURE.md": "architecture.md", "benchmarks/README.md": "benchmarks.md"}
+PAGES = {
+    "README.md": "tour.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
 
 
 def on_files(files, config):
