@@ -63,9 +63,8 @@ def test_what_was_written_is_listed_in_byte_order_read_and_deleted(store):
     assert [stat.path for stat in store.list("a/")] == ["a/10", "a/b/c"]
 
 
+@pytest.mark.parametrize("store", ["local", "s3"], indirect=True)  # memory stays in its process
 def test_a_store_travels_to_other_processes(store):
-    if store.uri.startswith("memory"):
-        pytest.skip("memory stays in its process")
     store.put("x", b"1")
     assert pickle.loads(pickle.dumps(store)).get("x") == b"1"
 
