@@ -205,7 +205,8 @@ class DataFile:
 
     Rows and bytes are those of the file; only a compacted file has a deletion vector. `name` is what the user called
     the file when it was appended. Only a file outside of the catalog has a stamp. `longest` are the bytes of the
-    longest value of each string and binary sort column, as far as somebody has looked.
+    longest value of each string and binary sort column, as far as somebody has looked; so are `decoded_bytes`, about
+    what all rows take in memory, which no single row can exceed.
     """
 
     number: int
@@ -218,6 +219,7 @@ class DataFile:
     name: str | None = None
     stamp: Stamp | None = None
     longest: tuple[tuple[str, int], ...] = ()
+    decoded_bytes: int | None = None
 
     @property
     def live_rows(self) -> int:

@@ -247,15 +247,25 @@ class CompactionPlan:
     def read_bytes(self) -> int:
         """A row group of the widest rows, decoded; or one row, where rows may be wide.
 
-        A file's row groups are not known here: they are taken to have as many rows as ours, and a row group to be four
-        times its size at rest when it is decoded. What others compressed better, and put into large row groups, takes
-        more memory to read.
+        A file's row groups are not known here: they are taken to have as many rows as ours. A file is taken to be four
+        times its size at rest when it is decoded, or what was seen when it was appended, where that is more.
         """
         group_rows = self.arguments.row_group_rows
-        groups = (s.file.bytes * min(1.0, group_rows / s.file.rows) for s in self.sources if s.file.rows)
-        wide = any(schemas.is_variable(field.type) for field in self.schema)
-        row_bytes = sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4 if wide else 0
-        return int(max(4 * max(groups, default=0.0), row_bytes))
+        groups = [
+            max(4 * source.file.bytes, source.file.decoded_bytes or 0) * min(1.0, group_rows / source.file.rows)
+            for source in self.sources
+            if source.file.rows
+        ]
+        return int(max([self._widest_row_bytes * sizing.ROW_COPIES / 4, *groups]))
+
+    @property
+    def _widest_row_bytes(self) -> int:
+        """What one row may take, where rows are of any size: no more than all rows of its file."""
+        if not any(schemas.is_variable(field.type) for field in self.schema):
+            return 0
+        of_files = [source.file.decoded_bytes for source in self.sources if source.file.rows]
+        limit = sizing.ROW_BYTES_MAX
+        return max((limit if size is None else min(limit, size) for size in of_files), default=0)
 
     @property
     def planned_space_bytes(self) -> int:

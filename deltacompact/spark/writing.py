@@ -210,4 +210,5 @@ class _OpenFiles:
         size = self._store.stat(file.path).bytes
         content_type = files.WriteOptions().content_type
         described = DataFile(0, file.path, content_type, file.out.rows, size, file.schema)
-        self._done.append((*kind, replace(described, longest=tuple(file.longest.items()))))
+        told = replace(described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes)
+        self._done.append((*kind, told))

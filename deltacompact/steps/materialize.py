@@ -81,7 +81,14 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
             _check_rows(task, out.rows)
     size = store.stat(path).bytes
     copied = sum(run.stop - run.start for of_piece in runs for run in of_piece)
-    return Materialized(DataFile(task.number, path, options.content_type, task.rows, size, task.schema), copied)
+    described = DataFile(task.number, path, options.content_type, task.rows, size, task.schema)
+    return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)
+
+
+def _decoded_bytes(task: MaterializeTask) -> int | None:
+    """What the output takes at most: no more than its sources do. None where one of them does not say it."""
+    known = [source.file.decoded_bytes for source in task.sources]
+    return None if None in known else sum(size for size in known if size is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["stamp"] = {name: value for name, value in known if value is not None}
     if file.longest:
         document["longest"] = dict(file.longest)
+    if file.decoded_bytes is not None:
+        document["decoded_bytes"] = file.decoded_bytes
     return document
 
 
@@ -49,6 +51,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         value.get("name"),
         Stamp(**value["stamp"]) if "stamp" in value else None,
         tuple(value.get("longest", {}).items()),
+        value.get("decoded_bytes"),
     )
 
 

@@ -129,13 +129,14 @@ def inspect(
         with place.open(name) as source:
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # parsing and hashing share one download
-            schema, rows = _described(source, path, content_type, known, partition)
+            schema, rows, decoded_bytes = _described(source, path, content_type, known, partition)
             check_columns(schema, path)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = stamps.stamp_of(stat, to_hash) if outside else None
         if hashed and stat.etag is None and place.stat(name) != stat:
             raise InputError(f"{path} was written to while it was read: append it when it is finished")
-    return DataFile(0, path, content_type, rows, stat.bytes, schemas.unmarked(schema), stamp=stamp)
+    described = schemas.unmarked(schema)
+    return DataFile(0, path, content_type, rows, stat.bytes, described, stamp=stamp, decoded_bytes=decoded_bytes)
 
 
 def _described(
@@ -144,12 +145,14 @@ def _described(
     content_type: ContentType,
     known: pa.Schema | None,
     partition: Partition | None,
-) -> tuple[pa.Schema, int]:
-    """Schema and rows of an opened file."""
+) -> tuple[pa.Schema, int, int | None]:
+    """Schema and rows of an opened file, and about what they take in memory, where that is known without reading."""
+    decoded_bytes = None
     match content_type:
         case ContentType.PARQUET:
-            metadata = parquet_read.described(source).metadata
-            schema, rows = metadata.schema.to_arrow_schema(), metadata.num_rows
+            parquet = parquet_read.described(source)
+            schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
+            decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
         case ContentType.ORC:
             orc = pa.orc.ORCFile(source)
             schema, rows = orc.schema, orc.nrows
@@ -160,14 +163,14 @@ def _described(
             table = _read_text(source, path, content_type, known, None)
             if partition:
                 schemas.check_partition_values(table, partition, path)
-            return table.schema, table.num_rows
+            return table.schema, table.num_rows, int(table.nbytes)
     names = [name for name in (partition.names if partition else ()) if name in schema.names]
     if partition and names and parquet_read.is_near(source):
         file = DataFile(0, path, content_type, rows, 0, schema)
         source.seek(0)
         for _, table in _units(source, file, names, 0, rows):
             schemas.check_partition_values(table, partition, path)
-    return schema, rows
+    return schema, rows, decoded_bytes
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:
@@ -374,6 +377,7 @@ class RowGroups(ABC):
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
         self.rows = 0
+        self.decoded_bytes = 0
         self._schema = schema
         self._options = options
         self._waiting: list[pa.Table] = []
@@ -390,7 +394,9 @@ class RowGroups(ABC):
                 piece = row_bytes.compact(table.slice(0, fitting))
                 self._waiting.append(piece)
                 self._waiting_rows += fitting
-                self._waiting_bytes += self._bytes_of(piece)
+                piece_bytes = self._bytes_of(piece)
+                self._waiting_bytes += piece_bytes
+                self.decoded_bytes += piece_bytes
                 table = table.slice(fitting)
             if not fitting or self._waiting_rows == self._options.row_group_rows:
                 if whole.num_rows > self._waiting_rows:  # a better sample
@@ -611,9 +617,8 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
-    return DataFile(
-        0, path, options.content_type, table.num_rows, store.stat(path).bytes, schemas.unmarked(table.schema)
-    )
+    size, schema = store.stat(path).bytes, schemas.unmarked(table.schema)
+    return DataFile(0, path, options.content_type, table.num_rows, size, schema, decoded_bytes=out.decoded_bytes)
 
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:

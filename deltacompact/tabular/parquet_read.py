@@ -107,6 +107,11 @@ def batches(
         yield from _run(reader, run, columns, run_first, run_rows, run_bytes)
 
 
+def decoded_bytes(parquet: Described, columns: list[str]) -> int:
+    """About what all rows of these columns take when they are decoded."""
+    return sum(size for _, size in _groups(parquet, columns))
+
+
 def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
     """Of each row group the rows, and about the bytes of these columns when they are decoded."""
     if parquet.footer is not None:

@@ -81,7 +81,10 @@ def write_rows(
         files.check_writable(rows.schema, options.content_type)
         raise
     size, described = store.stat(path).bytes, schemas.unmarked(schema)
-    return DataFile(0, path, options.content_type, out.rows, size, described, longest=tuple(longest.items()))
+    told = tuple(longest.items())
+    return DataFile(
+        0, path, options.content_type, out.rows, size, described, longest=told, decoded_bytes=out.decoded_bytes
+    )
 
 
 def _rows(given: Any, name: str) -> Rows | None:
