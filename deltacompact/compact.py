@@ -23,7 +23,6 @@ from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, check_
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
@@ -229,9 +228,10 @@ def prepare(
 
 def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:
     try:
-        if source.keys is None:
-            _check_columns(keys, source, stream.source_state())
-        return stream.fetch()
+        found = stream.fetch()
+        if source.keys is None and isinstance(found, Snapshot):
+            _check_columns(keys, source, found)
+        return found
     except Exception as error:  # one bad partition does not end the job for all
         return error
 
@@ -316,14 +316,14 @@ def _keys(
     return table.keys or given
 
 
-def _check_columns(keys: TableKeys, table: Table, state: StreamState) -> None:
+def _check_columns(keys: TableKeys, table: Table, snapshot: Snapshot) -> None:
     """A mistyped key is refused before it is in force for ever. (A declared sort column may be in no file yet.)"""
-    files = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
+    files = [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
     if not files:
         return
     known = {name for file in files for name in file.schema.names} | set(table.partition_keys)
-    if state.compacted:
-        known |= set(state.compacted.schema.names)
+    if snapshot.base:
+        known |= set(snapshot.base.schema.names)
     for name in keys.columns:
         if name not in known:
             columns = ", ".join(sorted(known))

@@ -268,7 +268,7 @@ def test_a_paced_reader_compares_too(on_s3):
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,10\n")
     catalog.append_files("t", [f"s3://{bucket}/in/a.csv"], reference=True)
     table = catalog.table("t")
-    snapshot = everything(table, Partition(), catalog.state("t", Partition()))
+    snapshot = everything("t", Partition(), catalog.state("t", Partition()))
     store = paced(catalog.store, Pace(read_bytes_per_s=1e9))
     schema = pa.schema([("id", pa.int64())])
     assert sum(rows.num_rows for rows in live_batches(store, snapshot, table, schema)) == 1

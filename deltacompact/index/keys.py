@@ -196,7 +196,7 @@ def resolve_encoding(
         for name in present:
             sort_columns[name] = _sorted_by(sort_columns[name], file)
         _check_width(sort_columns.values(), file.path)
-    version = 2 if any(is_variable(column.type) for column in sort_columns.values()) else 1
+    version = 2 if any(schemas.has_lengths(column.type) for column in sort_columns.values()) else 1
     columns = _with_widths([sort_columns[key.name] for key in keys.sort])
     return Encoding(tuple(key_columns[name] for name in names), columns, version)
 
@@ -245,12 +245,12 @@ def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None
 def _sorted_by(column: SortColumn, file: DataFile) -> SortColumn:
     """The sort column after one more file."""
     name, type_ = column.name, schemas.plain_type(file.schema.field(column.name).type)
-    if not pa.types.is_null(type_) and not is_variable(type_) and value_bytes(type_) == 0:
+    if not pa.types.is_null(type_) and not schemas.has_lengths(type_) and value_bytes(type_) == 0:
         raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which cannot be a sort key")
     wider = schemas.widened(column.type, type_)
     if wider is None:
         raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which does not fit {column.type} in other files")
-    if not is_variable(wider):
+    if not schemas.has_lengths(wider):
         return replace(column, type=wider)
     longest = max(column.longest, _longest(column.type), _longest(type_), dict(file.longest).get(name, 0))
     return replace(column, type=pa.string() if schemas.is_string(wider) else pa.binary(), longest=longest)
@@ -263,16 +263,16 @@ def _longest(type_: pa.DataType) -> int:
 
 def _check_width(columns: Collection[SortColumn], path: str) -> None:
     for column in columns:
-        if is_variable(column.type) and column.longest > SORT_KEY_BYTES_MAX:
+        if schemas.has_lengths(column.type) and column.longest > SORT_KEY_BYTES_MAX:
             raise too_long(path, column.name, column.longest)
-    width = sum(column.longest if is_variable(column.type) else value_bytes(column.type) for column in columns)
+    width = sum(column.longest if schemas.has_lengths(column.type) else value_bytes(column.type) for column in columns)
     if width > SORT_KEY_BYTES_MAX:
         shown = ", ".join(_shown(column) for column in columns)
         raise SchemaError(f"{path}: sort keys take {width} bytes, {SORT_KEY_BYTES_MAX} at most: {shown}")
 
 
 def _shown(column: SortColumn) -> str:
-    longest = f" of up to {column.longest} bytes" if is_variable(column.type) else ""
+    longest = f" of up to {column.longest} bytes" if schemas.has_lengths(column.type) else ""
     return f"{column.name} {column.type}{longest}"
 
 
@@ -286,7 +286,7 @@ def _with_widths(columns: Sequence[SortColumn]) -> tuple[SortColumn, ...]:
 
     The longest values decide, so that whether all fit does not depend on the sessions in which they came.
     """
-    variable = [column for column in columns if is_variable(column.type)]
+    variable = [column for column in columns if schemas.has_lengths(column.type)]
     room = SORT_KEY_BYTES_MAX - sum(value_bytes(column.type) for column in columns)
     step = WIDTH_STEP if sum(_rounded(column.longest, WIDTH_STEP) for column in variable) <= room else 1
     widths = {column.name: _rounded(column.longest, step) for column in variable}
@@ -295,11 +295,6 @@ def _with_widths(columns: Sequence[SortColumn]) -> tuple[SortColumn, ...]:
 
 def _rounded(number: int, step: int) -> int:
     return -(-number // step) * step
-
-
-def is_variable(type_: pa.DataType) -> bool:
-    """Whether the values of a sort column of this (plain) type have lengths of their own."""
-    return schemas.is_string(type_) or (schemas.is_binary(type_) and not pa.types.is_fixed_size_binary(type_))
 
 
 def value_bytes(type_: pa.DataType) -> int:

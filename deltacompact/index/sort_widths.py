@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact.base.model import DataFile, Delta, TableKeys
-from deltacompact.index.keys import SORT_KEY_BYTES_MAX, is_variable, too_long
+from deltacompact.index.keys import SORT_KEY_BYTES_MAX, too_long
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 
@@ -72,5 +72,5 @@ def _unmeasured(file: DataFile, keys: TableKeys | None) -> list[str]:
 def _variable_columns(schema: pa.Schema, keys: TableKeys | None) -> Iterator[str]:
     """The sort columns whose types do not say how long values are."""
     for key in keys.sort if keys else ():
-        if key.name in schema.names and is_variable(schemas.plain_type(schema.field(key.name).type)):
+        if key.name in schema.names and schemas.has_lengths(schemas.plain_type(schema.field(key.name).type)):
             yield key.name

@@ -145,7 +145,7 @@ def _fold_problems(
             said = one_line(error)
             yield f"delta: {said}" if file.path in said else f"delta: {file.path}: {said}"
     if table.keys is not None and fits:
-        fold_plan(catalog.store, everything(table, partition, state), table)
+        fold_plan(catalog.store, everything(table_id, partition, state), table)
 
 
 def _fold(

@@ -75,7 +75,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
         state = catalog.state(table_id, partition)
         with advising(catalog.uri, table_id, partition, state):
-            schema = schema_of(everything(catalog.table(table_id), partition, state))
+            schema = schema_of(everything(table_id, partition, state))
         described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
@@ -98,7 +98,7 @@ def live_files(
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]
         return [(file, _left(catalog.store, file)) for file in whole]
     with advising(catalog.uri, table_id, partition, state):
-        sources = live_sources(catalog.store, everything(table, partition, state), table)
+        sources = live_sources(catalog.store, everything(table_id, partition, state), table)
     return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
 
 

@@ -145,7 +145,7 @@ class _Judge:
         self._keys: TableKeys = table.keys
         self._partition = partition
         self._state = state
-        self._snapshot = everything(table, partition, state)
+        self._snapshot = everything(table.table_id, partition, state)
         self._past = past
         source_id = state.compacted.source_table_id if state.compacted else table.table_id
         self._retention = catalog.table(source_id).tombstone_retention

@@ -211,8 +211,12 @@ def is_variable(type_: pa.DataType) -> bool:
     if type_.num_fields:
         lists = not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_))
         return lists or any(is_variable(type_.field(place).type) for place in range(type_.num_fields))
-    plain = plain_type(type_)
-    return is_string(plain) or (is_binary(plain) and not pa.types.is_fixed_size_binary(plain))
+    return has_lengths(plain_type(type_))
+
+
+def has_lengths(type_: pa.DataType) -> bool:
+    """Whether values of this plain type have lengths of their own: strings, and binaries that are not of one size."""
+    return is_string(type_) or (is_binary(type_) and not pa.types.is_fixed_size_binary(type_))
 
 
 def is_string(type_: pa.DataType) -> bool:

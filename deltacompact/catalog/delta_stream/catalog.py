@@ -307,10 +307,8 @@ class DeltaStreamCatalog:
 
         def written() -> Iterator[DataFile]:
             for rows in incoming(tables):
-                tabular.check_columns(rows.schema, rows.name)
                 path = paths.fresh("data", tabular.suffix_of(options.content_type))
-                described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
-                self._check_fits(table_id, place, [(kind, [described])])
+                self._check_fits(table_id, place, [(kind, [rows.described(options.content_type)])])
                 yield write_rows(self.store, path, rows, place, options, keys)
 
         return self._commit_written(
@@ -422,9 +420,7 @@ class DeltaStreamCatalog:
         shape = StreamShape.of(self.table(table_id))
         with self._discarding(files, BaseException):
             for number, rows in enumerate(chain((first,), given)):
-                tabular.check_columns(rows.schema, rows.name)
-                described = DataFile(0, rows.name, options.content_type, not rows.is_empty, 0, rows.schema)
-                shape = shape.with_file(kind, described)
+                shape = shape.with_file(kind, rows.described(options.content_type))
                 written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options, keys)
                 files.append(replace(written, number=number))
         now_ms = int(self.clock() * 1000)

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, StoreError
-from deltacompact.base.model import DataFile, Partition, TableKeys
+from deltacompact.base.model import ContentType, DataFile, Partition, TableKeys
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
@@ -40,9 +40,14 @@ class Rows:
     tables: Iterator[pa.Table]
     is_empty: bool
 
+    def described(self, content_type: ContentType) -> DataFile:
+        """The file that they will be, as far as it is known before it is written: its columns, and if it has a row."""
+        return DataFile(0, self.name, content_type, int(not self.is_empty), 0, self.schema)
+
 
 def incoming(given: Any) -> Iterator[Rows]:
-    """One Rows for each file, made when it is asked for. Raises InputError for what holds no rows."""
+    """One Rows for each file, made when it is asked for. Raises InputError for what holds no rows, or two
+    columns of one name."""
     if (only := _rows(given, "the appended table")) is not None:
         yield only
         return
@@ -96,6 +101,7 @@ def _rows(given: Any, name: str) -> Rows | None:
         tables = _tables((pa.Table.from_batches([batch]).replace_schema_metadata() for batch in reader), name)
     else:
         return None
+    files.check_columns(schema, name)
     first = next(tables, None)  # whether there is any row counts when the columns are held against the stream's
     return Rows(name, schema, chain(() if first is None else (first,), tables), first is None)
 

@@ -61,17 +61,13 @@ class DeltaStreamPartition:
             self._states[snapshot.moment] = source, destination
         return snapshot
 
-    def source_state(self) -> StreamState:
-        """The source as it is now."""
-        return self._catalog.state(self._source.table_id, self.partition, strictly=True)
-
     def advised(self, error: DeltaCompactError, snapshot: Snapshot) -> DeltaCompactError:
         """The error, with the delta that brought the file which it names, and how to take that delta out."""
         source, _ = self._states[snapshot.moment]
         return advised(error, self._catalog.uri, self._source.table_id, self.partition, source)
 
     def _now(self) -> tuple[StreamState, StreamState]:
-        source = self.source_state()
+        source = self._catalog.state(self._source.table_id, self.partition, strictly=True)
         if self._in_place:
             return source, source
         # A destination is begun when its first version is complete.

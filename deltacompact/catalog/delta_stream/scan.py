@@ -73,7 +73,7 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     table = catalog.table(scan.table_id)
     states = [(place, _state(catalog, scan, place)) for place in _chosen(catalog, scan, table)]
     table = with_keys_of(catalog, table, [state for _, state in states])
-    snapshots = [everything(table, place, state) for place, state in states]
+    snapshots = [everything(scan.table_id, place, state) for place, state in states]
     described = []
     for (place, state), snapshot in zip(states, snapshots, strict=True):
         with advising(catalog.uri, scan.table_id, place, state):

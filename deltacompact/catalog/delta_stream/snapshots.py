@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition, Table
+from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
 from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.table.ports import Moment, NothingToDo, Snapshot
 
 
-def everything(table: Table, partition: Partition, state: StreamState) -> Snapshot:
+def everything(table_id: str, partition: Partition, state: StreamState) -> Snapshot:
     """All that a reader of this state folds."""
     chosen = _Chosen(state.compacted, True, state.deltas, "read")
-    return _snapshot(table.table_id, table.table_id, partition, state, state, chosen)
+    return _snapshot(table_id, table_id, partition, state, state, chosen)
 
 
 def choose(
