@@ -251,7 +251,7 @@ def run_session(job: Job, work: Work, snapshot: Snapshot, executor: Executor, em
     """
     try:
         spilled_before = executor.spilled_bytes()
-        session, published = attempts.run(work.stream.ports, snapshot, job.terms, executor, emit)
+        session, published = attempts.resume_or_begin(work.stream.ports, snapshot, job.terms, executor, emit)
         spilled = executor.spilled_bytes()
         if spilled is not None:
             spilled -= spilled_before or 0

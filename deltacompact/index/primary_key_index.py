@@ -26,6 +26,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, read_bucket
 from deltacompact.index.keys import ENCODING_VERSION, Encoding, KeyClass, KeyColumn, SortColumn
@@ -201,7 +202,7 @@ def empty_manifest(encoding: Encoding, hash_bucket_count: int) -> IndexManifest:
     return IndexManifest(encoding, (((),) * hash_bucket_count,), 0, 0)
 
 
-def renumbered(entries: Entries, ordinals: Mapping[int, int]) -> Entries:
+def renumbered(entries: Entries, ordinals: Mapping[ChainFileNumber, Ordinal]) -> Entries:
     """Pointers by file number become pointers by session ordinal. Raises CorruptionError for a file unknown."""
     if not len(entries):
         return none(entries.shape[1])

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
@@ -34,7 +35,7 @@ class LiveRange:
     """Live rows number `start` up to `stop` of one source file."""
 
     file: DataFile
-    ordinal: int
+    ordinal: Ordinal
     start: int
     stop: int
 
@@ -43,7 +44,7 @@ class LiveRange:
 class MaterializeTask:
     """One compacted file: `number` is its file number, `rows` what must come out; the masks say which rows live."""
 
-    number: int
+    number: ChainFileNumber
     rows: int
     sources: tuple[LiveRange, ...]
     masks_paths: tuple[str, ...]
