@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hand_made import MIB, SCHEMA, delete, file, planned, upsert
+from hand_made import LARGE, MIB, SCHEMA, delete, file, planned, upsert
 
 from deltacompact.base.model import ContentType
 from deltacompact.planning.decisions import Action, FileDecision, Reason, counted_reasons, decide_files, forecast
@@ -17,8 +17,6 @@ from deltacompact.planning.plan import Arguments, CompactionPlan
 from deltacompact.planning.pointer_map import KEPT, NOWHERE
 
 KEEP, MARK, REWRITE, DROP = Action
-LARGE = 300 * MIB
-"""Of a base file that is not small, whatever its rows."""
 
 
 def decided(plan: CompactionPlan, *live: int) -> list[tuple[Action, Reason]]:

@@ -310,7 +310,7 @@ def plan(
 
     Raises SchemaError naming file and column, before any work, where the files do not fit together.
     """
-    sources = _sources(snapshot)
+    sources = sources_of(snapshot)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
     encoding = resolve_encoding(
@@ -387,7 +387,9 @@ def _sizes(
     return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
 
 
-def _sources(snapshot: Snapshot) -> tuple[Source, ...]:
+def sources_of(snapshot: Snapshot) -> tuple[Source, ...]:
+    """The files of a snapshot in fold order."""
+    """The files of a snapshot in fold order."""
     sources: list[Source] = []
     for file in snapshot.base.files if snapshot.base else ():
         sources.append(Source(Ordinal(len(sources)), file, OperationType.UPSERT, -INT64_MAX - 1, True))
