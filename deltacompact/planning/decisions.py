@@ -65,10 +65,10 @@ class Reason(enum.StrEnum):
 
 
 _WORDS = {
-    Reason.FEW_ROWS_DIED: "few rows died: deletion vector",
-    Reason.DELETES: "its keys are deleted",
-    Reason.SMALL: "small: merged with others",
-    Reason.LARGE_AND_WHOLE: "delta file is large and whole",
+    Reason.FEW_ROWS_DIED: "few rows died, deletion vector",
+    Reason.DELETES: "keys deleted",
+    Reason.SMALL: "small, merged",
+    Reason.LARGE_AND_WHOLE: "large delta file, no row died",
     Reason.TOO_LARGE: "larger than a compacted file",
     Reason.OTHER_CODEC: "a codec is asked for",
     Reason.NOT_OWNED: "not owned by the table",
@@ -92,6 +92,15 @@ class FileDecision:
         """Raises TypeError or ValueError for what is no decision."""
         ordinal, action, reason = values
         return cls(Ordinal(int(ordinal)), Action(action), Reason(reason))
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedFile:
+    """The same for those who do not see the plan."""
+
+    path: str
+    action: Action
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,8 @@ def _if_a_row_dies(plan: CompactionPlan, source: Source, unhurt: FileDecision) -
     if unhurt.action is Action.DROP or not plan.input.delta_rows:  # rows die by the rows of deltas
         return None
     hurt = _alone(plan, source, _live_before(source) - 1)
+    if unhurt.action is Action.REWRITE and hurt.action is not Action.MARK:
+        return None  # its live rows go into new files, however few they are
     return None if hurt.action is unhurt.action else hurt
 
 
