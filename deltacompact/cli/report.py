@@ -112,7 +112,7 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
         out.print(
             f"  needs at the peak {_bytes(report['planned_peak_memory_bytes'])} of memory a task "
             f"(of {_bytes(report['capacity']['memory_per_task_bytes'])}), "
-            f"{_bytes(report['planned_peak_space_bytes'])} of additional space"
+            f"{_bytes(report['planned_peak_space_bytes'])} more space"
         )
         if report["capacity"]["assumed"]:
             out.print(f"  the capacity is assumed: {report['capacity']['assumed']}")

@@ -313,17 +313,17 @@ def plan(
     sources = sources_of(snapshot)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
-    encoding = resolve_encoding(
-        keys, partition_keys, [(s.operation, s.file) for s in deltas], manifest.encoding if manifest else None
-    )
+    delta_files = [(source.operation, source.file) for source in deltas]
+    encoding = resolve_encoding(keys, partition_keys, delta_files, manifest.encoding if manifest else None)
     schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
         mergeable = manifest if snapshot.owned and tombstone_retention is None else None
-        adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
+        delta_rows = [source.file.rows for source in deltas]
+        adopted = _sizes(encoding, manifest, arguments, capacity, delta_rows)
         if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
-            changes = _changes_only(mergeable, encoding, sum(s.file.rows for s in deltas), rewritable, capacity)
+            changes = _changes_only(mergeable, encoding, sum(delta_rows), rewritable, capacity)
             adopted = replace(adopted, changes_only=changes)
     if snapshot.next_file_number + 2 * len(sources) > FILE_NUMBER_MAX:
         raise InputError(f"table {snapshot.destination_table_id!r} has used up its file numbers: restate it")
