@@ -25,6 +25,7 @@ from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
+from deltacompact.planning.decisions import DecidedFile
 from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
@@ -40,7 +41,8 @@ class SessionResult:
     `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart.
     `files_marked` stay, with a deletion vector; `rows_copied` are rows of new files that were neither decoded nor
     encoded. Bytes are at rest; `spilled_bytes` are what Ray's object store wrote to disk meanwhile (None: not known,
-    Ray tells it through grpcio). `error` is None on success, and `nothing_to_do` says why no session was needed.
+    Ray tells it through grpcio). `decisions` say what became of every file, and why. `error` is None on success, and
+    `nothing_to_do` says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -68,6 +70,7 @@ class SessionResult:
     planned_peak_bytes: int = 0
     measured_peak_bytes: int = 0
     spilled_bytes: int | None = None
+    decisions: tuple[DecidedFile, ...] = ()
     nothing_to_do: str | None = None
     error: Exception | None = None
 
@@ -251,7 +254,7 @@ def run_session(job: Job, work: Work, snapshot: Snapshot, executor: Executor, em
     """
     try:
         spilled_before = executor.spilled_bytes()
-        session, published = attempts.run(work.stream.ports, snapshot, job.terms, executor, emit)
+        session, published = attempts.resume_or_begin(work.stream.ports, snapshot, job.terms, executor, emit)
         spilled = executor.spilled_bytes()
         if spilled is not None:
             spilled -= spilled_before or 0
@@ -369,4 +372,8 @@ def _result(session: Session, published: Published, executor: Executor, spilled_
         planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process),
         measured_peak_bytes=measured.peak_task_bytes,
         spilled_bytes=spilled_bytes,
+        decisions=tuple(
+            DecidedFile(decided.sources[file.ordinal].file.path, file.action, file.reason)
+            for file in outputs.decision.files
+        ),
     )

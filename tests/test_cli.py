@@ -43,9 +43,13 @@ def test_the_life_of_a_table(run, tmp_path):
     run("append", "orders", given(tmp_path, "d.parquet", id=[1], v=["x"]), "--partition", "day=tue", "--position", 1)
 
     said = run("plan", "orders")
-    assert "day=mon" in said and "day=tue" in said and "folded" in said and "of memory a task" in said
+    assert "day=mon" in said and "day=tue" in said and "of memory a task" in said
+    assert "3 rows  upsert at 1: rewrite (small, merged)" in said
+    assert "2 rows  upsert at 2: rewrite (other format)" in said
+    assert "1 row  delete at 3: drop (keys deleted)" in said
     said = run("compact", "orders")
     assert "day=mon: 5 rows in, 3 live, 1 superseded, 1 deleted by 1 delete row" in said
+    assert "1 rewritten: small, merged; 1 rewritten: other format; 1 dropped: keys deleted" in said
     assert "nothing to do" in run("compact", "orders")
     assert "sound" in run("check", "orders")
     assert "sound" in run("check", "orders", "--quick", *monday)

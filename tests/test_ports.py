@@ -42,7 +42,7 @@ def snapshot(toy: ToyCatalog) -> Snapshot:
 
 
 def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
-    return attempts.run(toy.ports, snapshot(toy), terms(**arguments), executor, lambda event: None)
+    return attempts.resume_or_begin(toy.ports, snapshot(toy), terms(**arguments), executor, lambda event: None)
 
 
 def live(toy: ToyCatalog) -> dict[int, str]:
@@ -107,7 +107,7 @@ def test_of_two_sessions_one_is_in_conflict() -> None:
     late = attempts.plan_session(toy.ports, snapshot(toy), terms(), HERE.capacity)
     run(toy, rewrite_dead_fraction=0.5)
     with pytest.raises(ConflictError, match="another compaction came first"):
-        Session(toy.ports, late, HERE, lambda event: None).run()
+        Session(toy.ports, late, HERE, lambda event: None).execute()
     assert live(toy) == EXPECTED
 
 

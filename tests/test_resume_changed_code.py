@@ -23,7 +23,7 @@ from test_resume import (
 )
 
 from deltacompact import Settings
-from deltacompact.planning import outputs, sizing
+from deltacompact.planning import decisions, sizing
 from deltacompact.session import records as session_records
 from deltacompact.storage.memory import MemoryStore
 
@@ -69,7 +69,7 @@ def test_a_release_with_other_file_sizes_writes_the_outputs_that_were_recorded(
     resumed_after_the_decision = 0
     crashes = [store for store, _ in each_crash(FOUR_ROWS_A_FILE)]
     monkeypatch.setattr(sizing, "output_files", lambda rows, *_: rows)  # the other release: a file for each row
-    monkeypatch.setattr(outputs, "_kept", lambda decided, live, marked: ())
+    monkeypatch.setattr(decisions, "_of_base_file", lambda *_: (decisions.Action.REWRITE, decisions.Reason.ROWS_DIED))
     for store in crashes:
         session = run(store, FOUR_ROWS_A_FILE)
         assert live_rows(store) == expected

@@ -55,6 +55,13 @@ class RoundCompleted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FilesDecided(Event):
+    """What becomes of the session's files: action, reason, and how many files, as in ("keep", "no_row_died", 3)."""
+
+    files: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
     """`error` is None where the result was published.
 

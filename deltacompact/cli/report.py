@@ -16,9 +16,9 @@ from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.vacuum import VacuumResult
 from deltacompact.catalog.delta_stream.versions import versions
+from deltacompact.cli.decisions import decided_documents, decided_words, forecast_documents, forecast_lines
 from deltacompact.compact import CompactionResult, SessionResult, plan_work, prepare
-from deltacompact.executors.choose import is_small
-from deltacompact.executors.local import LocalExecutor
+from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.planning.plan import Arguments, CompactionPlan
 from deltacompact.table.ports import NothingToDo
@@ -49,9 +49,7 @@ def plan_report(
 ) -> Shown:
     """What a compaction would do, partition by partition; writes nothing and starts nothing."""
     job = prepare(catalog, table_id, primary_keys, sort_keys, destination, arguments, partitions)
-    capacity = LocalExecutor(settings).capacity
-    small = is_small(settings, job.delta_rows, job.bytes)
-    executor = settings.executor if settings.executor != "auto" else ("local" if small else "ray")
+    foreseen = foresee(settings, job.delta_rows, job.bytes) if job.snapshots else None
     reports: list[dict[str, Any]] = []
     errors: list[Exception] = []
     for work in job.work:
@@ -61,8 +59,8 @@ def plan_report(
                 raise work.found
             if isinstance(work.found, NothingToDo):
                 about["nothing_to_do"] = work.found.reason
-            else:
-                about |= {**_plan_document(plan_work(job, work, work.found, capacity)), "executor": executor}
+            elif foreseen is not None:
+                about |= _plan_document(plan_work(job, work, work.found, foreseen.capacity), foreseen)
         except Exception as error:
             errors.append(error)
             about["error"] = error_document(error)
@@ -70,12 +68,8 @@ def plan_report(
     return Shown(reports, tuple(errors))
 
 
-def _plan_document(decided: CompactionPlan) -> dict[str, Any]:
+def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any]:
     given = decided.input
-    files = []
-    for source in decided.sources:
-        why = _why(decided, source)
-        files.append({"path": source.file.path, "rows": source.file.rows, "bytes": source.file.bytes, "why": why})
     return {
         "why": given.why,
         "destination": given.destination_table_id,
@@ -89,17 +83,10 @@ def _plan_document(decided: CompactionPlan) -> dict[str, Any]:
         "entry_bytes": decided.encoding.entry_bytes,
         "planned_peak_memory_bytes": decided.planned_peak_bytes,
         "planned_peak_space_bytes": decided.planned_space_bytes,
-        "files": files,
+        "executor": foreseen.executor,
+        "capacity": {**dataclasses.asdict(foreseen.capacity), "assumed": foreseen.assumed},
+        "files": forecast_documents(decided),
     }
-
-
-def _why(decided: CompactionPlan, source: Any) -> str:
-    if not source.in_base:
-        return f"{source.operation.value} delta at position {source.position}: folded"
-    if not decided.input.owned:
-        return "compacted file of the source: rewritten into the destination"
-    small = decided.is_small(source.file.rows, source.file.bytes)
-    return "small compacted file: merged" if small else "compacted file: rewritten if a row of it dies, else kept"
 
 
 def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
@@ -123,11 +110,14 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
         if report["rehash"]:
             out.print("  the index is rehashed first")
         out.print(
-            f"  needs at the peak {_bytes(report['planned_peak_memory_bytes'])} of memory a task, "
-            f"{_bytes(report['planned_peak_space_bytes'])} of additional space"
+            f"  needs at the peak {_bytes(report['planned_peak_memory_bytes'])} of memory a task "
+            f"(of {_bytes(report['capacity']['memory_per_task_bytes'])}), "
+            f"{_bytes(report['planned_peak_space_bytes'])} more space"
         )
-        for file in report["files"]:
-            out.print(f"  {file['path']}  {counted(file['rows'], 'row')}  {file['why']}", markup=False)
+        if report["capacity"]["assumed"]:
+            out.print(f"  the capacity is assumed: {report['capacity']['assumed']}")
+        for line in forecast_lines(report["files"]):
+            out.print(f"  {line}", markup=False)
 
 
 def result_document(result: CompactionResult) -> dict[str, Any]:
@@ -135,6 +125,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
     sessions = []
     for session in result.sessions:
         document = {f.name: getattr(session, f.name) for f in dataclasses.fields(session)}
+        document["decisions"] = decided_documents(session.decisions)
         document["error"] = None if session.error is None else one_line(session.error)
         sessions.append(document)
     return {
@@ -153,8 +144,7 @@ def print_result(out: Console, result: CompactionResult) -> None:
         if session.version is not None:
             stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
             out.print(
-                f"  files {session.files_before} -> {session.files_after} ({session.files_kept} kept by reference, "
-                f"{session.files_rewritten} rewritten, {_marked(session)}{session.files_new} new), "
+                f"  files {session.files_before} -> {session.files_after} ({decided_words(session.decisions)}), "
                 f"{_bytes(session.bytes_in)} -> {_bytes(session.bytes_out)}, "
                 f"{counted(session.rounds, 'round')} on {session.executor}"
             )
@@ -167,10 +157,6 @@ def print_result(out: Console, result: CompactionResult) -> None:
 def _spilled(session: SessionResult) -> str:
     """Nothing, in a well-planned run."""
     return f"; spilled to disk {_bytes(session.spilled_bytes)}" if session.spilled_bytes else ""
-
-
-def _marked(session: SessionResult) -> str:
-    return f"{session.files_marked} with deletion vectors, " if session.files_marked else ""
 
 
 def _outcome(session: SessionResult) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
+import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -37,6 +38,9 @@ _SILENT_S = 2.0
 _HEAP_SHARE = 0.7
 """Of a node's memory, what is left for tasks beside object store and system."""
 
+_OBJECT_STORE_SHARE = 0.3
+"""Of the memory that is free, what Ray takes for its object store where nobody says."""
+
 WORKER_ENVIRONMENT = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -54,18 +58,10 @@ class RayExecutor:
         self._settings = settings
         started_here = _connect(settings)
         nodes = _nodes_awaited(settings.ray_cpus, settings.ray_wait_s)
-        cpus, resources = sum(nodes.values()), ray.cluster_resources()
-        # Fewer tasks at a time are larger ones to Ray, wherever it puts them.
-        self._cpus_per_task = math.ceil(cpus / min(cpus, settings.concurrent_tasks or cpus))
-        slots = cpus // self._cpus_per_task
-        memory = resources.get("memory", 0.0) or 4 << 30
-        self._capacity = Capacity(
-            slots,
-            settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
-            settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
-            tuple(nodes.values()),
-        )
+        self._cpus_per_task = _cpus_per_task(settings, nodes)
+        self._capacity = _capacity(settings, nodes, ray.cluster_resources())
         self._nodes = list(nodes)
+        slots = self._capacity.slots
         self.pace = Pace.of(settings, slots)
         if started_here:
             # Not waited for: new workers import what tasks need while the driver reads logs and plans.
@@ -147,11 +143,48 @@ def _warm() -> None:
     pa.array([0])  # the first one looks for pandas
 
 
+def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
+    """The capacity that a RayExecutor would have, and why it is assumed (None: it is that of the running cluster).
+
+    Joins a cluster where one is named, but starts none and asks none to grow.
+    """
+    if not ray.is_initialized() and _address(settings) is None:
+        return _capacity(settings, {"here": os.cpu_count() or 1}, _resources_here()), "no Ray cluster runs yet"
+    _connect(settings)
+    nodes, wanted = _nodes(), settings.ray_cpus or 1
+    there = sum(nodes.values())
+    assumed = None if there >= wanted else f"{there} of {wanted} CPUs are there"
+    return _capacity(settings, nodes or {"to come": wanted}, ray.cluster_resources()), assumed
+
+
+def _cpus_per_task(settings: Settings, nodes: dict[str, int]) -> int:
+    """Fewer tasks at a time are larger ones to Ray, wherever it puts them."""
+    cpus = sum(nodes.values())
+    return math.ceil(cpus / min(cpus, settings.concurrent_tasks or cpus))
+
+
+def _capacity(settings: Settings, nodes: dict[str, int], resources: dict[str, float]) -> Capacity:
+    slots = sum(nodes.values()) // _cpus_per_task(settings, nodes)
+    memory = resources.get("memory", 0.0) or 4 << 30
+    return Capacity(
+        slots,
+        settings.memory_per_task_bytes or int(memory * _HEAP_SHARE / slots),
+        settings.object_store_bytes or int(resources.get("object_store_memory", 1 << 30)),
+        tuple(nodes.values()),
+    )
+
+
+def _resources_here() -> dict[str, float]:
+    """About what Ray would take of this machine: its free memory, for tasks and object store."""
+    free = psutil.virtual_memory().available
+    return {"memory": free * (1 - _OBJECT_STORE_SHARE), "object_store_memory": free * _OBJECT_STORE_SHARE}
+
+
 def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> dict[str, int]:
     """CPUs by node, once so many are there (None: any), or what is there after so many seconds.
 
-    What is wanted is asked for, so that a cluster that grows does; whether it does is seen by looking. The wish ends
-    with this call, or with this process: nodes that nothing runs on go when they have been idle.
+    Ask Ray for the CPUs so that the autoscaler adds nodes, then poll. The wish ends with this call, or with this
+    process: nodes that nothing runs on go when they have been idle.
     """
     nodes = _nodes()
     if nodes and sum(nodes.values()) >= (cpus_wanted or 1):
@@ -178,12 +211,18 @@ def _nodes() -> dict[str, int]:
     return {node: cpus for node, cpus in sorted(found.items()) if cpus}
 
 
+def _address(settings: Settings) -> str | None:
+    """Of the cluster to join; None where one is to be started here."""
+    address = settings.ray_address or os.environ.get("RAY_ADDRESS")
+    return address if address and address != "local" else None
+
+
 def _connect(settings: Settings) -> bool:
     """Whether a cluster was started."""
     if ray.is_initialized():
         return False
-    address = settings.ray_address or os.environ.get("RAY_ADDRESS")
-    if address and address != "local":
+    address = _address(settings)
+    if address is not None:
         _await_answer(address)
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:

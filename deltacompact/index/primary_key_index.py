@@ -26,6 +26,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, read_bucket
 from deltacompact.index.keys import ENCODING_VERSION, Encoding, KeyClass, KeyColumn, SortColumn
@@ -157,17 +158,45 @@ def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iter
 
 def _merged(older: Iterator[Entries], newer: Iterator[Entries]) -> Iterator[Entries]:
     """Two streams in digest order as one, in which the newer one's entry of a key counts."""
-    a, b = next(older, None), next(newer, None)
-    while a is not None and b is not None:
-        if not len(a) or not len(b):
-            a, b = (a if len(a) else next(older, None)), (b if len(b) else next(newer, None))
-            continue
-        upto = min(a[-1:], b[-1:], key=lambda last: last[0, :20].tobytes())
-        from_a, from_b = _kernels.count_to(a, upto), _kernels.count_to(b, upto)
-        yield _kernels.merge_entries(a[:from_a], b[:from_b])
-        a, b = a[from_a:], b[from_b:]
-    yield from () if a is None else chain((a,), older)
-    yield from () if b is None else chain((b,), newer)
+    streams = _Cursor(older), _Cursor(newer)
+    while all(stream.has_entries() for stream in streams):
+        upto = min((stream.last for stream in streams), key=lambda last: last[0, :20].tobytes())
+        yield _kernels.merge_entries(*(stream.take(upto) for stream in streams))
+    for stream in streams:
+        yield from stream.rest()
+
+
+class _Cursor:
+    """A stream of entries that is taken up to one digest after the other. One chunk is held at a time."""
+
+    def __init__(self, chunks: Iterator[Entries]) -> None:
+        self._chunks = chunks
+        self._chunk = next(chunks, None)
+
+    def has_entries(self) -> bool:
+        """Read on where the chunk is used up; False at the end of the stream."""
+        while self._chunk is not None and not len(self._chunk):
+            self._chunk = next(self._chunks, None)
+        return self._chunk is not None
+
+    @property
+    def last(self) -> Entries:
+        """The last entry of the chunk."""
+        assert self._chunk is not None
+        return self._chunk[-1:]
+
+    def take(self, upto: Entries) -> Entries:
+        """The entries of the chunk up to this one's digest."""
+        assert self._chunk is not None
+        count = _kernels.count_to(self._chunk, upto)
+        taken, self._chunk = self._chunk[:count], self._chunk[count:]
+        return taken
+
+    def rest(self) -> Iterator[Entries]:
+        if self.has_entries():
+            assert self._chunk is not None
+            yield self._chunk
+            yield from self._chunks
 
 
 def newest_entries(
@@ -201,7 +230,7 @@ def empty_manifest(encoding: Encoding, hash_bucket_count: int) -> IndexManifest:
     return IndexManifest(encoding, (((),) * hash_bucket_count,), 0, 0)
 
 
-def renumbered(entries: Entries, ordinals: Mapping[int, int]) -> Entries:
+def renumbered(entries: Entries, ordinals: Mapping[ChainFileNumber, Ordinal]) -> Entries:
     """Pointers by file number become pointers by session ordinal. Raises CorruptionError for a file unknown."""
     if not len(entries):
         return none(entries.shape[1])

@@ -21,6 +21,7 @@ from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import all_done
 from deltacompact.base.settings import at_least
 from deltacompact.base.wording import one_line
@@ -155,7 +156,7 @@ def _fold(
     for first, table in files.read(store, file):
         schemas.check_partition_values(table, partition, file.path)
         if shape.encoding is not None:
-            pack(table, shape.encoding, file.path, 0, operation, first)
+            pack(table, shape.encoding, file.path, Ordinal(0), operation, first)
         if operation is OperationType.UPSERT:
             schemas.align(table, shape.rows, partition, file.path)
 

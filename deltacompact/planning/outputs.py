@@ -1,81 +1,80 @@
-"""What becomes of every file of a session, once it is known which rows live: pure, like the plan.
+"""The files that a session writes, and where each live row goes: pure, like the plan.
 
-    source     rows  live                               rows_per_compacted_file 4
-    base 14       4     4     every row lives        -> kept: number and pointers stay
-    base 15       4     3     lost one               -> rewritten, ranks 0‥3
-    delta 16      6     5                            -> rewritten, ranks 3‥8
+    source     rows  live    decision         rows_per_compacted_file 4
+    base 14       4     4    keep          -> number and pointers stay
+    base 15       4     3    rewrite       -> ranks 0‥3
+    delta 16      6     5    rewrite       -> ranks 3‥8
     outputs    numbers 17 (ranks 0‥4) and 18 (ranks 4‥8)
 
 A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read.
 
-The last round records what is decided here, and whoever resumes the session obeys the record.
-Another release may choose other files; computed again, its ranks would not fit the index that is written already.
+The last round records the decision, and whoever resumes the session obeys the record: `follow` is arithmetic alone.
+Another release may decide otherwise; computed again, its ranks would not fit the index that is written already.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import OperationType
+from deltacompact.base.numbers import ChainFileNumber, OutputNumber, Rank
 from deltacompact.planning import sizing
+from deltacompact.planning.decisions import Action, FileDecision, decide_files, live_bytes
 from deltacompact.planning.plan import CompactionPlan, Source
 from deltacompact.planning.pointer_map import KEPT, NOWHERE, PointerMap, SourceGroup
+
+RankedSource = tuple[Source, Rank]
+"""A file that is rewritten, and the rank of its first live row."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDecision:
-    """Everything that was chosen about the outputs; what else an OutputPlan says follows by arithmetic.
+    """Everything that was chosen: a decision for each source in fold order, and how the new files are cut."""
 
-    kept        ordinal and file number of each file that stays as it is
-    marked      ordinals of base files that stay, with a deletion vector
-    rewritten   ordinals of the other files with live rows, in the order of their ranks
-    """
-
-    kept: tuple[tuple[int, int], ...]
-    marked: tuple[int, ...]
-    rewritten: tuple[int, ...]
-    first_output_number: int
+    files: tuple[FileDecision, ...]
+    first_output_number: ChainFileNumber
     rows_per_output: int
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            "files": [file.to_json() for file in self.files],
+            "first_output_number": self.first_output_number,
+            "rows_per_output": self.rows_per_output,
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> OutputDecision:
         """Raises KeyError, TypeError or ValueError for what is no decision."""
-        kept = tuple((int(ordinal), int(number)) for ordinal, number in document["kept"])
-        marked, rewritten = (tuple(map(int, document[name])) for name in ("marked", "rewritten"))
-        return cls(kept, marked, rewritten, int(document["first_output_number"]), int(document["rows_per_output"]))
+        files = tuple(map(FileDecision.from_json, document["files"]))
+        return cls(files, ChainFileNumber(int(document["first_output_number"])), int(document["rows_per_output"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One compacted file to write: its number, and the ranks [first, stop) of live rows that it gets."""
+    """One compacted file to write: the ranks [first, stop) of the live rows that it gets."""
 
-    number: int
-    first: int
-    stop: int
+    number: ChainFileNumber
+    first: Rank
+    stop: Rank
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.first
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What becomes of every source file, once it is known which rows live.
-
-    kept        base files that lost no row, and large delta files of which every row lives: by reference
-    marked      base files that lost few rows: they stay, with a deletion vector
-    rewritten   the others, with the rank of their first live row
-    """
+    """What follows from the decision for these live rows. `live`: by ordinal, the rows that live."""
 
     decision: OutputDecision
     kept: tuple[Source, ...]
     marked: tuple[Source, ...]
-    rewritten: tuple[tuple[Source, int], ...]
+    rewritten: tuple[RankedSource, ...]
     outputs: tuple[Output, ...]
     groups: tuple[SourceGroup, ...]
     pointers: PointerMap
@@ -83,130 +82,94 @@ class OutputPlan:
 
     @property
     def rows_rewritten(self) -> int:
-        return self.outputs[-1].stop if self.outputs else 0
+        return sum(output.rows for output in self.outputs)
 
 
-def plan_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
+def plan_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
     """`live`: by ordinal, the rows that live after the last round."""
-    return follow(decide_outputs(decided, live), decided, live)
+    return follow(decide_outputs(plan, live), plan, live)
 
 
-def decide_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputDecision:
-    """Choose which files stay, which get a deletion vector, and how many rows each new file has."""
-    marked = _marked(decided, live)
-    kept = _kept(decided, live, marked)
-    stay = {source.ordinal for source in (*kept, *marked)}
-    rewritten = [source for source in decided.sources if live[source.ordinal] and source.ordinal not in stay]
+def decide_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputDecision:
+    """Choose what becomes of each file, and how many rows each new file has."""
+    files = decide_files(plan, live)
+    rewritten = [plan.sources[file.ordinal] for file in files if file.action is Action.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
-    data_bytes = sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in rewritten)
-    rows_max = decided.arguments.rows_per_compacted_file
-    count = sizing.output_files(rows, int(data_bytes), rows_max, decided.target_file_bytes)
-    return OutputDecision(
-        kept=tuple((source.ordinal, decided.number_of(source)) for source in kept),
-        marked=tuple(source.ordinal for source in marked),
-        rewritten=tuple(source.ordinal for source in rewritten),
-        first_output_number=decided.next_file_number,
-        rows_per_output=math.ceil(rows / count) if count else 1,
+    rows_max, bytes_max = plan.arguments.rows_per_compacted_file, plan.target_file_bytes
+    count = sizing.output_files(rows, int(live_bytes(rewritten, live)), rows_max, bytes_max)
+    return OutputDecision(files, plan.next_file_number, math.ceil(rows / count) if count else 1)
+
+
+def follow(decision: OutputDecision, plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
+    """What the decision means for these live rows. Raises ValueError where it is about other files than the plan."""
+    if [file.ordinal for file in decision.files] != [source.ordinal for source in plan.sources]:
+        raise ValueError("it decides about other files than those of the plan")
+    kept, marked, rewritten = (
+        tuple(plan.sources[file.ordinal] for file in decision.files if file.action is action)
+        for action in (Action.KEEP, Action.MARK, Action.REWRITE)
+    )
+    ranked = _ranked(rewritten, live)
+    ranked_groups = _groups(plan, ranked)
+    groups = ranked_groups + _groups(plan, [(source, Rank(0)) for source in marked])
+    return OutputPlan(
+        decision,
+        kept,
+        marked,
+        ranked,
+        _outputs(decision, sum(int(live[source.ordinal]) for source in rewritten)),
+        groups,
+        _pointer_map(decision, plan, kept, marked, groups, marked_from=len(ranked_groups)),
+        live,
     )
 
 
-def follow(decision: OutputDecision, decided: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
-    """What the decision means for these live rows. Raises IndexError where it names a file that there is not."""
-    kept = tuple(decided.sources[ordinal] for ordinal, _ in decision.kept)
-    marked = tuple(decided.sources[ordinal] for ordinal in decision.marked)
-    rewritten, rank = [], 0
-    for ordinal in decision.rewritten:
-        rewritten.append((decided.sources[ordinal], rank))
-        rank += int(live[ordinal])
-    number, per_output = decision.first_output_number, decision.rows_per_output
-    outputs = tuple(
-        Output(number + place, first, min(rank, first + per_output))
-        for place, first in enumerate(range(0, rank, per_output))
-    )
-    groups, group_of, marked_from = _source_groups(decided, rewritten, marked)
-    number_of = np.zeros(len(decided.sources), np.uint32)
-    for ordinal, kept_number in decision.kept:
-        number_of[ordinal] = kept_number
-        group_of[ordinal] = KEPT
-    for source in marked:
-        number_of[source.ordinal] = source.file.number
-    first_ranks = tuple(group.first_rank for group in groups)
-    pointers = PointerMap(group_of, number_of, first_ranks, number, per_output, marked_from)
-    return OutputPlan(decision, kept, marked, tuple(rewritten), outputs, groups, pointers, live)
+def _ranked(rewritten: Sequence[Source], live: npt.NDArray[np.int64]) -> tuple[RankedSource, ...]:
+    """Rewritten files in fold order, with the rank of the first live row of each."""
+    rows = np.array([live[source.ordinal] for source in rewritten], np.int64)
+    first_ranks = np.cumsum(rows) - rows
+    return tuple((source, Rank(int(rank))) for source, rank in zip(rewritten, first_ranks, strict=True))
 
 
-def _marked(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
-    """Base files that lost rows now, with fewer dead ones in all than the share at which a file is rewritten."""
-    arguments = decided.arguments
-    if not decided.input.owned or arguments.purge:
-        return ()
+def _outputs(decision: OutputDecision, rows: int) -> tuple[Output, ...]:
+    """The new files for so many live rows."""
+    per_output = decision.rows_per_output
+    numbers = map(OutputNumber, range(math.ceil(rows / per_output)))
     return tuple(
-        source
-        for source in decided.sources
-        if source.in_base
-        and 0 < live[source.ordinal] < source.file.live_rows
-        and source.file.rows - live[source.ordinal] < arguments.rewrite_dead_fraction * source.file.rows
+        Output(
+            ChainFileNumber(decision.first_output_number + number),
+            Rank(number * per_output),
+            Rank(min(rows, (number + 1) * per_output)),
+        )
+        for number in numbers
     )
 
 
-def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64], marked: tuple[Source, ...]) -> tuple[Source, ...]:
-    """Files that lost no row, as they are; small base files are merged where there are two pieces to merge."""
-    if not decided.input.owned:
-        return ()
-    unhurt = [s for s in decided.sources if s.file.rows and live[s.ordinal] == s.file.live_rows]
-    whole = [source for source in unhurt if _may_stay(decided, source)]
-    small = [s for s in whole if decided.is_small(s.file.rows, s.file.bytes)]
-    whole_ordinals = {source.ordinal for source in (*whole, *marked)}
-    rest = [s for s in decided.sources if s.ordinal not in whole_ordinals and live[s.ordinal]]
-    rest_rows = sum(int(live[s.ordinal]) for s in rest)
-    rest_bytes = sum(s.file.bytes * int(live[s.ordinal]) / s.file.rows for s in rest)
-    rest_is_small = rest_rows > 0 and decided.is_small(rest_rows, rest_bytes)
-    if len(small) + rest_is_small < 2:
-        return tuple(whole)
-    small_ordinals = {source.ordinal for source in small}
-    return tuple(source for source in whole if source.ordinal not in small_ordinals)
-
-
-def _may_stay(decided: CompactionPlan, source: Source) -> bool:
-    """Base files, and delta files of ours that are as an output would be: neither small nor larger than one.
-
-    The delta files of a destination are its source's, which vacuums them.
-    """
-    file, arguments, given = source.file, decided.arguments, decided.input
-    if source.in_base:
-        return not (arguments.purge and file.deletions)
-    return (
-        given.source_table_id == given.destination_table_id
-        and source.operation is OperationType.UPSERT
-        and "://" not in file.path
-        and file.content_type is arguments.content_type
-        and arguments.compression is None
-        and file.schema.equals(decided.schema)
-        and file.rows <= arguments.rows_per_compacted_file
-        and file.bytes <= (arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX)
-        and file.bytes >= sizing.DELTA_KEPT_BYTES_MIN
-        and not decided.is_small(file.rows, file.bytes)
-    )
-
-
-def _source_groups(
-    decided: CompactionPlan, rewritten: Sequence[tuple[Source, int]], marked: tuple[Source, ...]
-) -> tuple[tuple[SourceGroup, ...], npt.NDArray[np.uint32], int]:
-    """Divide the rewritten files, and then the marked ones, into groups of about equal rows; where the latter begin."""
-    groups = _divided(rewritten, decided)
-    marked_from = len(groups)
-    groups += _divided([(source, 0) for source in marked], decided)
-    group_of = np.full(len(decided.sources), NOWHERE, np.uint32)
+def _pointer_map(
+    decision: OutputDecision,
+    plan: CompactionPlan,
+    kept: Sequence[Source],
+    marked: Sequence[Source],
+    groups: Sequence[SourceGroup],
+    marked_from: int,
+) -> PointerMap:
+    group_of = np.full(len(plan.sources), NOWHERE, np.uint32)
     for number, group in enumerate(groups):
-        for source, _ in group:
-            group_of[source.ordinal] = number
-    return tuple(_group(group, decided.changes_only) for group in groups), group_of, marked_from
+        group_of[group.ordinals] = number
+    group_of[[source.ordinal for source in kept]] = KEPT
+    number_of = np.zeros(len(plan.sources), np.uint32)
+    for source in (*kept, *marked):
+        number_of[source.ordinal] = plan.number_of(source)
+    first_ranks = tuple(group.first_rank for group in groups)
+    return PointerMap(
+        group_of, number_of, first_ranks, decision.first_output_number, decision.rows_per_output, marked_from
+    )
 
 
-def _divided(files: Sequence[tuple[Source, int]], decided: CompactionPlan) -> list[list[tuple[Source, int]]]:
+def _groups(plan: CompactionPlan, files: Sequence[RankedSource]) -> tuple[SourceGroup, ...]:
+    """Divide files into groups of about equal rows."""
     rows = sum(source.file.rows for source, _ in files)
-    share = math.ceil(rows / decided.source_groups(rows)) if rows else 1
-    groups: list[list[tuple[Source, int]]] = []
+    share = math.ceil(rows / plan.source_groups(rows)) if rows else 1
+    groups: list[list[RankedSource]] = []
     filled = share
     for source, rank in files:
         if filled >= share:
@@ -214,12 +177,13 @@ def _divided(files: Sequence[tuple[Source, int]], decided: CompactionPlan) -> li
             filled = 0
         groups[-1].append((source, rank))
         filled += source.file.rows
-    return groups
+    return tuple(_group(members, plan.changes_only) for members in groups)
 
 
-def _group(members: Sequence[tuple[Source, int]], changes_only: bool) -> SourceGroup:
+def _group(members: Sequence[RankedSource], changes_only: bool) -> SourceGroup:
     """Where only changes are told, a base file's rows live unless they are told to have died."""
     whole = tuple((source.ordinal, source.file) for source, _ in members if source.in_base and changes_only)
     ordinals = np.array([source.ordinal for source, _ in members], np.uint32)
     rows = np.array([source.file.rows for source, _ in members], np.int64)
-    return SourceGroup(ordinals, rows, members[0][1], whole)
+    _, first_rank = members[0]
+    return SourceGroup(ordinals, rows, first_rank, whole)

@@ -26,6 +26,7 @@ from deltacompact.base.model import (
     OperationType,
     TableKeys,
 )
+from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import COUNT_MAX, Settings, at_least
 from deltacompact.index.index_files import CHUNK_ENTRIES
 from deltacompact.index.keys import Encoding, resolve_encoding
@@ -109,7 +110,7 @@ class Capacity:
 class Source:
     """One file of a session. Its ordinal is its place in fold order: base files first."""
 
-    ordinal: int
+    ordinal: Ordinal
     file: DataFile
     operation: OperationType
     position: int
@@ -121,10 +122,10 @@ class Round:
     """Ordinals [first, stop) are folded together. `position` and `file_number` are the high watermark afterwards."""
 
     number: int
-    first: int
-    stop: int
+    first: Ordinal
+    stop: Ordinal
     position: int
-    file_number: int
+    file_number: DeltaFileNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,28 +159,40 @@ class CompactionPlan:
         return np.array([source.position for source in self.sources], np.int64)
 
     @property
-    def base_ordinals(self) -> dict[int, int]:
-        return {source.file.number: source.ordinal for source in self.sources if source.in_base}
+    def base_ordinals(self) -> dict[ChainFileNumber, Ordinal]:
+        return {ChainFileNumber(source.file.number): source.ordinal for source in self.sources if source.in_base}
 
-    def number_of(self, source: Source) -> int:
+    def number_of(self, source: Source) -> ChainFileNumber:
         """The file number of a source: base files have theirs, delta files get the next ones in fold order."""
         if source.in_base:
-            return source.file.number
-        return self.input.next_file_number + source.ordinal - sum(each.in_base for each in self.sources)
+            return ChainFileNumber(source.file.number)
+        return ChainFileNumber(self.input.next_file_number + source.ordinal - self._first_delta)
 
     @property
-    def next_file_number(self) -> int:
+    def next_file_number(self) -> ChainFileNumber:
         """Above every number used in the destination's chain, this session's delta files included."""
-        return self.input.next_file_number + sum(not source.in_base for source in self.sources)
+        return ChainFileNumber(self.input.next_file_number + len(self.sources) - self._first_delta)
+
+    @property
+    def _first_delta(self) -> Ordinal:
+        return self.rounds[0].first
+
+    @property
+    def expired_position(self) -> int | None:
+        """Tombstones at or below this position are dropped; None where no position is as old."""
+        if self.tombstone_retention is None:
+            return None
+        expired = self.input.watermark - self.tombstone_retention
+        return expired if expired >= -INT64_MAX - 1 else None
 
     @property
     def round_rows(self) -> int:
         """Rows of the largest round."""
-        return max((self.rows_of(each) for each in self.rounds), default=0)
+        return max(map(self.rows_of, self.rounds))
 
-    def rows_of(self, each: Round) -> int:
+    def rows_of(self, round_: Round) -> int:
         """Delta rows of one round."""
-        return sum(source.file.rows for source in self.sources[each.first : each.stop])
+        return sum(source.file.rows for source in self.sources[round_.first : round_.stop])
 
     @property
     def task_rows(self) -> int:
@@ -187,12 +200,12 @@ class CompactionPlan:
         nodes, memory = len(on.node_slots), on.memory_per_task_bytes
         return sizing.task_rows(self.round_rows, on.slots, nodes, self.hash_bucket_count, entry_bytes, memory)
 
-    def bucket_groups(self, each: Round) -> int:
+    def bucket_groups(self, round_: Round) -> int:
         """Groups of buckets, a task for each, in one round."""
-        on, rows = self.capacity, self.rows_of(each)
+        on, rows = self.capacity, self.rows_of(round_)
         tasks = math.ceil(rows / self.task_rows)
         groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, len(on.node_slots), tasks)
-        return max(groups, self.pointer_groups) if each is self.rounds[-1] else groups
+        return max(groups, self.pointer_groups) if round_.number == len(self.rounds) else groups
 
     def source_groups(self, rows: int) -> int:
         """Groups of source files of so many rows, a task for each."""
@@ -274,7 +287,7 @@ class CompactionPlan:
         Nothing is deleted before the switch, so the indices of all rounds are there; a vacuum takes them later.
         """
         folded = [
-            self.base_rows + sum(map(self.rows_of, self.rounds[: place + 1])) for place in range(len(self.rounds))
+            self.base_rows + sum(map(self.rows_of, self.rounds[:number])) for number in range(1, len(self.rounds) + 1)
         ]
         entries = sum(folded) + (self.base_rows if self.rehash else 0)
         rows = sum(source.file.rows for source in self.sources)
@@ -284,7 +297,7 @@ class CompactionPlan:
 
 
 def plan(
-    given: Snapshot,
+    snapshot: Snapshot,
     keys: TableKeys,
     partition_keys: Sequence[str],
     manifest: IndexManifest | None,
@@ -297,31 +310,31 @@ def plan(
 
     Raises SchemaError naming file and column, before any work, where the files do not fit together.
     """
-    sources = _sources(given)
+    sources = sources_of(snapshot)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
-    encoding = resolve_encoding(
-        keys, partition_keys, [(s.operation, s.file) for s in deltas], manifest.encoding if manifest else None
-    )
-    schema = schemas.union(upserts, given.base.schema if given.base else None)
+    delta_files = [(source.operation, source.file) for source in deltas]
+    encoding = resolve_encoding(keys, partition_keys, delta_files, manifest.encoding if manifest else None)
+    schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
-        mergeable = manifest if given.owned and tombstone_retention is None else None
-        adopted = _sizes(encoding, manifest, arguments, capacity, [s.file.rows for s in deltas])
+        mergeable = manifest if snapshot.owned and tombstone_retention is None else None
+        delta_rows = [source.file.rows for source in deltas]
+        adopted = _sizes(encoding, manifest, arguments, capacity, delta_rows)
         if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
-            changes = _changes_only(mergeable, encoding, sum(s.file.rows for s in deltas), rewritable, capacity)
+            changes = _changes_only(mergeable, encoding, sum(delta_rows), rewritable, capacity)
             adopted = replace(adopted, changes_only=changes)
-    if given.next_file_number + 2 * len(sources) > FILE_NUMBER_MAX:
-        raise InputError(f"table {given.destination_table_id!r} has used up its file numbers: restate it")
+    if snapshot.next_file_number + 2 * len(sources) > FILE_NUMBER_MAX:
+        raise InputError(f"table {snapshot.destination_table_id!r} has used up its file numbers: restate it")
     return CompactionPlan(
-        given,
+        snapshot,
         keys,
         arguments,
         encoding,
         schema,
         sources,
-        _rounds(sources, len(sources) - len(deltas), adopted.round_ends, given.watermark),
+        _rounds(sources, len(sources) - len(deltas), adopted.round_ends, snapshot.watermark),
         adopted.hash_bucket_count,
         adopted.changes_only,
         manifest,
@@ -374,13 +387,15 @@ def _sizes(
     return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
 
 
-def _sources(given: Snapshot) -> tuple[Source, ...]:
+def sources_of(snapshot: Snapshot) -> tuple[Source, ...]:
+    """The files of a snapshot in fold order."""
+    """The files of a snapshot in fold order."""
     sources: list[Source] = []
-    for file in given.base.files if given.base else ():
-        sources.append(Source(len(sources), file, OperationType.UPSERT, -INT64_MAX - 1, True))
-    for delta in given.deltas:
+    for file in snapshot.base.files if snapshot.base else ():
+        sources.append(Source(Ordinal(len(sources)), file, OperationType.UPSERT, -INT64_MAX - 1, True))
+    for delta in snapshot.deltas:
         for file in delta.files:
-            sources.append(Source(len(sources), file, delta.operation, delta.position, False))
+            sources.append(Source(Ordinal(len(sources)), file, delta.operation, delta.position, False))
     return tuple(sources)
 
 
@@ -391,21 +406,21 @@ def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], waterm
         stop = first + end
         last = sources[stop - 1] if stop > start else None
         position, file_number = (last.position, last.file.number) if last else (watermark, 0)
-        rounds.append(Round(number, start, stop, position, file_number))
+        rounds.append(Round(number, Ordinal(start), Ordinal(stop), position, DeltaFileNumber(file_number)))
         start = stop
     return tuple(rounds)
 
 
-def fingerprint(given: Snapshot, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
+def fingerprint(snapshot: Snapshot, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
     """What makes a session this one and no other: base, source, keys and arguments. Deltas are in its record."""
     document = asdict(arguments)
     return {
-        "destination": given.destination_table_id,
-        "partition": given.partition.values,
+        "destination": snapshot.destination_table_id,
+        "partition": snapshot.partition.values,
         "arguments": {name: str(value) for name, value in document.items()},
-        "base": given.moment.destination_version,
-        "source": [given.source_table_id, given.moment.source_version],
+        "base": snapshot.moment.destination_version,
+        "source": [snapshot.source_table_id, snapshot.moment.source_version],
         "primary_keys": keys.primary,
         "sort_keys": [(key.name, key.direction.value) for key in keys.sort],
-        **given.identity,
+        **snapshot.identity,
     }

@@ -1,4 +1,4 @@
-"""How session pointers become published ones: planned here, followed by the step that assigns pointers.
+"""How a session's pointers become those of the table's index: planned here, applied by the step that assigns pointers.
 
 ordinal 0, kept         group KEPT       file number 14, the row stays
 ordinal 1, rewritten    group 0          rank 7 of all live rows: output 17, row 3
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact.base.model import DataFile
+from deltacompact.base.numbers import ChainFileNumber, Ordinal, Rank
 
 KEPT = 0xFFFFFFFF
 """Stands in `group_of` for files that are kept by reference: their pointers stay."""
@@ -31,13 +32,13 @@ class SourceGroup:
 
     ordinals: npt.NDArray[np.uint32]
     file_rows: npt.NDArray[np.int64]
-    first_rank: int
-    whole: tuple[tuple[int, DataFile], ...] = ()
+    first_rank: Rank
+    whole: tuple[tuple[Ordinal, DataFile], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PointerMap:
-    """How session pointers become published ones. Tombstones and what is gone stay as they are.
+    """How a session's pointers become those of the table's index. Tombstones and what is gone stay as they are.
 
     `group_of`: by ordinal, the source group that ranks the file, KEPT, or NOWHERE. `number_of`: the file number of a
     file that stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
@@ -45,7 +46,7 @@ class PointerMap:
 
     group_of: npt.NDArray[np.uint32]
     number_of: npt.NDArray[np.uint32]
-    first_ranks: tuple[int, ...]
-    first_output_number: int
+    first_ranks: tuple[Rank, ...]
+    first_output_number: ChainFileNumber
     rows_per_output: int
     marked_from: int

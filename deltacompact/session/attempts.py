@@ -1,6 +1,6 @@
 """Attempts at one partition: resume the session that an earlier attempt left, or begin another one.
 
-no plan.json                          our plan is recorded, and run
+no plan.json                          our plan is recorded, and executed
 plan.json of an attempt like ours     its plan is adopted: the same snapshot, the same sizes
 a record that cannot be resumed       another session with the next number
 """
@@ -18,7 +18,8 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, plan
 from deltacompact.session.driver import Published, Session
-from deltacompact.session.records import SessionRecord, UnresumableError
+from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
+from deltacompact.session.workbench import conflict_of
 from deltacompact.table.ports import NothingToDo, Ports, Snapshot
 from deltacompact.tabular.files import check_writable
 
@@ -36,23 +37,22 @@ class Terms:
     tombstone_retention: int | None = None
 
 
-def run(
+def resume_or_begin(
     ports: Ports, snapshot: Snapshot, terms: Terms, executor: Executor, emit: EventSink
 ) -> tuple[Session, Published]:
     """Compact a snapshot. Raises ConflictError where somebody else was faster."""
     own = plan_session(ports, snapshot, terms, executor.capacity)
     for number in range(SESSIONS_GIVEN_UP_MAX + 1):
-        session = Session(ports, own, executor, emit, number)
+        name, plan_to_follow = session_id(own, number), own
         try:
-            record = session.records.adopt_plan(own)
-            if record != SessionRecord.of(own):
-                session = Session(ports, _adopted(ports, terms, record, own), executor, emit, number)
-            return session, session.run()
+            plan_to_follow = _recorded_or_own(ports, terms, own, SessionRecords(ports.store, ports.workspace, name))
+            session = Session(ports, plan_to_follow, executor, emit, number)
+            return session, session.execute()
         except UnresumableError as why:
-            logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, session.id, why)
+            logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, name, why)
         except NotFoundError as error:
             # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
-            raise session.conflict() or error from None
+            raise conflict_of(ports.target, plan_to_follow.input, name) or error from None
     where = f"table {snapshot.destination_table_id!r}, partition {snapshot.partition}"
     raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum takes them away")
 
@@ -77,9 +77,16 @@ def plan_session(
     return decided
 
 
-def _adopted(ports: Ports, terms: Terms, record: SessionRecord, own: CompactionPlan) -> CompactionPlan:
-    """The plan of an interrupted session. Raises UnresumableError where ours would do what it cannot do here."""
-    if record.what != SessionRecord.of(own).what:
+def _recorded_or_own(ports: Ports, terms: Terms, own: CompactionPlan, records: SessionRecords) -> CompactionPlan:
+    """Our own plan, recorded now, or that of an attempt which came first.
+
+    Raises UnresumableError where that one does what this release or this machine would not.
+    """
+    record = records.adopt_plan(own)
+    ours = SessionRecord.of(own)
+    if record == ours:
+        return own
+    if record.what != ours.what:
         raise UnresumableError("its plan is that of other work")
     snapshot = ports.source.fetch(record.moment)
     if isinstance(snapshot, NothingToDo):

@@ -18,19 +18,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, fingerprint
+from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import Moment, Workspace
 
 PUBLISHED = "published.json"
 
-PLANNER_VERSION = 2
-"""Raise it when `plan` decides otherwise about the same input, or when a record changes. 1 had no version."""
+PLANNER_VERSION = 3
+"""Raise it when planning decides otherwise about the same input, or when a record changes.
+
+1 had no version. 2 recorded kept, marked and rewritten files instead of decisions with reasons.
+"""
 
 
 class UnresumableError(DeltaCompactError):
@@ -54,18 +60,18 @@ class SessionRecord:
 
     @classmethod
     def of(cls, plan: CompactionPlan) -> SessionRecord:
-        given, first = plan.input, len(plan.base_ordinals)
+        moment, first = plan.input.moment, plan.rounds[0].first
         return cls(
             PLANNER_VERSION,
-            given.moment.source_version,
-            given.moment.source_tail,
-            given.moment.destination_version,
-            given.moment.destination_tail,
+            moment.source_version,
+            moment.source_tail,
+            moment.destination_version,
+            moment.destination_tail,
             plan.hash_bucket_count,
-            tuple(each.stop - first for each in plan.rounds),
+            tuple(round_.stop - first for round_ in plan.rounds),
             plan.changes_only,
             hashlib.sha256(f"{plan.schema}\n{plan.encoding}".encode()).hexdigest(),
-            json.loads(json.dumps(fingerprint(given, plan.keys, plan.arguments))),
+            json.loads(json.dumps(fingerprint(plan.input, plan.keys, plan.arguments))),
         )
 
     @classmethod
@@ -151,5 +157,31 @@ def round_name(number: int) -> str:
     return f"round-{number:05d}.json"
 
 
-def output_name(number: int) -> str:
+def output_name(number: ChainFileNumber) -> str:
     return f"output-{number:010d}.json"
+
+
+def completion(plan: CompactionPlan, round_: Round, index: ObjectRef) -> dict[str, Any]:
+    """The round completion file (paper, compaction rounds, rule 4); size and version are null until publication."""
+    return {
+        "format": FORMAT_VERSION,
+        "source_table_id": plan.input.source_table_id,
+        "partition": dict(plan.input.partition.values),
+        "source_stream_version": plan.input.moment.source_version,
+        "source_stream_position_processed": round_.position,
+        "source_file_number_processed": round_.file_number,
+        "hash_bucket_count": plan.hash_bucket_count,
+        "compacted_table_id": plan.input.destination_table_id,
+        "compacted_stream_version": None,
+        "compacted_bytes": None,
+        "index_version": asdict(index),
+    }
+
+
+@contextmanager
+def understood(round_number: int) -> Iterator[None]:
+    """Turn what a record lacks or has too much into UnresumableError."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UnresumableError(f"what it recorded of round {round_number} cannot be read: {error!r}") from error

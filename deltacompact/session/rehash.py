@@ -12,6 +12,7 @@ from collections.abc import Callable
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.sizing import bucket_groups
+from deltacompact.session.all_to_all import gather, scatter
 from deltacompact.steps.rehash import merge_buckets, split_bucket
 from deltacompact.steps.shuffle import Layout
 from deltacompact.storage.objects import ObjectStore
@@ -29,26 +30,13 @@ def rehash(
     slots, nodes = executor.capacity.slots, executor.capacity.node_slots
     groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count)
     layout = Layout.of(hash_bucket_count, groups, nodes)
-    split = [
-        executor.submit(
-            split_bucket,
-            store,
-            manifest,
-            bucket,
-            hash_bucket_count,
-            layout.parcel_starts,
-            returns=layout.parcel_count,
-            spread=True,
-        )
+    senders = (
+        (store, manifest, bucket, hash_bucket_count, layout.parcel_starts)
         for bucket in range(manifest.hash_bucket_count)
-    ]
-    merged = []
-    for group, members in enumerate(layout.tasks):
-        node = layout.parcel_of(group)
-        parts = [task.values[node] for task in split]
-        merged.append(
-            executor.submit(merge_buckets, store, manifest.encoding, members, rows_per_file, path_of, *parts, node=node)
-        )
+    )
+    split = scatter(executor, layout, split_bucket, senders)
+    receivers = ((store, manifest.encoding, members, rows_per_file, path_of) for members in layout.tasks)
+    merged = gather(executor, layout, merge_buckets, receivers, split)
     for _ in executor.finish(merged):
         pass
     buckets = tuple(bucket for task in merged for bucket in executor.get(task.values[0]))

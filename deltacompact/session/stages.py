@@ -60,16 +60,16 @@ class Stages:
         done_one: Callable[[int], None] | None = None,
         overlapping: bool = False,
     ) -> None:
-        """Wait for a stage. `done_one` gets each task's place as it ends.
+        """Wait for a stage. `done_one` gets the number of each task among `tasks` as it ends.
 
         `overlapping`: tasks of the next stage run already.
         """
         began = time.perf_counter()
         self._tell(StageStarted, stage, len(tasks), rows)
         done, longest, total = 0, 0.0, 0.0
-        for count, (place, stats) in enumerate(self._executor.finish(tasks), 1):
+        for count, (number, stats) in enumerate(self._executor.finish(tasks), 1):
             if done_one:
-                done_one(place)
+                done_one(number)
             upto = rows * count // max(1, len(tasks))
             self._tell(TaskFinished, stage, upto - done)
             done = upto

@@ -130,7 +130,7 @@ def _one_after_another(ranks: Sequence[npt.NDArray[np.uint32]]) -> tuple[Arrays,
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """One group of buckets of the published index. Tombstones at or below `expired_position` are dropped."""
+    """One group of buckets of the table's next index. Tombstones at or below `expired_position` are dropped."""
 
     folded: FoldedBuckets
     pointers: PointerMap
@@ -150,11 +150,11 @@ def write_index(
     task: IndexTask,
     path_of: Callable[[], str],
     held: Groups | None,
-    *given: Parcel,
+    *ranked: Parcel,
 ) -> IndexResult:
-    """The session's entries with published pointers (`given`: from each source group a parcel of ranks)."""
+    """The session's entries with the pointers that readers follow. `ranked`: a parcel of ranks from each group."""
     pointers, group = task.pointers, task.folded.group
-    (ranks,), offsets = _one_after_another([taken(store, parcel, group)[0] for parcel in given])
+    (ranks,), offsets = _one_after_another([taken(store, parcel, group)[0] for parcel in ranked])
     publisher = _kernels.Publisher(
         pointers.group_of,
         pointers.number_of,
@@ -171,7 +171,7 @@ def write_index(
         entry_bytes = task.folded.encoding.entry_bytes
         with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file) as writer:
             for chunk in task.folded.chunks(store, bucket, held):
-                writer.write(_published(publisher, chunk))
+                writer.write(_repointed(publisher, chunk))
             written.append(writer.close())
         rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
     if publisher.left:
@@ -179,7 +179,7 @@ def write_index(
     return IndexResult(tuple(written), rows, tombstones)
 
 
-def _published(publisher: _kernels.Publisher, chunk: Entries) -> Entries:
+def _repointed(publisher: _kernels.Publisher, chunk: Entries) -> Entries:
     try:
         return publisher.publish(chunk)
     except ValueError as error:

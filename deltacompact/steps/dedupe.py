@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
@@ -58,7 +59,7 @@ class BaseIndex:
     """The index that a round starts from. `ordinals` translates file numbers; None: they are ordinals already."""
 
     manifest: IndexManifest
-    ordinals: Mapping[int, int] | None = None
+    ordinals: Mapping[ChainFileNumber, Ordinal] | None = None
 
     def chunks(self, store: ObjectStore, bucket: int, encoding: Encoding) -> Iterator[Entries]:
         """A bucket's entries in the session's terms: its encoding, its ordinals."""
@@ -77,7 +78,10 @@ class BaseIndex:
 
 @dataclass(frozen=True, slots=True)
 class DedupeTask:
-    """One group of buckets of one round. `positions` has the stream position of each session ordinal."""
+    """One group of buckets of one round. `positions` has the stream position of each session ordinal.
+
+    `path_of` names the files that the task writes, if it writes any.
+    """
 
     encoding: Encoding
     buckets: range
@@ -85,6 +89,7 @@ class DedupeTask:
     positions: npt.NDArray[np.int64]
     tombstone_retention: int | None
     rows_per_index_file: int
+    path_of: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +101,13 @@ class DedupeResult:
     live: npt.NDArray[np.int64]
 
 
-def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: Groups) -> DedupeResult:
+def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult:
     """Fold the new entries (a parcel of each hash bucket task) into each bucket's index and write it."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
     for bucket in task.buckets:
         folded = _fold_bucket(store, task, bucket, parts)
-        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+        with bucket_writer(store, task.path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
             for chunk in folded:
                 live += live_rows(chunk, len(live))
                 writer.write(chunk)
@@ -155,12 +160,12 @@ def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> t
     return result, Groups(task.buckets.start, (entries,), np.array(offsets, np.int64)), died
 
 
-def dedupe_run(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *parts: Groups) -> DedupeResult:
+def dedupe_run(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult:
     """The same in a round of several: the run is written, one more beside those of the rounds before."""
     result, run, _ = _changes(store, task, parts)
     written = []
     for bucket in task.buckets:
-        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+        with bucket_writer(store, task.path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
             writer.write(*run.of(bucket))
             written.append(writer.close())
     return replace(result, files=tuple(written))

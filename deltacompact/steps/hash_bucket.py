@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
 from deltacompact.index.keys import Encoding, keyless
 from deltacompact.steps.shuffle import Groups
@@ -29,7 +30,7 @@ class SourceSlice:
     """Rows of one delta file: `ordinal` is the file's place in the session's fold order."""
 
     file: DataFile
-    ordinal: int
+    ordinal: Ordinal
     operation: OperationType
     rows: tuple[int, int]
 
@@ -84,7 +85,7 @@ def _pack(store: ObjectStore, encoding: Encoding, partition: Partition, piece: S
 
 
 def pack(
-    table: pa.Table, encoding: Encoding, path: str, ordinal: int, operation: OperationType, first_row: int
+    table: pa.Table, encoding: Encoding, path: str, ordinal: Ordinal, operation: OperationType, first_row: int
 ) -> Entries:
     """The entries of consecutive rows of one file."""
     rows = np.arange(first_row, first_row + table.num_rows, dtype=np.uint64)

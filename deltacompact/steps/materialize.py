@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
@@ -34,7 +35,7 @@ class LiveRange:
     """Live rows number `start` up to `stop` of one source file."""
 
     file: DataFile
-    ordinal: int
+    ordinal: Ordinal
     start: int
     stop: int
 
@@ -43,7 +44,7 @@ class LiveRange:
 class MaterializeTask:
     """One compacted file: `number` is its file number, `rows` what must come out; the masks say which rows live."""
 
-    number: int
+    number: ChainFileNumber
     rows: int
     sources: tuple[LiveRange, ...]
     masks_paths: tuple[str, ...]
@@ -173,10 +174,8 @@ def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece
 
 
 def _rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:
-    """The rows between which the range's live rows lie; those outside are cleared from the mask."""
-    places = np.flatnonzero(lives)
-    if source.stop > len(places):
-        raise CorruptionError(f"{source.file.path} has {len(places)} live rows, {source.stop} were assigned")
-    if source.start == 0 and source.stop == len(places):
-        return int(places[0]), int(places[-1]) + 1
-    return int(places[source.start]), int(places[source.stop - 1]) + 1
+    """The rows between which the range's live rows lie."""
+    live_rows = np.flatnonzero(lives)
+    if source.stop > len(live_rows):
+        raise CorruptionError(f"{source.file.path} has {len(live_rows)} live rows, {source.stop} were assigned")
+    return int(live_rows[source.start]), int(live_rows[source.stop - 1]) + 1

@@ -67,7 +67,7 @@ def parcels(
         yield from groups.parcels(starts)
         return
     path = path_of()
-    names = [str(place) for place in range(len(groups.arrays))]
+    names = [str(column) for column in range(len(groups.arrays))]
     schema = pa.schema(
         [(name, pa.from_numpy_dtype(array.dtype)) for name, array in zip(names, groups.arrays, strict=True)]
     )

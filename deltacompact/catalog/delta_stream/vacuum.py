@@ -87,8 +87,18 @@ def vacuum(
             "their files; where there are none, force it (force=True, --force)"
         )
     return all_done(
-        catalog.chosen(table_id, partition), lambda place: _Vacuum(catalog, table_id, place, age_min_s).run(dry_run)
+        catalog.chosen(table_id, partition),
+        lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s).collect(dry_run),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What was there before the log was read: the log's own objects, everything beside it, and what of that is ours."""
+
+    evidence: Evidence
+    all: list[ObjectStat]
+    ours: list[ObjectStat]
 
 
 class _Vacuum:
@@ -102,28 +112,22 @@ class _Vacuum:
         self._old_s = catalog.clock() - age_min_s
         self._shared_old_s = catalog.clock() - max(age_min_s, VACUUM_AGE_MIN_S)
 
-    def run(self, dry_run: bool) -> VacuumResult:
-        evidence = Evidence.of(self._log)
-        rooms = [stat for room in self._paths.rooms for stat in self._store.list(room)]
-        listed = [stat for stat in rooms if self._paths.is_ours(stat.path)]
+    def collect(self, dry_run: bool) -> VacuumResult:
+        """List, read what is reached, refuse what cannot be believed, fence dead sessions off, delete."""
+        listing = self._listing()
         chain = list(self._log.chain())
-        self._refuse(contradictions(self._log, evidence, chain))
-        reached = _Reached(self._store, {path for state in self._retained(chain) for path in self._paths_of(state)})
-        reached.paths.update(path for state in chain for path in state.manifests)  # a part of the log, so they stay
+        self._refuse(contradictions(self._log, listing.evidence, chain))
+        reached = self._reached(chain)
         newest_s = self._newest_s(chain) + _TOLERANCE_S
-        self._refuse(self._doubts(listed, chain[-1], reached, newest_s))
-        protected, fenced = self._fenced_off(listed, chain, dry_run)
-        unreached = [
-            stat
-            for stat in listed
-            if stat.modified_s < self._old_s
-            and stat.path not in reached
-            and self._paths.session_of(stat.path) not in protected
-        ]
+        self._refuse(self._doubts(listing.ours, chain[-1], reached, newest_s))
+        protected, fenced = self._fenced_off(listing.ours, chain, dry_run)
+        unreached = list(self._unreached(listing.ours, reached, protected))
         doubtful = [stat for stat in unreached if stat.modified_s > newest_s]
-        garbage = [stat for stat in unreached if stat.modified_s <= newest_s]
-        garbage += self._unreached_logs(evidence, chain)
-        garbage += self._superseded_checkpoints(evidence, {state.version for state in chain})
+        garbage = [
+            *(stat for stat in unreached if stat.modified_s <= newest_s),
+            *self._unreached_logs(listing.evidence, chain),
+            *self._superseded_checkpoints(listing.evidence, {state.version for state in chain}),
+        ]
         begun = self._unfinished()
         if not dry_run:
             self._store.delete([stat.path for stat in garbage])
@@ -132,14 +136,32 @@ class _Vacuum:
         active = stream_files(chain[-1])
         return VacuumResult(
             self.partition,
-            tuple(garbage),
-            fenced,
-            sum(stat.path not in gone for stat in rooms),
-            self._waiting(listed, active, gone | {stat.path for stat in doubtful}),
-            sum(file.rows - file.live_rows for file in active),
-            tuple(doubtful),
-            tuple(begun),
+            deleted=tuple(garbage),
+            fenced=fenced,
+            kept=sum(stat.path not in gone for stat in listing.all),
+            waiting=self._waiting(listing.ours, active, gone | {stat.path for stat in doubtful}),
+            dead_rows=sum(file.rows - file.live_rows for file in active),
+            doubtful=tuple(doubtful),
+            unfinished=tuple(begun),
         )
+
+    def _listing(self) -> _Listing:
+        evidence = Evidence.of(self._log)
+        found = [stat for room in self._paths.rooms for stat in self._store.list(room)]
+        return _Listing(evidence, found, [stat for stat in found if self._paths.is_ours(stat.path)])
+
+    def _reached(self, chain: list[StreamState]) -> _Reached:
+        """What the retained versions need. The manifests of every version are a part of the log, so they stay."""
+        needed = {path for state in self._retained(chain) for path in self._paths_of(state)}
+        manifests = {path for state in chain for path in state.manifests}
+        return _Reached(self._store, needed | manifests)
+
+    def _unreached(self, listed: list[ObjectStat], reached: _Reached, protected: set[str]) -> Iterator[ObjectStat]:
+        """What is old, needed by nobody, and of no session that may still publish it."""
+        for stat in listed:
+            is_old = stat.modified_s < self._old_s
+            if is_old and stat.path not in reached and self._paths.session_of(stat.path) not in protected:
+                yield stat
 
     def _waiting(self, listed: list[ObjectStat], active: list[DataFile], old: set[str]) -> tuple[ObjectStat, ...]:
         """Data files that the active version does not need, and that are too young to go."""

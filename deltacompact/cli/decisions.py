@@ -1,0 +1,84 @@
+"""What becomes of each file, as JSON values and in words: before a compaction, and after it.
+
+plan       orders/data/5c….csv      2 rows  upsert at 1795308150709: rewrite (small, merged)
+           orders/data/7a….parquet  4,000,000 rows  compacted: keep (no row died); if rows die: rewrite (rows died)
+           or, of many: 312 compacted files, 1,200,000,000 rows: keep (no row died); if rows die: rewrite (rows died)
+compact    3 kept: no row died; 1 rewritten: rows died; 1 dropped: keys deleted
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from deltacompact.base.wording import counted
+from deltacompact.planning.decisions import Action, DecidedFile, FileDecision, Reason, forecast
+from deltacompact.planning.plan import CompactionPlan, Source
+
+FILES_SHOWN_MAX = 40
+"""Of a plan with more files, those of which the same is said are counted."""
+
+_DONE = {Action.KEEP: "kept", Action.MARK: "marked", Action.REWRITE: "rewritten", Action.DROP: "dropped"}
+
+
+def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
+    """Every file of a plan, with what is expected of it. `if_rows_die` is null where that changes nothing."""
+    return [
+        {
+            **_source_document(source),
+            **_decision_document(expected.unhurt),
+            "if_rows_die": _decision_document(expected.hurt) if expected.hurt else None,
+        }
+        for source, expected in zip(plan.sources, forecast(plan), strict=True)
+    ]
+
+
+def forecast_lines(files: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A line for each file; where there are many, a line for all of which the same is said."""
+    if len(files) <= FILES_SHOWN_MAX:
+        for file in files:
+            at = "" if file["position"] is None else f" at {file['position']}"
+            yield f"{file['path']}  {counted(file['rows'], 'row')}  {file['kind']}{at}: {_expected(file)}"
+        return
+    numbers, rows = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for file in files:
+        alike = file["kind"], _expected(file)
+        numbers[alike] += 1
+        rows[alike] += file["rows"]
+    for (kind, expected), number in numbers.items():
+        yield f"{counted(number, f'{kind} file')}, {counted(rows[kind, expected], 'row')}: {expected}"
+
+
+def decided_documents(files: Iterable[DecidedFile]) -> list[dict[str, Any]]:
+    """What became of every file of a session."""
+    return [{"path": file.path, "action": file.action.value, "reason": file.reason.value} for file in files]
+
+
+def decided_words(files: Iterable[DecidedFile]) -> str:
+    """The same in numbers."""
+    numbers = Counter((file.action, file.reason) for file in files)
+    return "; ".join(f"{number:,} {_DONE[action]}: {reason.words}" for (action, reason), number in numbers.items())
+
+
+def _source_document(source: Source) -> dict[str, Any]:
+    return {
+        "path": source.file.path,
+        "rows": source.file.rows,
+        "bytes": source.file.bytes,
+        "kind": "compacted" if source.in_base else source.operation.value,
+        "position": None if source.in_base else source.position,
+    }
+
+
+def _decision_document(decision: FileDecision) -> dict[str, str]:
+    return {"action": decision.action.value, "reason": decision.reason.value}
+
+
+def _expected(file: dict[str, Any]) -> str:
+    hurt = file["if_rows_die"]
+    return _words(file) + (f"; if rows die: {_words(hurt)}" if hurt else "")
+
+
+def _words(decision: dict[str, str]) -> str:
+    return f"{decision['action']} ({Reason(decision['reason']).words})"

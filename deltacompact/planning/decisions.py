@@ -1,0 +1,232 @@
+"""What becomes of each file of a session, and why: one decision a source, made when it is known which rows live.
+
+    source                    rows   live    decision
+    base 14                      4      4    keep      no row died
+    base 15                  4,000  3,999    mark      few rows died           (rewrite_dead_fraction 0.1)
+    base 16                      4      0    drop      all rows dead
+    delta 80, file 0, JSON       6      5    rewrite   other format
+    delta 90, file 0, delete     2           drop      deletes
+
+Before the fold nobody knows which rows die. `forecast` then decides twice with the same functions: as if every row of a
+file lived, and as if one died.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.base.model import OperationType
+from deltacompact.base.numbers import Ordinal
+from deltacompact.planning import sizing
+from deltacompact.planning.plan import CompactionPlan, Source
+
+
+class Action(enum.StrEnum):
+    """What becomes of a file."""
+
+    KEEP = "keep"
+    """It stays as it is, by reference."""
+    MARK = "mark"
+    """It stays, with a deletion vector."""
+    REWRITE = "rewrite"
+    """Its live rows go into new files."""
+    DROP = "drop"
+    """It has no live rows: nothing refers to it any more."""
+
+
+class Reason(enum.StrEnum):
+    """Why. Stands in records and events, so a value keeps its meaning."""
+
+    NO_ROW_DIED = "no_row_died"
+    FEW_ROWS_DIED = "few_rows_died"
+    ROWS_DIED = "rows_died"
+    ALL_ROWS_DEAD = "all_rows_dead"
+    NO_ROWS = "no_rows"
+    DELETES = "deletes"
+    SMALL = "small"
+    LARGE_AND_WHOLE = "large_and_whole"
+    TOO_LARGE = "too_large"
+    OTHER_FORMAT = "other_format"
+    OTHER_CODEC = "other_codec"
+    OTHER_SCHEMA = "other_schema"
+    NOT_OWNED = "not_owned"
+    PURGE = "purge"
+
+    @property
+    def words(self) -> str:
+        return _WORDS.get(self) or self.replace("_", " ")
+
+
+_WORDS = {
+    Reason.FEW_ROWS_DIED: "few rows died, deletion vector",
+    Reason.DELETES: "keys deleted",
+    Reason.SMALL: "small, merged",
+    Reason.LARGE_AND_WHOLE: "large delta file, no row died",
+    Reason.TOO_LARGE: "larger than a compacted file",
+    Reason.OTHER_CODEC: "a codec is asked for",
+    Reason.NOT_OWNED: "not owned by the table",
+    Reason.PURGE: "purge of dead rows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileDecision:
+    """What becomes of the source with this ordinal, and why."""
+
+    ordinal: Ordinal
+    action: Action
+    reason: Reason
+
+    def to_json(self) -> list[Any]:
+        return [self.ordinal, self.action.value, self.reason.value]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> FileDecision:
+        """Raises TypeError or ValueError for what is no decision."""
+        ordinal, action, reason = values
+        return cls(Ordinal(int(ordinal)), Action(action), Reason(reason))
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedFile:
+    """The same for those who do not see the plan."""
+
+    path: str
+    action: Action
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What becomes of a file: as long as none of its rows dies, and if one does (None where that changes nothing)."""
+
+    unhurt: FileDecision
+    hurt: FileDecision | None
+
+
+def decide_files(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[FileDecision, ...]:
+    """A decision for each source, in fold order. `live`: by ordinal, the rows that live after the last round."""
+    return _with_small_merged(plan, live, [_alone(plan, source, int(live[source.ordinal])) for source in plan.sources])
+
+
+def forecast(plan: CompactionPlan) -> tuple[Forecast, ...]:
+    """What is certain or expected of each source before anything is folded."""
+    every_row = np.array([_live_before(source) for source in plan.sources], np.int64)
+    return tuple(
+        Forecast(decision, _if_a_row_dies(plan, source, decision))
+        for source, decision in zip(plan.sources, decide_files(plan, every_row), strict=True)
+    )
+
+
+def counted_reasons(decisions: Iterable[FileDecision]) -> tuple[tuple[str, str, int], ...]:
+    """Files by action and reason, in the order in which they first occur."""
+    counts = Counter((decision.action.value, decision.reason.value) for decision in decisions)
+    return tuple((action, reason, files) for (action, reason), files in counts.items())
+
+
+def _live_before(source: Source) -> int:
+    return source.file.live_rows if source.operation is OperationType.UPSERT else 0
+
+
+def _if_a_row_dies(plan: CompactionPlan, source: Source, unhurt: FileDecision) -> FileDecision | None:
+    if unhurt.action is Action.DROP or not plan.input.delta_rows:  # rows die by the rows of deltas
+        return None
+    hurt = _alone(plan, source, _live_before(source) - 1)
+    if unhurt.action is Action.REWRITE and hurt.action is not Action.MARK:
+        return None  # its live rows go into new files, however few they are
+    return None if hurt.action is unhurt.action else hurt
+
+
+def _alone(plan: CompactionPlan, source: Source, live: int) -> FileDecision:
+    """What becomes of a source of which so many rows live, as long as no other file matters."""
+    action, reason = _action_alone(plan, source, live)
+    return FileDecision(source.ordinal, action, reason)
+
+
+def _action_alone(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+    if source.operation is OperationType.DELETE:
+        return Action.DROP, Reason.DELETES
+    if not source.file.live_rows:
+        return Action.DROP, Reason.NO_ROWS
+    if not live:
+        return Action.DROP, Reason.ALL_ROWS_DEAD
+    if not plan.input.owned:
+        return Action.REWRITE, Reason.NOT_OWNED
+    return _of_base_file(plan, source, live) if source.in_base else _of_delta_file(plan, source, live)
+
+
+def _of_base_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+    file, arguments = source.file, plan.arguments
+    if arguments.purge and file.deletions:
+        return Action.REWRITE, Reason.PURGE
+    if live == file.live_rows:
+        return Action.KEEP, Reason.NO_ROW_DIED
+    if not arguments.purge and file.rows - live < arguments.rewrite_dead_fraction * file.rows:
+        return Action.MARK, Reason.FEW_ROWS_DIED
+    return Action.REWRITE, Reason.ROWS_DIED
+
+
+def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+    if unfit := _unfit(plan, source):
+        return Action.REWRITE, unfit
+    if live < source.file.live_rows:
+        return Action.REWRITE, Reason.ROWS_DIED
+    return Action.KEEP, Reason.LARGE_AND_WHOLE
+
+
+def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
+    """Why a delta file cannot stay as a compacted file, whatever its rows. None: it is as an output would be."""
+    file, arguments = source.file, plan.arguments
+    if plan.input.source_table_id != plan.input.destination_table_id or "://" in file.path:
+        return Reason.NOT_OWNED  # a vacuum of the source, or somebody else, takes it away
+    if file.content_type is not arguments.content_type:
+        return Reason.OTHER_FORMAT
+    if arguments.compression is not None:
+        return Reason.OTHER_CODEC
+    if not file.schema.equals(plan.schema):
+        return Reason.OTHER_SCHEMA
+    bytes_max = arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
+    if file.rows > arguments.rows_per_compacted_file or file.bytes > bytes_max:
+        return Reason.TOO_LARGE
+    if file.bytes < sizing.DELTA_KEPT_BYTES_MIN or plan.is_small(file.rows, file.bytes):
+        return Reason.SMALL
+    return None
+
+
+def _with_small_merged(
+    plan: CompactionPlan, live: npt.NDArray[np.int64], alone: Sequence[FileDecision]
+) -> tuple[FileDecision, ...]:
+    """Small files that could stay are rewritten as one where there are two pieces to merge.
+
+    What is rewritten anyway is one piece, if it is small.
+    """
+    rewritten = [plan.sources[decision.ordinal] for decision in alone if decision.action is Action.REWRITE]
+    rows = sum(int(live[source.ordinal]) for source in rewritten)
+    small = {
+        decision.ordinal
+        for decision in alone
+        if decision.action is Action.KEEP and _is_small(plan, plan.sources[decision.ordinal])
+    }
+    pieces = len(small) + (rows > 0 and plan.is_small(rows, live_bytes(rewritten, live)))
+    if pieces < 2:
+        return tuple(alone)
+    return tuple(
+        FileDecision(decision.ordinal, Action.REWRITE, Reason.SMALL) if decision.ordinal in small else decision
+        for decision in alone
+    )
+
+
+def _is_small(plan: CompactionPlan, source: Source) -> bool:
+    return plan.is_small(source.file.rows, source.file.bytes)
+
+
+def live_bytes(sources: Iterable[Source], live: npt.NDArray[np.int64]) -> float:
+    """About the bytes of the live rows of these files."""
+    return sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in sources)

@@ -1,0 +1,60 @@
+"""The all-to-all of tasks and parcels: every task of one stage hands something to every task of the next.
+
+    layout: 4 receivers, 2 nodes         parcel 0 is for receivers 0 and 1, parcel 1 for receivers 2 and 3
+    scatter   hash bucket tasks 0‥8      each returns a parcel for each node
+    gather    dedupe task 3              takes parcel 1 of every hash bucket task, and runs on node 1
+
+The layout is computed once, before either stage. What a parcel holds, and for which items, is the steps' affair
+(steps/shuffle.py). Nothing here keeps a parcel: when the list of senders goes, the object store may free them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from deltacompact.executors.executor import Executor, Submitted
+from deltacompact.steps.shuffle import Layout
+
+Inputs = tuple[Any, ...]
+"""What one task takes besides parcels."""
+
+
+def scatter(
+    executor: Executor,
+    receivers: Layout,
+    step: Callable[..., Any],
+    senders: Iterable[Inputs],
+    nodes: Layout | None = None,
+) -> list[Submitted]:
+    """Submit a task for each sender; each returns a parcel for each node of the receivers.
+
+    `nodes` has the node of each sender; without it, they are spread over the cluster.
+    """
+    return [
+        executor.submit(
+            step,
+            *inputs,
+            returns=receivers.parcel_count,
+            spread=nodes is None,
+            node=None if nodes is None else nodes.parcel_of(number),
+        )
+        for number, inputs in enumerate(senders)
+    ]
+
+
+def gather(
+    executor: Executor,
+    layout: Layout,
+    step: Callable[..., Any],
+    receivers: Iterable[Inputs],
+    sent: Sequence[Submitted],
+    returns: int = 1,
+) -> list[Submitted]:
+    """Submit a task for each receiver: it takes its node's parcel of every sender, and runs there."""
+    tasks = []
+    for number, inputs in enumerate(receivers):
+        node = layout.parcel_of(number)
+        parcels = (sender.values[node] for sender in sent)  # not a list: it would outlive the call
+        tasks.append(executor.submit(step, *inputs, *parcels, returns=returns, node=node))
+    return tasks

@@ -1,0 +1,194 @@
+"""The last round: fold the rest, decide what becomes of each file, assign pointers, write the table's next index.
+
+    dedupe            the last deltas are folded; which rows live is known for good
+    decide            keep 14, rewrite 15 and the deltas into outputs 17 and 18
+    assign pointers   each live row of a rewritten file gets its rank, and with it its place in an output
+    write index       with the pointers that readers will follow
+    record            counts, live rows, decision, masks and index: sessions/<id>/round-00002.json
+
+Outputs are under way while the index is written, because both know where every row goes. Whoever resumes the session
+after the record obeys the decision that stands in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import ObjectRef
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
+from deltacompact.executors.executor import Submitted
+from deltacompact.index.primary_key_index import IndexManifest, read_manifest
+from deltacompact.index.remap import RelocatedFile, Relocation
+from deltacompact.planning.outputs import OutputDecision, OutputPlan, follow, plan_outputs
+from deltacompact.planning.sizing import fits_exchange
+from deltacompact.session.all_to_all import gather, scatter
+from deltacompact.session.output_tasks import MasksOf, submit_output
+from deltacompact.session.records import completion, round_name, understood
+from deltacompact.session.rounds import Deduped, Folding, dedupe_round
+from deltacompact.session.workbench import Workbench
+from deltacompact.steps.assign_pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
+from deltacompact.steps.dedupe import FoldCounts
+from deltacompact.steps.shuffle import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class LastRound:
+    """All that is left to do is to materialize: the index is written.
+
+    `under_way` are outputs that this attempt is writing already.
+    """
+
+    index: ObjectRef
+    counts: FoldCounts
+    outputs: OutputPlan
+    masks_of: MasksOf
+    under_way: Mapping[ChainFileNumber, Submitted] = field(default_factory=dict)
+
+
+def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
+    """Fold the rest, and record the decision with everything that follows from it."""
+    round_ = bench.plan.rounds[-1]
+    deduped = dedupe_round(bench, round_, before)
+    outputs = plan_outputs(bench.plan, deduped.live)
+    masks_paths = [bench.paths("index", ".masks.arrow")() for _ in outputs.groups]
+    masks = [(path, group.ordinals.tolist()) for path, group in zip(masks_paths, outputs.groups, strict=True)]
+    masks_of = _by_ordinal(masks)
+    ranked = _assign_pointers(bench, outputs, deduped, masks_paths)
+    deduped = deduped.without_died()
+    writing = _submit_index(bench, outputs, deduped, ranked)
+    under_way = {output.number: submit_output(bench, output, outputs, masks_of) for output in outputs.outputs}
+    index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of))
+    decided = {
+        "counts": asdict(deduped.counts),
+        "live": deduped.live.tolist(),
+        "masks": masks,
+        "outputs": outputs.decision.to_json(),
+    }
+    bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, index), **decided})
+    adopted = _recorded_last_round(bench, under_way)
+    if adopted is None:
+        raise bench.record_gone()
+    return adopted
+
+
+def resumed_last_round(bench: Workbench) -> LastRound | None:
+    """What an earlier attempt decided and wrote, once its objects were seen to be there."""
+    last = _recorded_last_round(bench)
+    if last is not None:
+        bench.records.check_there(dict.fromkeys([last.index.path, *last.masks_of.values()]))
+        bench.records.check_there(dict.fromkeys(read_manifest(bench.store, last.index).paths))
+    return last
+
+
+def _recorded_last_round(
+    bench: Workbench, under_way: Mapping[ChainFileNumber, Submitted] | None = None
+) -> LastRound | None:
+    """What is recorded of the last round. Its files are those that it decided on, whatever we would decide today."""
+    number = len(bench.plan.rounds)
+    record = bench.records.get(round_name(number))
+    if record is None:
+        return None
+    with understood(number):
+        counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)
+        outputs = follow(OutputDecision.from_json(record["outputs"]), bench.plan, live)
+        index = ObjectRef(**record["index_version"])
+        return LastRound(index, counts, outputs, _by_ordinal(record["masks"]), under_way or {})
+
+
+def _by_ordinal(masks: Sequence[tuple[str, Sequence[int]]]) -> MasksOf:
+    return {Ordinal(ordinal): path for path, ordinals in masks for ordinal in ordinals}
+
+
+# Pointer assignment
+
+
+def _assign_pointers(
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, masks_paths: Sequence[str]
+) -> list[Submitted]:
+    """Step 3: a task for each group of source files, which returns ranks in parcels and stores the files' masks."""
+    if not outputs.groups:
+        return []
+    sources = Layout.of(len(outputs.groups), len(outputs.groups), bench.plan.capacity.node_slots)
+    exchange = _exchange(bench, outputs)
+    told = _tell_survivors(bench, outputs, deduped, sources, exchange)
+    receivers = (
+        (bench.paced, number, group, path, deduped.layout.parcels, exchange)
+        for number, (group, path) in enumerate(zip(outputs.groups, masks_paths, strict=True))
+    )
+    ranked = gather(bench.executor, sources, assign, receivers, told, returns=deduped.layout.parcel_count)
+    bench.stages.wait("assign_pointers", [*told, *ranked], outputs.rows_rewritten)
+    return ranked
+
+
+def _exchange(bench: Workbench, outputs: OutputPlan) -> Callable[[], str] | None:
+    """Paths of files through which survivors and ranks go; None where they fit the object store."""
+    if fits_exchange(outputs.rows_rewritten, bench.plan.capacity.object_store_bytes):
+        return None
+    return bench.paths("index", ".exchange.arrow")
+
+
+def _tell_survivors(
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, sources: Layout, exchange: Callable[[], str] | None
+) -> list[Submitted]:
+    """Each group of buckets tells the groups of source files which of their rows live, and which died."""
+    group_of = outputs.pointers.group_of
+    senders = (
+        (bench.paced, buckets, entries, died, group_of, sources.parcel_starts, exchange)
+        for buckets, entries, died in zip(_folded_buckets(bench, deduped), deduped.entries, deduped.died, strict=True)
+    )
+    return scatter(bench.executor, sources, survivors, senders, nodes=deduped.layout)
+
+
+def _folded_buckets(bench: Workbench, deduped: Deduped) -> list[FoldedBuckets]:
+    encoding, index = bench.plan.encoding, deduped.index
+    return [FoldedBuckets(encoding, group, buckets, index) for group, buckets in enumerate(deduped.layout.tasks)]
+
+
+# The index
+
+
+def _submit_index(
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, ranked: Sequence[Submitted]
+) -> list[Submitted]:
+    """Have the entries written with the pointers that readers will follow."""
+    plan = bench.plan
+    rows_per_file = plan.arguments.rows_per_primary_key_index_file
+    paths = bench.paths("index", ".arrow")
+    receivers = (
+        (bench.paced, IndexTask(buckets, outputs.pointers, rows_per_file, plan.expired_position), paths, entries)
+        for buckets, entries in zip(_folded_buckets(bench, deduped), deduped.entries, strict=True)
+    )
+    return gather(bench.executor, deduped.layout, write_index, receivers, ranked)
+
+
+def _index_written(
+    bench: Workbench, writing: Sequence[Submitted], outputs: OutputPlan, counts: FoldCounts, masks_of: MasksOf
+) -> IndexManifest:
+    """Wait for the index: one run, or the runs of the base and one more."""
+    plan, base = bench.plan, bench.plan.base_manifest
+    bench.stages.wait("write_index", writing, int(outputs.live.sum()), overlapping=True)
+    results: list[IndexResult] = [bench.executor.get(task.values[0]) for task in writing]
+    run = tuple(bucket for result in results for bucket in result.files)
+    if base is not None and plan.changes_only:
+        runs = (*base.runs, run) if any(run) else base.runs
+        relocations = (*base.relocations, *_relocation(outputs, masks_of))
+        return IndexManifest(plan.encoding, runs, counts.live, counts.tombstones, relocations=relocations)
+    rows, tombstones = sum(result.rows for result in results), sum(result.tombstones for result in results)
+    if rows != counts.live:
+        raise CorruptionError(f"the index has {rows} live rows, the files have {counts.live}")
+    return IndexManifest(plan.encoding, (run,), rows, tombstones)
+
+
+def _relocation(outputs: OutputPlan, masks_of: MasksOf) -> tuple[Relocation, ...]:
+    """Where the rows of rewritten base files go; they are the first that are ranked."""
+    files = tuple(
+        RelocatedFile(source.file.number, source.file.rows, masks_of[source.ordinal], source.ordinal)
+        for source, _ in outputs.rewritten
+        if source.in_base
+    )
+    pointers = outputs.pointers
+    return (Relocation(files, pointers.first_output_number, pointers.rows_per_output),) if files else ()

@@ -1,0 +1,46 @@
+"""Submitting step 4: one task for each compacted file, with the live rows whose ranks fall to it.
+
+output 18 takes ranks 4‥8      file 15 has ranks 0‥3: nothing of it
+                               delta 16 has ranks 3‥8: its live rows 1‥5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltacompact.base.numbers import Ordinal
+from deltacompact.executors.executor import Submitted
+from deltacompact.planning.outputs import Output, OutputPlan
+from deltacompact.session.workbench import Workbench
+from deltacompact.steps.materialize import LiveRange, MaterializeTask, materialize
+from deltacompact.tabular.files import suffix_of
+
+MasksOf = Mapping[Ordinal, str]
+"""By ordinal, where the mask of a file's live rows is."""
+
+
+def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_of: MasksOf) -> Submitted:
+    """Have one compacted file written."""
+    plan, options = bench.plan, bench.plan.arguments.write_options
+    ranges = _live_ranges(output, outputs)
+    task = MaterializeTask(
+        output.number,
+        output.rows,
+        ranges,
+        tuple(dict.fromkeys(masks_of[part.ordinal] for part in ranges)),
+        plan.schema,
+        plan.input.partition,
+        options,
+    )
+    path = bench.paths("data", suffix_of(options.content_type))()
+    return bench.executor.submit(materialize, bench.paced, task, path, spread=True)
+
+
+def _live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:
+    """The live rows of source files whose ranks fall to this output."""
+    ranges = []
+    for source, rank in outputs.rewritten:
+        low, high = max(output.first, rank), min(output.stop, rank + int(outputs.live[source.ordinal]))
+        if low < high:
+            ranges.append(LiveRange(source.file, source.ordinal, low - rank, high - rank))
+    return tuple(ranges)

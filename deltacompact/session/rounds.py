@@ -1,0 +1,208 @@
+"""Rounds: each folds one share of the deltas into the index of the session.
+
+    before     the table's index      10 rows live
+    round 1    10 rows of deltas       8 superseded     12 live      sessions/<id>/round-00001.json
+    round 2     6 rows of deltas       1 deleted        17 live      sessions/<id>/round-00002.json
+
+A round that is recorded is not folded again. Its index speaks of session ordinals, so nobody can publish it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.model import ObjectRef
+from deltacompact.executors.executor import Handle, Submitted
+from deltacompact.index.primary_key_index import IndexManifest, empty_manifest
+from deltacompact.planning.fold_method import FoldMethod, KnownIndex, fold_method
+from deltacompact.planning.plan import CompactionPlan, Round
+from deltacompact.session.all_to_all import gather, scatter
+from deltacompact.session.records import completion, round_name, understood
+from deltacompact.session.rehash import rehash
+from deltacompact.session.workbench import Workbench
+from deltacompact.steps.dedupe import (
+    BaseIndex,
+    DedupeResult,
+    DedupeTask,
+    FoldCounts,
+    dedupe,
+    dedupe_changes,
+    dedupe_held,
+    dedupe_run,
+)
+from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
+from deltacompact.steps.shuffle import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Where a session stands between rounds: its index, what became of the rows so far, live rows by ordinal."""
+
+    index: BaseIndex
+    counts: FoldCounts
+    live: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Deduped:
+    """A round after dedupe, before anything of it is recorded.
+
+    index     the index after the round; None where it was not written
+    entries   by group of buckets, the folded entries, where a task handed them over
+    died      the same, rows of base files that died
+    """
+
+    layout: Layout
+    counts: FoldCounts
+    live: npt.NDArray[np.int64]
+    index: IndexManifest | None
+    entries: tuple[Handle | None, ...]
+    died: tuple[Handle | None, ...]
+
+    def without_died(self) -> Deduped:
+        return replace(self, died=())
+
+
+def before_the_rounds(bench: Workbench) -> Folding:
+    """The table's index with its rows, rehashed where the plan says so."""
+    plan, manifest = bench.plan, bench.plan.base_manifest
+    live = np.array([source.file.live_rows if source.in_base else 0 for source in plan.sources], np.int64)
+    if manifest is None:
+        return Folding(BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count)), FoldCounts(), live)
+    if plan.rehash and bench.records.get(round_name(1)) is None:
+        manifest = _rehashed(bench, manifest)
+    return Folding(
+        BaseIndex(manifest, plan.base_ordinals), FoldCounts(live=manifest.rows, tombstones=manifest.tombstones), live
+    )
+
+
+def fold_round(bench: Workbench, round_: Round, before: Folding) -> Folding:
+    """Fold one share of the deltas, and record the index in the session's own terms."""
+    deduped = dedupe_round(bench, round_, before)
+    assert deduped.index is not None, "only the last round hands its entries over"
+    ref = bench.put_manifest(deduped.index)
+    folded = {"counts": asdict(deduped.counts), "live": deduped.live.tolist()}
+    bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, ref), **folded})
+    adopted = _recorded_round(bench, round_)
+    if adopted is None:
+        raise bench.record_gone()
+    return adopted
+
+
+def resumed_round(bench: Workbench, round_: Round) -> Folding | None:
+    """What an earlier attempt at this session completed, once its objects were seen to be there."""
+    folding = _recorded_round(bench, round_)
+    if folding is not None:
+        bench.records.check_there(dict.fromkeys(folding.index.manifest.paths))
+    return folding
+
+
+def dedupe_round(bench: Workbench, round_: Round, before: Folding) -> Deduped:
+    """Steps 1 and 2: hash the round's files, and fold their entries into the index."""
+    plan, manifest = bench.plan, before.index.manifest
+    method = fold_method(plan, round_, KnownIndex.of(manifest))
+    layout = Layout.of(plan.hash_bucket_count, plan.bucket_groups(round_), plan.capacity.node_slots)
+    tasks = _submit_dedupe(bench, method, layout, _hashed(bench, round_, layout), before)
+    bench.stages.wait("dedupe", tasks, plan.rows_of(round_))
+    results: list[DedupeResult] = [bench.executor.get(task.values[0]) for task in tasks]
+    counts, live = _folded(method, before, results)
+    _check_conserved(plan, round_, counts, live)
+    run = tuple(files for result in results for files in result.files)
+    runs = (*manifest.runs, run) if method is FoldMethod.ADD_RUN else (run,)
+    index = IndexManifest(plan.encoding, runs, counts.live, counts.tombstones, publishable=False)
+    return Deduped(
+        layout,
+        counts,
+        live,
+        None if method.hands_over else index,
+        tuple(task.values[1] if method.hands_over else None for task in tasks),
+        tuple(task.values[2] if method is FoldMethod.CHANGES else None for task in tasks),
+    )
+
+
+def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
+    """Step 1 for a round's files."""
+    plan = bench.plan
+    sources = plan.sources[round_.first : round_.stop]
+    whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
+    fixed = bench.paced, plan.encoding, plan.input.partition
+    senders = [(*fixed, work, plan.hash_bucket_count, layout.parcel_starts) for work in slices(whole, plan.task_rows)]
+    hashed = scatter(bench.executor, layout, hash_bucket, senders)
+    bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
+    return hashed
+
+
+_DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {
+    FoldMethod.MERGE: (dedupe, 1),
+    FoldMethod.ADD_RUN: (dedupe_run, 1),
+    FoldMethod.HOLD: (dedupe_held, 2),
+    FoldMethod.CHANGES: (dedupe_changes, 3),
+}
+"""The step of each method, and how many values it returns."""
+
+
+def _submit_dedupe(
+    bench: Workbench, method: FoldMethod, layout: Layout, hashed: Sequence[Submitted], before: Folding
+) -> list[Submitted]:
+    """Step 2. The parcels of step 1 are let go when this returns: as tasks end, the object store gets its room back."""
+    plan = bench.plan
+    task = DedupeTask(
+        plan.encoding,
+        range(plan.hash_bucket_count),
+        before.index,
+        plan.positions,
+        plan.tombstone_retention,
+        plan.arguments.rows_per_primary_key_index_file,
+        bench.paths("index", ".arrow"),
+    )
+    step, returns = _DEDUPE[method]
+    receivers = ((bench.paced, replace(task, buckets=buckets)) for buckets in layout.tasks)
+    return gather(bench.executor, layout, step, receivers, hashed, returns)
+
+
+def _folded(
+    method: FoldMethod, before: Folding, results: Sequence[DedupeResult]
+) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
+    """The counts of the session so far, and the rows that live now, by ordinal."""
+    of_round = sum((result.counts for result in results), FoldCounts())
+    live: npt.NDArray[np.int64] = np.sum([result.live for result in results], axis=0)
+    if method.tells_changes:
+        of_round += FoldCounts(live=before.counts.live, tombstones=before.counts.tombstones)
+        live += before.live
+    return replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones), live
+
+
+def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, live: npt.NDArray[np.int64]) -> None:
+    """Every row of the base, and every upsert since, is live, superseded or deleted; and the files say the same."""
+    base_rows = plan.base_manifest.rows if plan.base_manifest else 0
+    live_by_file = int(live.sum())
+    accounted = counts.live + counts.superseded + counts.deleted
+    if live_by_file != counts.live or base_rows + counts.upserts != accounted:
+        raise CorruptionError(f"round {round_.number}: {base_rows} rows before, {counts}, {live_by_file} live by file")
+
+
+def _recorded_round(bench: Workbench, round_: Round) -> Folding | None:
+    """What is recorded of a round, by us or by whoever came first."""
+    record = bench.records.get(round_name(round_.number))
+    if record is None:
+        return None
+    with understood(round_.number):
+        ref = ObjectRef(**record["index_version"])
+        counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)
+    return Folding(BaseIndex(bench.own_manifest(ref)), counts, live)
+
+
+def _rehashed(bench: Workbench, manifest: IndexManifest) -> IndexManifest:
+    plan, began = bench.plan, time.perf_counter()
+    rows_per_file = plan.arguments.rows_per_primary_key_index_file
+    paths = bench.paths("index", ".arrow")
+    manifest = rehash(bench.executor, bench.paced, manifest, plan.hash_bucket_count, rows_per_file, paths)
+    bench.stages.took("rehash", time.perf_counter() - began)
+    return manifest

@@ -1,0 +1,68 @@
+"""What the parts of one session share: its plan, where tasks run, and where objects and records go."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
+from deltacompact.base.model import ObjectRef
+from deltacompact.executors.executor import Executor
+from deltacompact.index.primary_key_index import IndexManifest, read_manifest, write_manifest
+from deltacompact.planning.plan import CompactionPlan
+from deltacompact.session.records import SessionRecords, UnresumableError
+from deltacompact.session.stages import Stages
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.table.ports import CommitTarget, Snapshot, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """Of one session. `paced` is the store as tasks are handed it, which keeps to the limits of the settings."""
+
+    session_id: str
+    plan: CompactionPlan
+    executor: Executor
+    stages: Stages
+    records: SessionRecords
+    target: CommitTarget
+    workspace: Workspace
+    store: ObjectStore
+    paced: ObjectStore
+
+    def paths(self, room: str, suffix: str) -> Callable[[], str]:
+        """Makes paths of this session that are used once. It travels to tasks."""
+        return functools.partial(self.workspace.fresh, room, suffix, self.session_id)
+
+    def put_manifest(self, manifest: IndexManifest) -> ObjectRef:
+        return write_manifest(self.store, self.paths("index", ".manifest.json")(), manifest)
+
+    def own_manifest(self, ref: ObjectRef) -> IndexManifest:
+        """The manifest of an index that this session wrote. Raises UnresumableError where it is gone or damaged."""
+        try:
+            return read_manifest(self.store, ref)
+        except (NotFoundError, CorruptionError) as error:
+            raise self.conflict() or UnresumableError(str(error)) from error
+
+    def check_in_the_right(self) -> None:
+        """Raises ConflictError where this session cannot publish any more."""
+        self.target.check(self.plan.input, self.session_id)
+
+    def conflict(self) -> ConflictError | None:
+        """Why this session cannot publish any more, if so."""
+        return conflict_of(self.target, self.plan.input, self.session_id)
+
+    def record_gone(self) -> Exception:
+        """What it means that a record which was just put is gone: a vacuum took it, after fencing the session off."""
+        vanished = CorruptionError(f"session {self.session_id}: a record that was written has vanished")
+        return self.conflict() or vanished
+
+
+def conflict_of(target: CommitTarget, snapshot: Snapshot, session_id: str) -> ConflictError | None:
+    """Why a session cannot publish any more, if so."""
+    try:
+        target.check(snapshot, session_id)
+    except ConflictError as conflict:
+        return conflict
+    return None
