@@ -41,7 +41,7 @@ tools:
 # pip's configuration names, pip does the work.
 .venv/.installed: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install 'maturin>=1.9,<2' uv
-	$(DEVELOP) --uv || $(DEVELOP)
+	$(DEVELOP) --uv 2>.venv/uv.log || $(DEVELOP)
 	@touch $(KERNELS) $@
 
 # Readers of some years ago, which tests have read what we write.
