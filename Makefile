@@ -10,6 +10,7 @@ CRATE := deltacompact/kernels
 KERNELS := deltacompact/_kernels.abi3.so
 RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
 
+DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -36,10 +37,11 @@ tools:
 .venv/bin/python: | tools
 	$(PYTHON) -m venv .venv
 
-# The package, editable, and what it depends on.
+# The package, editable, and what it depends on. uv takes a quarter of pip's time; where it cannot reach an index that only
+# pip's configuration names, pip does the work.
 .venv/.installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install 'maturin>=1.9,<2' 'ziglang>=0.13'
-	$(BIN)/maturin develop --release --quiet --extras test,bench
+	$(BIN)/python -m pip install 'maturin>=1.9,<2' uv
+	$(DEVELOP) --uv 2>.venv/uv.log || $(DEVELOP)
 	@touch $(KERNELS) $@
 
 # Readers of some years ago, which tests have read what we write.
@@ -78,6 +80,7 @@ lint: setup .venv/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: setup
+	$(BIN)/python -m pip install 'ziglang>=0.13'
 	rm -rf dist
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --zig --compatibility manylinux_2_28 --out dist
 	@! $(BIN)/python -m zipfile --list dist/*.whl | grep -E '\.rs |/target/|Cargo\.' \

@@ -8,11 +8,14 @@
 use crate::Refused;
 use crate::columns::Column;
 use crate::entries::{Entries, FIXED_BYTES};
+use arrow_array::make_array;
+use arrow_data::ArrayData;
+use arrow_pyarrow::FromPyArrow;
+use arrow_schema::Field;
 use numpy::{Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3_arrow::PyArray;
 
 pub fn refuse(why: Refused) -> PyErr {
     PyValueError::new_err(why)
@@ -68,16 +71,21 @@ pub fn bucket_count(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     integer("hash_bucket_count", value, 1, u32::MAX)
 }
 
+/// A pyarrow array, and the field of its type: only that carries the name of an extension type.
+fn imported(value: &Bound<'_, PyAny>) -> PyResult<(ArrayData, Field)> {
+    let data = ArrayData::from_pyarrow_bound(value)?;
+    Ok((data, Field::from_pyarrow_bound(&value.getattr("type")?)?))
+}
+
 /// Imports columns, all of `rows` rows.
 pub fn columns(values: &[Bound<'_, PyAny>], rows: usize) -> PyResult<Vec<Column>> {
     let import = |(position, value): (usize, &Bound<'_, PyAny>)| {
-        let array: PyArray = value
-            .extract()
-            .map_err(|error: PyErr| refuse(format!("column {position}: not an Arrow array: {}", error.value(value.py()))))?;
-        if array.array().len() != rows {
-            return Err(refuse(format!("column {position}: {} rows, want {rows}", array.array().len())));
+        let (data, field) = imported(value)
+            .map_err(|error| refuse(format!("column {position}: not an Arrow array: {}", error.value(value.py()))))?;
+        if data.len() != rows {
+            return Err(refuse(format!("column {position}: {} rows, want {rows}", data.len())));
         }
-        Column::new(position, array.array().as_ref(), array.field()).map_err(refuse)
+        Column::new(position, make_array(data).as_ref(), &field).map_err(refuse)
     };
     values.iter().enumerate().map(import).collect()
 }
