@@ -18,6 +18,7 @@ import numpy as np
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, Entries, fields
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.objects import ObjectStore
@@ -27,10 +28,10 @@ from deltacompact.storage.objects import ObjectStore
 class RelocatedFile:
     """A file that was rewritten; its mask lies under the session's ordinal in the object at `masks_path`."""
 
-    number: int
+    number: ChainFileNumber
     rows: int
     masks_path: str
-    ordinal: int
+    ordinal: Ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Relocation:
     """What one session rewrote: files in the order of their ranks, which begin at 0 and run through all of them."""
 
     files: tuple[RelocatedFile, ...]
-    first_output_number: int
+    first_output_number: ChainFileNumber
     rows_per_output: int
 
     @classmethod
@@ -67,7 +68,7 @@ class Relocator:
 
     def _relocate(self, entries: Entries, place: int, relocation: Relocation) -> Entries:
         file = np.ascontiguousarray(fields(entries)["file"])
-        numbers = np.array([each.number for each in relocation.files], np.uint32)
+        numbers = np.array([moved.number for moved in relocation.files], np.uint32)
         here = np.flatnonzero((file < GONE) & np.isin(file, numbers))
         if not len(here):
             return entries

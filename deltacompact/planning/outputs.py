@@ -153,7 +153,7 @@ def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64], marked: tuple[So
     """Files that lost no row, as they are; small base files are merged where there are two pieces to merge."""
     if not decided.input.owned:
         return ()
-    unhurt = [s for s in decided.sources if s.file.rows and live[s.ordinal] == s.file.live_rows]
+    unhurt = [s for s in decided.sources if 0 < live[s.ordinal] == s.file.live_rows]
     whole = [source for source in unhurt if _may_stay(decided, source)]
     small = [s for s in whole if decided.is_small(s.file.rows, s.file.bytes)]
     whole_ordinals = {source.ordinal for source in (*whole, *marked)}
@@ -170,15 +170,20 @@ def _kept(decided: CompactionPlan, live: npt.NDArray[np.int64], marked: tuple[So
 def _may_stay(decided: CompactionPlan, source: Source) -> bool:
     """Base files, and delta files of ours that are as an output would be: neither small nor larger than one.
 
-    The delta files of a destination are its source's, which vacuums them.
+    The delta files of a destination are its source's, which vacuums them. A delta file with dead rows of its own stays
+    with its deletion vector, below the share of dead rows at which a base file is rewritten too.
     """
     file, arguments, given = source.file, decided.arguments, decided.input
+    if arguments.purge and file.deletions:
+        return False
     if source.in_base:
-        return not (arguments.purge and file.deletions)
+        return True
+    dead_rows = file.rows - file.live_rows
     return (
         given.source_table_id == given.destination_table_id
         and source.operation is OperationType.UPSERT
-        and "://" not in file.path
+        and file.managed
+        and (not dead_rows or dead_rows < arguments.rewrite_dead_fraction * file.rows)
         and file.content_type is arguments.content_type
         and arguments.compression is None
         and file.schema.equals(decided.schema)

@@ -26,6 +26,7 @@ from deltacompact.base.model import (
     OperationType,
     TableKeys,
 )
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.base.settings import COUNT_MAX, Settings, at_least
 from deltacompact.index.index_files import CHUNK_ENTRIES
 from deltacompact.index.keys import Encoding, resolve_encoding
@@ -158,14 +159,17 @@ class CompactionPlan:
         return np.array([source.position for source in self.sources], np.int64)
 
     @property
-    def base_ordinals(self) -> dict[int, int]:
-        return {source.file.number: source.ordinal for source in self.sources if source.in_base}
+    def base_ordinals(self) -> dict[ChainFileNumber, Ordinal]:
+        return {
+            ChainFileNumber(source.file.number): Ordinal(source.ordinal) for source in self.sources if source.in_base
+        }
 
-    def number_of(self, source: Source) -> int:
+    def number_of(self, source: Source) -> ChainFileNumber:
         """The file number of a source: base files have theirs, delta files get the next ones in fold order."""
         if source.in_base:
-            return source.file.number
-        return self.input.next_file_number + source.ordinal - sum(each.in_base for each in self.sources)
+            return ChainFileNumber(source.file.number)
+        before = sum(each.in_base for each in self.sources)
+        return ChainFileNumber(self.input.next_file_number + source.ordinal - before)
 
     @property
     def next_file_number(self) -> int:
@@ -298,12 +302,19 @@ def plan(
     Raises SchemaError naming file and column, before any work, where the files do not fit together.
     """
     sources = _sources(given)
+    manifest = manifest and manifest.matched(given.columns)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
     encoding = resolve_encoding(
-        keys, partition_keys, [(s.operation, s.file) for s in deltas], manifest.encoding if manifest else None
+        keys,
+        partition_keys,
+        [(s.operation, s.file) for s in deltas],
+        manifest.encoding if manifest else None,
+        given.columns,
     )
-    schema = schemas.union(upserts, given.base.schema if given.base else None)
+    schema = given.columns
+    if schema is None:
+        schema = schemas.union(upserts, given.base.schema if given.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionStarted
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, CompactedDelta, DataFile, DeletionVector, ObjectRef
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.executors.executor import Executor, Submitted
 from deltacompact.index.primary_key_index import IndexManifest, empty_manifest, read_manifest, write_manifest
 from deltacompact.index.remap import RelocatedFile, Relocation
@@ -487,7 +488,7 @@ class Session:
         """Hand the result over to the table."""
         plan = self.plan
         number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
-        result = Compaction(plan.keys, files, last.index, number, plan.schema)
+        result = Compaction(plan.keys, files, last.index, ChainFileNumber(number), plan.schema)
         done = self._target.publish(plan.input, self.id, result)
         completion = self._completion(plan.rounds[-1], last.index)
         published = {"compacted_stream_version": done.version, "compacted_bytes": done.compacted.bytes}
@@ -543,18 +544,22 @@ def _understood(number: int) -> Iterator[None]:
 def _deletions(source: Source, last: LastRound) -> DeletionVector:
     """The mask that the session made of a file that stays."""
     dead_rows = source.file.rows - int(last.outputs.live[source.ordinal])
-    return DeletionVector(dead_rows, last.masks[source.ordinal], source.ordinal)
+    return DeletionVector(dead_rows, last.masks[source.ordinal], Ordinal(source.ordinal))
 
 
 def _relocation(outputs: OutputPlan, masks_of: Mapping[int, str]) -> tuple[Relocation, ...]:
     """Where the rows of rewritten base files go; they are the first that are ranked."""
     files = tuple(
-        RelocatedFile(source.file.number, source.file.rows, masks_of[source.ordinal], source.ordinal)
+        RelocatedFile(
+            ChainFileNumber(source.file.number), source.file.rows, masks_of[source.ordinal], Ordinal(source.ordinal)
+        )
         for source, _ in outputs.rewritten
         if source.in_base
     )
     pointers = outputs.pointers
-    return (Relocation(files, pointers.first_output_number, pointers.rows_per_output),) if files else ()
+    return (
+        (Relocation(files, ChainFileNumber(pointers.first_output_number), pointers.rows_per_output),) if files else ()
+    )
 
 
 @dataclass(frozen=True, slots=True)

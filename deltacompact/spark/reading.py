@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.scan import with_keys_of
@@ -76,7 +77,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
         state = catalog.state(table_id, partition)
         with advising(catalog.uri, table_id, partition, state):
             schema = schema_of(everything(table_id, partition, state))
-        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
+        described.append(DataFile(UNNUMBERED, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
     return result

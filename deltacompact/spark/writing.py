@@ -29,6 +29,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, OperationType, Partition, Token, partition_text
+from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
@@ -209,6 +210,6 @@ class _OpenFiles:
         file.closing.close()
         size = self._store.stat(file.path).bytes
         content_type = files.WriteOptions().content_type
-        described = DataFile(0, file.path, content_type, file.out.rows, size, file.schema)
+        described = DataFile(UNNUMBERED, file.path, content_type, file.out.rows, size, file.schema)
         told = replace(described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes)
         self._done.append((*kind, told))

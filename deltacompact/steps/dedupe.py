@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
@@ -58,7 +59,7 @@ class BaseIndex:
     """The index that a round starts from. `ordinals` translates file numbers; None: they are ordinals already."""
 
     manifest: IndexManifest
-    ordinals: Mapping[int, int] | None = None
+    ordinals: Mapping[ChainFileNumber, Ordinal] | None = None
 
     def chunks(self, store: ObjectStore, bucket: int, encoding: Encoding) -> Iterator[Entries]:
         """A bucket's entries in the session's terms: its encoding, its ordinals."""

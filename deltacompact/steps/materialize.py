@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
@@ -59,7 +60,7 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
         by_ordinal |= read_masks(store, masks_path)
     pieces = []
     for source in task.sources:
-        lives = live_mask(by_ordinal[source.ordinal], source.file.rows)
+        lives = live_mask(by_ordinal[Ordinal(source.ordinal)], source.file.rows)
         pieces.append(Piece(source.file, lives, _rows_of(lives, source)))
     options, runs = _looked_at(store, task, pieces)
     if any(runs):
@@ -79,9 +80,9 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
             for table in _live_rows(store, task, pieces):
                 out.write(table)
             _check_rows(task, out.rows)
-    size = store.stat(path).bytes
+    size = files.bytes_of(store, path)
     copied = sum(run.stop - run.start for of_piece in runs for run in of_piece)
-    described = DataFile(task.number, path, options.content_type, task.rows, size, task.schema)
+    described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, size, task.schema)
     return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)
 
 
@@ -134,7 +135,7 @@ def _looked_at(
         if piece.file.content_type is ContentType.PARQUET:
             with files.opened(store, piece.file) as source:
                 parquet = files.described_parquet(source, piece.file, to_copy=True)
-                found = copyable_runs(parquet, piece.file.schema, task.schema, options, piece.lives, piece.rows)
+                found = copyable_runs(parquet, piece.file, task.schema, options, piece.lives, piece.rows)
                 codec = codec or codec_of(parquet.metadata)
         runs.append(found)
     return replace(options, codec=codec), runs

@@ -30,10 +30,12 @@ import pyarrow.parquet as pq
 
 from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
 from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import parquet_read, row_bytes, schemas, stamps
+from deltacompact.tabular import field_ids, parquet_read, row_bytes, schemas, stamps
 from deltacompact.tabular.conversion import is_list
 
 ROW_GROUP_ROWS = 128 << 10
@@ -77,6 +79,8 @@ _DICTIONARY_SAMPLE_BYTES = 4 << 20
 _DICTIONARY_VALUE_BYTES_MAX = 1 << 20
 """One such value fills a dictionary page, after which pyarrow makes none."""
 _DICTIONARY_DISTINCT_MAX = 0.4
+_SHOWN_CHARACTERS = 300
+"""Of what a library says of a broken file."""
 
 
 def content_type_of(path: str) -> ContentType:
@@ -115,28 +119,38 @@ def inspect(
     known: pa.Schema | None = None,
     partition: Partition | None = None,
     *,
+    managed: bool = True,
     hashed: bool = False,
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` types the columns of CSV and JSON that it names.
 
-    With `partition`, its values are looked for in the partition columns of a file that is near. A file outside of the
-    catalog gets a stamp, with `hashed` the one that its later readers need: it must not change meanwhile.
+    With `partition`, its values are looked for in the partition columns of a file that is near. A file that is not
+    managed gets a stamp, with `hashed` the one that its later readers need: it must not change meanwhile.
     """
-    place, name = open_object(store, path)
-    outside = "://" in path
+    its_store, name = open_object(store, path)
     with _naming(path):
-        stat = stamps.settled(place, name) if outside else place.stat(name)
-        with place.open(name) as source:
+        stat = its_store.stat(name) if managed else stamps.settled(its_store, name)
+        with its_store.open(name) as source:
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # parsing and hashing share one download
             schema, rows, decoded_bytes = _described(source, path, content_type, known, partition)
             check_columns(schema, path)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
-            stamp = stamps.stamp_of(stat, to_hash) if outside else None
-        if hashed and stat.etag is None and place.stat(name) != stat:
+            stamp = None if managed else stamps.stamp_of(stat, to_hash)
+        if hashed and stat.etag is None and its_store.stat(name) != stat:
             raise InputError(f"{path} was written to while it was read: append it when it is finished")
     described = schemas.unmarked(schema)
-    return DataFile(0, path, content_type, rows, stat.bytes, described, stamp=stamp, decoded_bytes=decoded_bytes)
+    return DataFile(
+        UNNUMBERED,
+        path,
+        content_type,
+        rows,
+        stat.bytes,
+        described,
+        stamp=stamp,
+        decoded_bytes=decoded_bytes,
+        managed=managed,
+    )
 
 
 def _described(
@@ -166,7 +180,7 @@ def _described(
             return table.schema, table.num_rows, int(table.nbytes)
     names = [name for name in (partition.names if partition else ()) if name in schema.names]
     if partition and names and parquet_read.is_near(source):
-        file = DataFile(0, path, content_type, rows, 0, schema)
+        file = DataFile(UNNUMBERED, path, content_type, rows, 0, schema)
         source.seek(0)
         for _, table in _units(source, file, names, 0, rows):
             schemas.check_partition_values(table, partition, path)
@@ -193,7 +207,9 @@ def read(
     wanted = [name for name in file.schema.names if columns is None or name in columns]
     start, stop = rows or (0, file.rows)
     with opened(store, file) as source:
-        yield from _clipped(file, _units(source, file, wanted, start, stop), start, stop)
+        stored = _units(source, field_ids.as_stored(file), field_ids.stored_names(file, wanted), start, stop)
+        units = ((first, field_ids.projected(table, file, wanted)) for first, table in stored)
+        yield from _clipped(file, units, start, stop)
 
 
 def _clipped(
@@ -242,16 +258,16 @@ def _units(
 @contextlib.contextmanager
 def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
     """A file's bytes; errors inside the block name it. Raises InputError where it is not what was appended."""
-    place, name = open_object(store, file.path)
-    with _naming(file.path), place.open(name) as source:
-        if "://" not in file.path:
+    its_store, name = open_object(store, file.path)
+    with _naming(file.path), its_store.open(name) as source:
+        if file.managed:
             yield source
             return
-        stat = place.stat(name) if parquet_read.is_near(source) else None
-        stamps.check_unchanged(place, name, source, file)
+        stat = its_store.stat(name) if parquet_read.is_near(source) else None
+        stamps.check_unchanged(its_store, name, source, file)
         yield source
-        if stat is not None and place.stat(name) != stat:  # a file on a disk can be written to while it is read
-            stamps.check_unchanged(place, name, source, file)
+        if stat is not None and its_store.stat(name) != stat:  # a file on a disk can be written to while it is read
+            stamps.check_unchanged(its_store, name, source, file)
 
 
 def described_parquet(source: pa.NativeFile, file: DataFile, to_copy: bool = False) -> parquet_read.Described:
@@ -586,13 +602,22 @@ W = TypeVar("W", bound=_Closing)
 @contextlib.contextmanager
 def written(store: ObjectStore, path: str, content_type: ContentType, make: Callable[[IO[bytes]], W]) -> Iterator[W]:
     """What `make` makes of a sink; its file appears at `path` when the block ends without an exception."""
-    with store.writer(path) as sink:
+    its_store, name = open_object(store, path)
+    with its_store.writer(name) as sink:
         made = make(sink)
         try:
             yield made
             made.close()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InputError(f"{content_type.value} cannot hold this table: {_one_line(error)}") from error
+            raise InputError(
+                f"{content_type.value} cannot hold this table: {text_of(error)[:_SHOWN_CHARACTERS]}"
+            ) from error
+
+
+def bytes_of(store: ObjectStore, path: str) -> int:
+    """The size of a file at rest."""
+    its_store, name = open_object(store, path)
+    return its_store.stat(name).bytes
 
 
 def writer(
@@ -617,8 +642,10 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
-    size, schema = store.stat(path).bytes, schemas.unmarked(table.schema)
-    return DataFile(0, path, options.content_type, table.num_rows, size, schema, decoded_bytes=out.decoded_bytes)
+    size, schema = bytes_of(store, path), schemas.unmarked(table.schema)
+    return DataFile(
+        UNNUMBERED, path, options.content_type, table.num_rows, size, schema, decoded_bytes=out.decoded_bytes
+    )
 
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
@@ -651,7 +678,7 @@ def _naming(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
         kind = StoreError if is_stores_fault(error) else InputError
-        raise kind(f"{path} cannot be read: {_one_line(error)}") from error
+        raise kind(f"{path} cannot be read: {text_of(error)[:_SHOWN_CHARACTERS]}") from error
 
 
 _DAMAGE = re.compile(
@@ -666,7 +693,3 @@ def is_stores_fault(error: BaseException) -> bool:
     if isinstance(error, (ConnectionError, TimeoutError)) or "AWS Error" in str(error):
         return True
     return isinstance(error, OSError) and not _DAMAGE.search(str(error))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

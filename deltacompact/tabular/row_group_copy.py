@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
-from deltacompact.tabular import schemas
+from deltacompact.base.model import DataFile
+from deltacompact.tabular import field_ids, schemas
 from deltacompact.tabular.files import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 from deltacompact.tabular.parquet_read import Described, Footer, reading
 
@@ -48,7 +49,7 @@ class Run:
 
 def copyable_runs(
     parquet: Described,
-    file: pa.Schema,
+    file: DataFile,
     schema: pa.Schema,
     options: WriteOptions,
     lives: npt.NDArray[np.bool_],
@@ -56,10 +57,11 @@ def copyable_runs(
 ) -> list[Run]:
     """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of `schema`.
 
-    `lives` has one element for each row of the file, whose own schema is `file`.
+    `lives` has one element for each row of the file. A row group names its columns, so a file with columns of other
+    names or ids is not copied.
     """
     metadata, footer = parquet.metadata, parquet.footer
-    if footer is None or not _stored_alike(file, schema):
+    if footer is None or not field_ids.agree(file, schema) or not _stored_alike(file.schema, schema):
         return []
     runs, begin = list[Run](), 0
     for group, refusal in enumerate(footer.refusals(_template(schema))):

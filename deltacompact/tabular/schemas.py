@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.wording import text_of
 from deltacompact.tabular.conversion import converted, is_list, without_view
 
 _NO_ROWS = {b"deltacompact": b"no row yet"}
@@ -305,7 +306,7 @@ def cast(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> p
     try:
         return _converted(column, type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        reason = " ".join(str(error).split())
+        reason = text_of(error)
         raise SchemaError(f"{path}: column {name!r} does not fit {type_}: {reason}") from None
 
 
