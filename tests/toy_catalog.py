@@ -46,7 +46,7 @@ class ToyCatalog:
 
     def append(self, position: int, table: pa.Table, operation: str = "upsert", dead: Sequence[int] = ()) -> None:
         """Add a delta, whose rows at the places `dead` are dead. Nobody else may be writing: it is a toy."""
-        number, document = self._newest()
+        number, document = self.newest()
         file = files.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, files.WriteOptions())
         file = dataclasses.replace(file, schema=table.schema)
         if len(dead):
@@ -60,22 +60,23 @@ class ToyCatalog:
     # SnapshotSource
 
     def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
-        number, document = self._newest() if moment is None else self._version(int(moment.destination_version))
+        if moment is not None:
+            return self.snapshot(*self._version(int(moment.destination_version)), moment.destination_tail)
+        number, document = self.newest()
+        return self.snapshot(number, document) if document["deltas"] else NothingToDo("no deltas")
+
+    def snapshot(self, number: int, document: dict[str, Any], tail: int | None = None) -> Snapshot:
         schemas = SchemaTable(document["schemas"])
-        counted = document["deltas"][: moment.destination_tail if moment else None]
-        if not counted:
-            return NothingToDo("no deltas")
         deltas = tuple(
             Delta(delta["position"], OperationType(delta["operation"]), _read(delta["files"], schemas))
-            for delta in counted
+            for delta in document["deltas"][:tail]
         )
-        index = ObjectRef(**document["index"]) if document["index"] else None
-        base = None
-        if index:
+        index, base = None, None
+        if document["index"]:
+            index = ObjectRef(**document["index"])
             compacted = numbered(_read(document["base"], schemas), read_manifest(self.store, index))
             schema = schemas[document["schema"]]
             base = CompactedDelta(compacted, index, document["watermark"], document["next"], "toy", "", "", schema)
-        when = Moment(str(number), len(deltas), str(number), len(deltas))
         return Snapshot(
             source_table_id="toy",
             destination_table_id="toy",
@@ -84,9 +85,9 @@ class ToyCatalog:
             owned=True,
             deltas=deltas,
             index=index,
-            watermark=deltas[-1].position,
+            watermark=deltas[-1].position if deltas else 0,
             next_file_number=document["next"],
-            moment=when,
+            moment=Moment(str(number), len(deltas), str(number), len(deltas)),
             identity={},
             why="there are deltas",
             columns=self.columns,
@@ -95,7 +96,7 @@ class ToyCatalog:
     # CommitTarget
 
     def check(self, snapshot: Snapshot, session: str) -> None:
-        if self._newest()[0] != int(snapshot.moment.destination_version):
+        if self.newest()[0] != int(snapshot.moment.destination_version):
             raise ConflictError("toy: another compaction came first")
 
     def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
@@ -127,7 +128,7 @@ class ToyCatalog:
     def _version(self, number: int) -> tuple[int, dict[str, Any]]:
         return number, json.loads(self.store.get(self._path(number)))
 
-    def _newest(self) -> tuple[int, dict[str, Any]]:
+    def newest(self) -> tuple[int, dict[str, Any]]:
         newest: tuple[int, dict[str, Any]] | None = None
         for number in itertools.count():
             try:
