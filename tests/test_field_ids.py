@@ -19,8 +19,9 @@ from deltacompact.base.model import ContentType, DataFile, SortKey, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import field_ids, files
+from deltacompact.tabular import field_ids, files, formats, writing
 from deltacompact.tabular.field_ids import FIELD_ID, field_id
+from deltacompact.tabular.row_groups import WriteOptions
 
 
 def column(number: int, name: str, type_: pa.DataType) -> pa.Field:
@@ -297,8 +298,8 @@ def test_other_formats_are_matched_too() -> None:
     store = MemoryStore()
     rows = table([ID, NOTE], [{"id": n, "note": str(n)} for n in range(5)])
     for content_type in (ContentType.FEATHER, ContentType.ORC, ContentType.CSV):
-        path = "a" + files.suffix_of(content_type)
-        written = files.write_table(store, path, rows, files.WriteOptions(content_type))
+        path = "a" + formats.suffix_of(content_type)
+        written = writing.write_table(store, path, rows, WriteOptions(content_type))
         file = DataFile(UNNUMBERED, path, content_type, written.rows, written.bytes, rows.schema)
         file = field_ids.matched(file, pa.schema([column(2, "remark", pa.string()), ID]))
         ((_, read),) = files.read(store, file, ["remark"], (1, 3))

@@ -22,7 +22,8 @@ from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Snapshot
-from deltacompact.tabular import files
+from deltacompact.tabular import writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 
 def rows(*pairs: tuple[int, str]) -> pa.Table:
@@ -163,7 +164,7 @@ def test_the_index_has_the_numbers_of_files_that_are_known_by_path() -> None:
 
 def test_whether_a_file_is_managed_is_written_where_its_path_does_not_say_it() -> None:
     store = MemoryStore()
-    here = files.write_table(store, "a.parquet", rows((1, "a")), files.WriteOptions())
+    here = writing.write_table(store, "a.parquet", rows((1, "a")), WriteOptions())
     for path, managed in [("a.parquet", True), ("s3://b/a.parquet", False)]:
         document = file_to_json(replace(here, path=path, managed=managed), SchemaTable())
         assert "managed" not in document

@@ -24,7 +24,8 @@ from deltacompact.index.primary_key_index import numbered, read_manifest, with_d
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot, Workspace
-from deltacompact.tabular import files
+from deltacompact.tabular import writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 EMPTY = {"base": None, "index": None, "next": 0, "deltas": [], "schemas": []}
 
@@ -47,7 +48,7 @@ class ToyCatalog:
     def append(self, position: int, table: pa.Table, operation: str = "upsert", dead: Sequence[int] = ()) -> None:
         """Add a delta, whose rows at the places `dead` are dead. Nobody else may be writing: it is a toy."""
         number, document = self.newest()
-        file = files.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, files.WriteOptions())
+        file = writing.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, WriteOptions())
         file = dataclasses.replace(file, schema=table.schema)
         if len(dead):
             (deletions,) = write_deletions(self.store, f"{file.path}.dead", [(file.rows, dead)])

@@ -138,23 +138,23 @@ class Partition:
     values: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
-    def of(cls, partition_keys: Sequence[str], given: Mapping[str, Any] | Partition | None) -> Partition:
-        """Check the given values against the table's partition keys; values are kept as text, None is null."""
-        if isinstance(given, Partition):
-            given = dict(given.values)
-        if given is not None and not isinstance(given, Mapping):
-            raise InputError(f"partition is {given!r}, it must be a dict of partition keys and values")
-        given = given or {}
-        for name in given:
+    def of(cls, partition_keys: Sequence[str], values: Mapping[str, Any] | Partition | None) -> Partition:
+        """Check the values against the table's partition keys; they are kept as text, None is null."""
+        if isinstance(values, Partition):
+            values = dict(values.values)
+        if values is not None and not isinstance(values, Mapping):
+            raise InputError(f"partition is {values!r}, it must be a dict of partition keys and values")
+        values = values or {}
+        for name in values:
             if name not in partition_keys:
                 known = ", ".join(partition_keys) or "none"
                 raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
         for name in partition_keys:
-            if name not in given:
+            if name not in values:
                 raise InputError(f"partition key {name!r} has no value")
-            if (text := partition_text(given[name])) is not None and not is_text(text):
+            if (text := partition_text(values[name])) is not None and not is_text(text):
                 raise InputError(f"partition key {name!r}: {text!r} is not a text that UTF-8 can hold")
-        return cls(tuple((name, partition_text(given[name])) for name in partition_keys))
+        return cls(tuple((name, partition_text(values[name])) for name in partition_keys))
 
     def __str__(self) -> str:
         return "/".join(f"{name}={'null' if value is None else value}" for name, value in self.values) or "(all)"

@@ -24,7 +24,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular.files import is_stores_fault
+from deltacompact.tabular.damage import is_stores_fault
 
 CHUNK_ENTRIES = 1 << 20
 """Entries of one batch: what a merge holds of the index at a time, 32 to 64 MiB."""
@@ -71,8 +71,8 @@ def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[t
         reader = pa.ipc.open_file(source)
         if reader.num_record_batches != len(file.crc32s):
             raise CorruptionError(f"{store.uri}{file.path}: batches are missing")
-        for place, crc32 in enumerate(file.crc32s):
-            column = reader.get_batch(place).column(0)
+        for number, crc32 in enumerate(file.crc32s):
+            column = reader.get_batch(number).column(0)
             if column.type != pa.binary(entry_bytes):
                 raise CorruptionError(f"{store.uri}{file.path}: entries are {column.type}, not {entry_bytes} bytes")
             raw = np.frombuffer(column.buffers()[1], np.uint8, len(column) * entry_bytes, 0)

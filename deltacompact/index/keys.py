@@ -158,10 +158,10 @@ def _refusing(path: str, what: str, names: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        place = re.match(r"column (\d+)(?:, row \d+)?: ", str(error))
-        if place is None:
+        named = re.match(r"column (\d+)(?:, row \d+)?: ", str(error))
+        if named is None:
             raise
-        name, why = names[int(place[1])], str(error)[place.end() :]
+        name, why = names[int(named[1])], str(error)[named.end() :]
         raise SchemaError(f"{path}: {what} {name!r}: {why}") from error
 
 
@@ -235,7 +235,7 @@ def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
     if column.key_class is None:
         return replace(column, key_class=key_class, scale=scale)
     if key_class is not column.key_class:
-        found, known = (with_article(each.name.lower()) for each in (key_class, column.key_class))
+        found, known = (with_article(class_.name.lower()) for class_ in (key_class, column.key_class))
         raise SchemaError(f"{path}: key column {column.name!r} is {type_}, {found}, where the table has {known}")
     if scale != column.scale:
         raise SchemaError(f"{path}: key column {column.name!r} is {type_}, where the table has scale {column.scale}")

@@ -34,7 +34,8 @@ from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
 from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import schemas
-from deltacompact.tabular.files import WriteOptions, suffix_of
+from deltacompact.tabular.formats import suffix_of
+from deltacompact.tabular.row_groups import WriteOptions
 
 FILE_NUMBER_MAX = 2**32 - 3
 

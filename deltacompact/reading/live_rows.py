@@ -72,12 +72,16 @@ def live_sources(store: ObjectStore, snapshot: Snapshot, table: Table) -> list[t
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
     base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations)
     ordinals = np.arange(len(decided.sources), dtype=np.uint32)
-    ranks = _kernels.SurvivorRanks(ordinals, np.array([s.file.rows for s in decided.sources], np.int64))
+    ranks = _kernels.SurvivorRanks(ordinals, np.array([source.file.rows for source in decided.sources], np.int64))
     for source in decided.sources:
         if source.in_base:
             ranks.fill(source.ordinal, live_bits(store, source.file))
     count = decided.hash_bucket_count
-    deltas = [SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in decided.sources if not s.in_base]
+    deltas = [
+        SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows))
+        for source in decided.sources
+        if not source.in_base
+    ]
     hashed = [
         next(hash_bucket(store, decided.encoding, partition, work, count, (0, count)))
         for work in slices(deltas, 4_000_000)

@@ -20,7 +20,7 @@ from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, plan
 from deltacompact.session.driver import Published, Session
 from deltacompact.session.records import SessionRecord, UnresumableError
 from deltacompact.table.ports import NothingToDo, Ports, Snapshot
-from deltacompact.tabular.files import check_writable
+from deltacompact.tabular.writing import check_writable
 
 SESSIONS_GIVEN_UP_MAX = 20
 """A session that cannot be resumed makes room for another one, up to so many on one version."""

@@ -60,7 +60,7 @@ from deltacompact.steps.shuffle import Layout
 from deltacompact.storage.throttle import paced
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Compaction, Ports
-from deltacompact.tabular.files import suffix_of
+from deltacompact.tabular.formats import suffix_of
 
 
 class Session:

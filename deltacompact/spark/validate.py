@@ -97,7 +97,7 @@ def validate(
     if not chosen:
         return ()
     spark = spark or spark_session("deltacompact validate")
-    return tuple(_validate_partition(spark, catalog, table, each) for each in chosen)
+    return tuple(_validate_partition(spark, catalog, table, one) for one in chosen)
 
 
 def _validate_partition(
@@ -164,7 +164,7 @@ class _Judge:
             compared.append(self._judge_merge_on_read())
         if not compared:
             return report
-        problems = tuple(problem for each in compared for problem in each.problems)
+        problems = tuple(problem for side in compared for problem in side.problems)
         return replace(report, rows=compared[-1].rows, tombstones=compared[0].tombstones, problems=problems)
 
     def _judge_compacted(self, compacted: CompactedDelta) -> _Compared:
@@ -273,7 +273,7 @@ class _Judge:
 
     def _schema_of(self, deltas: Sequence[Delta]) -> pa.Schema:
         """Columns of the rows: those of upserts."""
-        upserts = [f for d in deltas if d.operation is OperationType.UPSERT for f in d.files]
+        upserts = [file for delta in deltas if delta.operation is OperationType.UPSERT for file in delta.files]
         return schemas.union(upserts, self._past.base.schema if self._past.base else None)
 
     def _delete_schema(self, file: DataFile) -> pa.Schema:

@@ -24,7 +24,7 @@ from deltacompact.index.keys import Encoding, keyless
 from deltacompact.index.live_bitmaps import live_tables
 from deltacompact.steps.shuffle import Groups
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import formats, schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def slices(sources: Sequence[SourceSlice], rows_max: int) -> list[tuple[SourceSl
 
 def _pieces(source: SourceSlice, rows_max: int) -> Iterator[SourceSlice]:
     start, stop = source.rows
-    count = 1 if source.file.content_type in files.UNTYPED else max(1, -(-(stop - start) // rows_max))
+    count = 1 if source.file.content_type in formats.UNTYPED else max(1, -(-(stop - start) // rows_max))
     step = -(-(stop - start) // count)
     for low in range(start, max(stop, start + 1), max(1, step)):
         yield SourceSlice(source.file, source.ordinal, source.operation, (low, min(stop, low + step)))

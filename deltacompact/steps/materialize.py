@@ -21,10 +21,10 @@ from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
-from deltacompact.tabular.files import WriteOptions
+from deltacompact.tabular import files, schemas, writing
 from deltacompact.tabular.prefetch import ahead
 from deltacompact.tabular.row_group_copy import CopyingWriter, Encoded, Run, codec_of, copyable_runs, encoded
+from deltacompact.tabular.row_groups import WriteOptions
 
 ENCODED_AHEAD = 2
 """Row groups that are encoded while others are copied, which waits for the disk or the network."""
@@ -66,7 +66,7 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
     if any(runs):
         with (
             ahead(_steps(store, task, pieces, runs, options), ENCODED_AHEAD) as steps,
-            files.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
+            writing.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
         ):
             for step in steps:
                 if isinstance(step, Encoded):
@@ -76,11 +76,11 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
                         out.copy(source, step.run)
             _check_rows(task, out.rows)
     else:
-        with files.writer(store, path, task.schema, options) as out:
+        with writing.writer(store, path, task.schema, options) as out:
             for table in _live_rows(store, task, pieces):
                 out.write(table)
             _check_rows(task, out.rows)
-    size = files.bytes_of(store, path)
+    size = writing.bytes_of(store, path)
     copied = sum(run.stop - run.start for of_piece in runs for run in of_piece)
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, size, task.schema)
     return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)

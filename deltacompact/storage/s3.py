@@ -65,15 +65,15 @@ class S3Settings:
     @classmethod
     def from_environment(cls) -> S3Settings:
         """Each field from DELTACOMPACT_S3_<FIELD>, where it is set."""
-        given: dict[str, Any] = {}
-        for each in fields(cls):
-            if value := os.environ.get(f"DELTACOMPACT_S3_{each.name.upper()}"):
-                kind: Any = type(each.default) if each.default is not None else str
+        chosen: dict[str, Any] = {}
+        for setting in fields(cls):
+            if value := os.environ.get(f"DELTACOMPACT_S3_{setting.name.upper()}"):
+                kind: Any = type(setting.default) if setting.default is not None else str
                 try:
-                    given[each.name] = kind(value)
+                    chosen[setting.name] = kind(value)
                 except ValueError:
-                    raise InputError(f"DELTACOMPACT_S3_{each.name.upper()}={value!r} is not a number") from None
-        return cls(**given)
+                    raise InputError(f"DELTACOMPACT_S3_{setting.name.upper()}={value!r} is not a number") from None
+        return cls(**chosen)
 
 
 _ANSWERED: set[S3Settings] = set()
@@ -132,14 +132,14 @@ class S3Store:
             self._client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self._encryption)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        place = (self.settings.endpoint_url, self.uri)
+        probed = (self.settings.endpoint_url, self.uri)
         with _PROBING:  # others wait until it is known
-            if place not in _PROBED:
-                _PROBED.add(place)  # the probe itself comes through here
+            if probed not in _PROBED:
+                _PROBED.add(probed)  # the probe itself comes through here
                 try:
                     refuse_overwriting(self)
                 except BaseException:
-                    _PROBED.remove(place)
+                    _PROBED.remove(probed)
                     raise
         return self._put_if_absent(path, data)
 

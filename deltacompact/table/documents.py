@@ -2,7 +2,7 @@
 
     {"number": 3, "path": "orders/data/7291….parquet", "rows": 3, "bytes": 1012, "schema": 0, …}     schemas: ["…"]
 
-The distinct schemas of one document are written once: files name theirs by its place. The schema is that of the file
+The distinct schemas of one document are written once: files name theirs by its number. The schema is that of the file
 itself, whatever the table calls its columns. A file with a full URI is foreign, and any other is managed: `managed` is
 written where it is otherwise.
 """
@@ -62,12 +62,12 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
 
 
 class SchemaTable:
-    """The distinct schemas of one document: files name theirs by its place here."""
+    """The distinct schemas of one document: files name theirs by its number here."""
 
     def __init__(self, encoded: Any = ()) -> None:
         self.encoded: list[str] = list(encoded)
         self._decoded: dict[int, pa.Schema] = {}
-        self._places: dict[str, int] = {text: place for place, text in enumerate(self.encoded)}
+        self._numbers: dict[str, int] = {text: number for number, text in enumerate(self.encoded)}
         self._added: dict[int, tuple[pa.Schema, int]] = {}
 
     def add(self, schema: pa.Schema) -> int:
@@ -77,12 +77,12 @@ class SchemaTable:
 
     def _add(self, schema: pa.Schema) -> int:
         text = base64.b64encode(schema.remove_metadata().serialize()).decode()
-        if text not in self._places:
-            self._places[text] = len(self.encoded)
+        if text not in self._numbers:
+            self._numbers[text] = len(self.encoded)
             self.encoded.append(text)
-        return self._places[text]
+        return self._numbers[text]
 
-    def __getitem__(self, place: int) -> pa.Schema:
-        if place not in self._decoded:
-            self._decoded[place] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[place])))
-        return self._decoded[place]
+    def __getitem__(self, number: int) -> pa.Schema:
+        if number not in self._decoded:
+            self._decoded[number] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[number])))
+        return self._decoded[number]

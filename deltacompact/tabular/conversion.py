@@ -73,10 +73,10 @@ def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:
 def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Children by name; where a name is there twice, by their places."""
     known, children = array.flatten(), []
-    for place, field in enumerate(type_):
+    for number, field in enumerate(type_):
         found = array.type.get_all_field_indices(field.name)
         if len(found) > 1:
-            found = [place]
+            found = [number]
         children.append(converted(known[found[0]], field.type) if found else pa.nulls(len(array), field.type))
     return pa.StructArray.from_arrays(children, fields=list(type_), mask=null_mask(array))
 

@@ -58,10 +58,10 @@ def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table
     if file.stored is None:
         return table
     columns = []
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         wanted = file.schema.field(name)
         stored = _found(file.stored, wanted)
-        chunks = [_projected(chunk, stored.type, wanted.type) for chunk in table.column(place).chunks]
+        chunks = [_projected(chunk, stored.type, wanted.type) for chunk in table.column(number).chunks]
         columns.append(pa.chunked_array(chunks, wanted.type))
     return pa.Table.from_arrays(columns, names=list(names)) if columns else table
 

@@ -25,8 +25,8 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import DataFile
 from deltacompact.tabular import field_ids, schemas
-from deltacompact.tabular.files import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 from deltacompact.tabular.parquet_read import Described, Footer, reading
+from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
 CREATED_BY = "deltacompact version 0.1.0"
 """In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
@@ -179,10 +179,10 @@ class CopyingWriter:
         self._append(run.footer, source, run.groups)
         self.rows += run.stop - run.start
 
-    def add(self, given: Encoded) -> None:
-        with pa.BufferReader(given.file) as source:
+    def add(self, group: Encoded) -> None:
+        with pa.BufferReader(group.file) as source:
             self._append(Footer(source.size(), reading(source)), source, [0])
-        self.rows += given.rows
+        self.rows += group.rows
 
     def close(self) -> None:
         self._assembler.close()

@@ -73,7 +73,8 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import as_uri, copy_into, is_uri, open_store
 from deltacompact.storage.s3 import S3Settings
 from deltacompact.tabular import files as tabular
-from deltacompact.tabular import schemas, stamps
+from deltacompact.tabular import formats, schemas, stamps
+from deltacompact.tabular.row_groups import WriteOptions
 
 TokenLike = Token | str | tuple[str, int] | None
 """A token as callers give it: a name, or a producer and the number of its batch."""
@@ -304,11 +305,11 @@ class DeltaStreamCatalog:
         begun_s = self.clock()
         if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
-        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+        paths, options = TablePaths.of(table_id).stream(place), WriteOptions()
 
         def written() -> Iterator[DataFile]:
             for rows in incoming(tables):
-                path = paths.fresh("data", tabular.suffix_of(options.content_type))
+                path = paths.fresh("data", formats.suffix_of(options.content_type))
                 self._check_fits(table_id, place, [(kind, [rows.described(options.content_type)])])
                 yield write_rows(self.store, path, rows, place, options, keys)
 
@@ -345,7 +346,7 @@ class DeltaStreamCatalog:
         types = self._known_types(table_id, place)
         inspected = []
         for source in _distinct(sources):
-            format_ = content_type or tabular.content_type_of(source)
+            format_ = content_type or formats.content_type_of(source)
             described = tabular.inspect(
                 self.store, _absolute(source), format_, types, place, managed=False, hashed=reference
             )
@@ -420,7 +421,7 @@ class DeltaStreamCatalog:
             raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(strictly=True), self.clock()
-        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+        paths, options = TablePaths.of(table_id).stream(place), WriteOptions()
         files: list[DataFile] = []
         shape = StreamShape.of(self.table(table_id))
         with self._discarding(files, BaseException):
@@ -538,7 +539,7 @@ class DeltaStreamCatalog:
         self, table_id: str, partition: Partition, source: DataFile, types: pa.Schema | None, keys: TableKeys | None
     ) -> DataFile:
         """The copy of an inspected file. One that was written to meanwhile is described by what was copied of it."""
-        name, suffix = source.name or source.path, tabular.stored_suffix(source.path)
+        name, suffix = source.name or source.path, formats.stored_suffix(source.path)
         path = TablePaths.of(table_id).stream(partition).fresh("data", suffix)
         copy = replace(source, path=path, stamp=None, managed=True)
         with self._discarding([copy], BaseException):

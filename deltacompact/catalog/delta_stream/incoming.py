@@ -25,7 +25,8 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import files, schemas, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 _ACCEPTED = (
     "append takes a pyarrow Table, RecordBatch, RecordBatchReader or dataset, a pandas or Polars DataFrame, "
@@ -67,7 +68,7 @@ def write_rows(
     path: str,
     rows: Rows,
     partition: Partition,
-    options: files.WriteOptions,
+    options: WriteOptions,
     keys: TableKeys | None = None,
 ) -> DataFile:
     """Write the rows as one file (number 0), batch by batch, and measure the sort columns of the keys.
@@ -78,14 +79,14 @@ def write_rows(
     longest: dict[str, int] = {}
     schema = schemas.computable(rows.schema.empty_table()).schema
     try:
-        with files.writer(store, path, schema, options) as out:
+        with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 schemas.check_partition_values(table, partition, rows.name)
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
                 out.write(schemas.computable(table))
     except (InputError, StoreError):
-        files.check_writable(rows.schema, options.content_type)
+        writing.check_writable(rows.schema, options.content_type)
         raise
     size, described = store.stat(path).bytes, schemas.unmarked(schema)
     told = tuple(longest.items())

@@ -23,7 +23,8 @@ from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.versions import state_of_version
 from deltacompact.reading.live_rows import live_batches, schema_of
 from deltacompact.storage.opening import as_uri
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import formats, schemas, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -166,8 +167,8 @@ def export_table(
     """Write the live rows to one file (local path or URI), batch by batch; the number of rows."""
     target = expect.path("the file to export to", target)
     schema, tables = scanned(catalog, Scan(table_id, partition, version=version))
-    options = files.WriteOptions(files.content_type_of(target))
-    with files.writer(catalog.store, as_uri(target), schema, options) as out:
+    options = WriteOptions(formats.content_type_of(target))
+    with writing.writer(catalog.store, as_uri(target), schema, options) as out:
         for rows in tables:
             out.write(rows)
         return out.rows

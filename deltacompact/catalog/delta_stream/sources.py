@@ -22,7 +22,7 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import is_uri, open_object
-from deltacompact.tabular.files import content_type_of
+from deltacompact.tabular.formats import content_type_of
 
 _MAGIC = "*?["
 
