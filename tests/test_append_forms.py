@@ -20,7 +20,7 @@ import pytest
 from deltacompact import InputError, SchemaError, Settings, cli, compact, open_catalog
 from deltacompact.base.model import Partition
 from deltacompact.maintenance.check import check
-from deltacompact.tabular import files
+from deltacompact.tabular import formats
 
 ROWS = pa.table({"id": [1, 2, 3], "v": ["a", None, "c"]})
 LOCAL = Settings(executor="local")
@@ -224,7 +224,7 @@ def test_damaged_compressed_text_is_refused_by_name(tmp_path, catalog, content, 
 def test_only_text_is_compressed_as_a_whole():
     for name in ("a.parquet.gz", "a.gz", "a.orc.zst", "gz"):
         with pytest.raises(InputError, match="unknown extension"):
-            files.content_type_of(name)
+            formats.content_type_of(name)
 
 
 # Folders, globs and prefixes

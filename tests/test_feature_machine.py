@@ -58,7 +58,7 @@ from deltacompact.steps import assign_pointers as pointers
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import parquet_read
 from deltacompact.tabular import row_group_copy as parquet_copy
-from deltacompact.tabular.files import EXTENSIONS
+from deltacompact.tabular.formats import EXTENSIONS
 
 HOUR_S = 3600.0
 

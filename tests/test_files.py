@@ -18,7 +18,8 @@ import deltacompact
 from deltacompact import ContentType, Settings, compact
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files
+from deltacompact.tabular import files, formats, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 PLAIN = pa.table(
     {
@@ -98,7 +99,7 @@ def test_slices_and_columns(kind):
     table = PLAIN.select(["id", "name", "done"])
     path = f"x{SUFFIX[kind]}"
     store.put(path, written(table, kind))
-    file = files.inspect(store, path, files.content_type_of(path), table.schema)
+    file = files.inspect(store, path, formats.content_type_of(path), table.schema)
     assert file.rows == 4
     for start in range(4):
         for stop in range(start + 1, 5):
@@ -145,7 +146,7 @@ def test_row_groups_and_dictionaries_of_written_files():
     store = MemoryStore()
     rows = 5_000
     table = pa.table({"id": range(rows), "status": ["new", "paid"] * (rows // 2)})
-    files.write_table(store, "x.parquet", table, files.WriteOptions(row_group_rows=2_000))
+    writing.write_table(store, "x.parquet", table, WriteOptions(row_group_rows=2_000))
     metadata = pq.ParquetFile(pa.BufferReader(store.get("x.parquet"))).metadata
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [2_000, 2_000, 1_000]
     encodings = {

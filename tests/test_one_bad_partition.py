@@ -22,7 +22,8 @@ from deltacompact.compact import Session
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.session import attempts
-from deltacompact.tabular import files
+from deltacompact.tabular import writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 PARTITIONS = ("a", "b", "c")
 
@@ -48,7 +49,7 @@ def run(lake, capfd):
 def let_in(catalog, table, name="b"):
     """A delta that does not fit, as a release that did not check it let it in."""
     paths = TablePaths.of("t").stream(Partition((("p", name),)))
-    file = files.write_table(catalog.store, paths.fresh("data", ".parquet"), table, files.WriteOptions())
+    file = writing.write_table(catalog.store, paths.fresh("data", ".parquet"), table, WriteOptions())
 
     def commit(state):
         delta = Delta(state.last_position + 1, OperationType.UPSERT, (file,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,54 +10,28 @@ import pyarrow as pa
 import pytest
 from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
 from toy_catalog import ToyCatalog
+from toy_runs import HERE, KEYS, live, run, snapshot, terms
 
-from deltacompact import ConflictError, Settings
-from deltacompact.base.model import Table, TableKeys
-from deltacompact.executors.executor import Executor
-from deltacompact.executors.local import LocalExecutor
-from deltacompact.planning.plan import Arguments
-from deltacompact.reading.live_rows import live_batches
+from deltacompact import ConflictError, InputError, Settings
+from deltacompact.base.errors import CorruptionError
+from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.session import attempts
-from deltacompact.session.attempts import Terms
-from deltacompact.session.driver import Published, Session
+from deltacompact.session.driver import Session
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.opening import open_object, open_store
+from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Snapshot
-
-KEYS = TableKeys.of(["k"])
-HERE = LocalExecutor(Settings(executor="local", local_threads=1))
+from deltacompact.tabular import writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 
 def rows(*pairs: tuple[int, str]) -> pa.Table:
     return pa.table({"k": [k for k, _ in pairs], "v": [v for _, v in pairs]})
 
 
-def terms(**arguments: Any) -> Terms:
-    return Terms(KEYS, (), Arguments(rows_per_compacted_file=4, hash_bucket_count=3, **arguments))
-
-
-def snapshot(toy: ToyCatalog) -> Snapshot:
-    found = toy.fetch()
-    assert isinstance(found, Snapshot)
-    return found
-
-
-def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
-    return attempts.resume_or_begin(toy.ports, snapshot(toy), terms(**arguments), executor, lambda event: None)
-
-
-def live(toy: ToyCatalog) -> dict[int, str]:
-    """The rows of the newest version, with an empty delta on top of it, which a snapshot needs."""
-    toy.append(10**6, rows().slice(0, 0).cast(pa.schema([("k", pa.int64()), ("v", pa.string())])))
-    table = Table("toy", (), KEYS)
-    schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
-    found = [row for batch in live_batches(toy.store, snapshot(toy), table, schema) for row in batch.to_pylist()]
-    assert len({row["k"] for row in found}) == len(found)
-    return {row["k"]: row["v"] for row in found}
-
-
-def filled(store: Any) -> ToyCatalog:
-    toy = ToyCatalog(store, KEYS)
+def filled(store: Any, data: str = "") -> ToyCatalog:
+    toy = ToyCatalog(store, KEYS, data)
     toy.append(1, rows(*[(k, "a") for k in range(10)]))
     toy.append(2, rows(*[(k, "b") for k in range(5, 15)]))
     toy.append(3, pa.table({"k": [0, 7]}), "delete")
@@ -111,12 +86,115 @@ def test_of_two_sessions_one_is_in_conflict() -> None:
     assert live(toy) == EXPECTED
 
 
+def test_data_may_lie_anywhere_by_full_uri(tmp_path: Path) -> None:
+    elsewhere = (tmp_path / "far away").as_uri()
+    toy = filled(MemoryStore(), elsewhere)
+    run(toy, rows_per_round=8)
+    toy.append(4, rows((1, "c")))
+    _, published = run(toy)
+    files = published.compacted.files
+    assert published.outputs.kept and all(file.path.startswith(elsewhere) and file.managed for file in files)
+    assert live(toy) == {**EXPECTED, 1: "c"}
+    assert not [stat.path for stat in toy.store.list("") if stat.path.endswith(".parquet")]
+
+
+def test_a_session_resumes_with_outputs_that_lie_elsewhere(tmp_path: Path) -> None:
+    resumed = set()
+    for at in range(1000):
+        store, data = MemoryStore(), (tmp_path / str(at)).as_uri()
+        filled(store, data)
+        try:
+            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS, data), rows_per_round=8)
+        except Crash:
+            toy = ToyCatalog(store, KEYS, data)
+            if isinstance(toy.fetch(), Snapshot):
+                resumed.add(run(toy, rows_per_round=8)[0].rounds_resumed)
+            assert live(toy) == EXPECTED
+        else:
+            break
+    assert resumed == {0, 1, 2, 3}
+
+
+def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None:
+    store, data = MemoryStore(), tmp_path.as_uri()
+    filled(store, data)
+    refused = FailsAt(1, kind="put_if_absent", error=Crash)
+
+    def before_the_switch(kind: str, path: str, act: Any) -> Any:
+        return refused(kind, path, act) if path.startswith("toy/000") else act()
+
+    refused.at = 0
+    with pytest.raises(Crash):
+        run(ToyCatalog(InterceptedStore(store, before_the_switch), KEYS, data))
+    outputs = list(tmp_path.glob("*/*.parquet"))
+    assert outputs
+    outputs[0].unlink()
+    toy = ToyCatalog(store, KEYS, data)
+    run(toy)
+    assert live(toy) == EXPECTED
+
+
+def test_a_bucket_is_opened_once(s3_catalog_uri: str) -> None:
+    root = open_store(s3_catalog_uri)
+    bucket = s3_catalog_uri.removeprefix("s3://").partition("/")[0]
+    opened = {id(open_object(root, f"s3://{bucket}/a/{name}.parquet")[0]) for name in range(10)}
+    assert len(opened) == 1
+    store, name = open_object(root, f"s3://{bucket}/a/b c%20.parquet")
+    assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20.parquet")
+
+
+def test_data_in_another_bucket_than_the_index(tmp_path: Path, s3_catalog_uri: str) -> None:
+    toy = filled(LocalStore(tmp_path), s3_catalog_uri.rstrip("/") + "/elsewhere")
+    run(toy, rows_per_round=8)
+    assert live(toy) == EXPECTED
+    assert list(open_store(s3_catalog_uri).list("elsewhere/")) and not list(tmp_path.rglob("*.parquet"))
+
+
+def test_the_index_has_the_numbers_of_files_that_are_known_by_path() -> None:
+    toy = filled(MemoryStore())
+    _, published = run(toy)
+    _, document = toy.newest()
+    assert all("number" not in file for file in document["base"])
+    named = read_manifest(toy.store, published.compacted.index).data_files
+    assert named == {file.number: file.path for file in published.compacted.files}
+    document["base"].pop()
+    with pytest.raises(CorruptionError, match="index is that of other files"):
+        toy.snapshot(1, document)
+
+
+def test_whether_a_file_is_managed_is_written_where_its_path_does_not_say_it() -> None:
+    store = MemoryStore()
+    here = writing.write_table(store, "a.parquet", rows((1, "a")), WriteOptions())
+    for path, managed in [("a.parquet", True), ("s3://b/a.parquet", False)]:
+        document = file_to_json(replace(here, path=path, managed=managed), SchemaTable())
+        assert "managed" not in document
+        document = file_to_json(replace(here, path=path, managed=not managed), schemas := SchemaTable())
+        assert document["managed"] is not managed
+        assert file_from_json(document, schemas).managed is not managed
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/a.parquet", "s3:///a.parquet", "file://host/a.parquet"])
+def test_a_uri_that_leads_nowhere_is_refused(path: str) -> None:
+    with pytest.raises(InputError):
+        open_object(MemoryStore(), path)
+
+
 def test_the_same_on_ray(tmp_path: Path, ray_cluster: str) -> None:
     from deltacompact.executors.ray import RayExecutor
 
-    toy = filled(LocalStore(tmp_path))
+    store = LocalStore(tmp_path / "catalog")
+    toy = filled(store, (tmp_path / "data").as_uri())
     executor = RayExecutor(Settings(executor="ray", ray_address=ray_cluster))
     run(toy, executor, rows_per_round=8)
-    toy.append(4, rows((1, "c")))
+    toy.append(4, rows((1, "c"), (2, "dead"), (50, "dead")), dead=[1, 2])
+    _, published = run(toy, executor)
+    assert published.counts.upserts == 1 and live(toy) == {**EXPECTED, 1: "c"}
+    late = attempts.plan_session(toy.ports, snapshot_after(toy, 5), terms(), executor.capacity)
     run(toy, executor)
-    assert live(toy) == {**EXPECTED, 1: "c"}
+    with pytest.raises(ConflictError, match="another compaction came first"):
+        Session(toy.ports, late, executor, lambda event: None).run()
+
+
+def snapshot_after(toy: ToyCatalog, position: int) -> Snapshot:
+    toy.append(position, rows((3, "d")))
+    return snapshot(toy)

@@ -28,7 +28,8 @@ from deltacompact.catalog.delta_stream.entries import Fence
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
-from deltacompact.tabular.files import WriteOptions, write_table
+from deltacompact.tabular.row_groups import WriteOptions
+from deltacompact.tabular.writing import write_table
 
 HOURS = 3600
 DAYS = 24 * HOURS

@@ -22,10 +22,11 @@ import pytest
 from deltacompact import ContentType, DeltaStreamCatalog
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import files, row_bytes
-from deltacompact.tabular.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, TableWriter, WriteOptions
+from deltacompact.tabular import files, formats, row_bytes, writing
 from deltacompact.tabular.parquet_read import BATCH_BYTES
 from deltacompact.tabular.row_group_copy import encoded
+from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, ROW_GROUP_ROWS, WriteOptions
+from deltacompact.tabular.writing import TableWriter
 
 MIB = 1 << 20
 RANDOM = np.random.default_rng(5)
@@ -133,7 +134,7 @@ def test_a_large_dictionary_is_written_to_other_formats(content_type: ContentTyp
     indices = pa.array([None, *(np.arange(4_000) % 4)], pa.int32())
     whole = pa.table({"k": range(4_001), "v": pa.DictionaryArray.from_arrays(indices, dictionary)})
     store = MemoryStore()
-    made = files.write_table(store, f"x{files.suffix_of(content_type)}", whole, WriteOptions(content_type))
+    made = writing.write_table(store, f"x{formats.suffix_of(content_type)}", whole, WriteOptions(content_type))
     expected = [None, *("a" * MIB, None, "b" * MIB, "c") * 1_000]
     for first, batch in files.read(store, made):
         for place, value in enumerate(batch["v"]):

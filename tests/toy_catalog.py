@@ -2,6 +2,9 @@
 
 toy/0000.json   {"schemas": […], "base": null, "index": null, "next": 0, "watermark": 0, "deltas": [{"position": 1, …}]}
 toy/0001.json   what a compaction published, by put if absent: whoever comes second is in conflict
+
+Like Iceberg it knows compacted files by path alone (the index has their numbers), its data may lie anywhere by full
+URI, a delta's file may have dead rows already, and with `columns` it matches columns by field id.
 """
 
 from __future__ import annotations
@@ -9,83 +12,103 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from deltacompact.base.errors import ConflictError, NotFoundError
-from deltacompact.base.model import CompactedDelta, Delta, ObjectRef, OperationType, Partition, TableKeys
+from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, OperationType, Partition, TableKeys
+from deltacompact.index.live_bitmaps import write_deletions
+from deltacompact.index.primary_key_index import numbered, read_manifest, with_data_files
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot, Workspace
-from deltacompact.tabular import files
+from deltacompact.tabular import writing
+from deltacompact.tabular.row_groups import WriteOptions
+
+EMPTY = {"base": None, "index": None, "next": 0, "deltas": [], "schemas": []}
 
 
 class ToyCatalog:
     """One table of one partition. Implements SnapshotSource and CommitTarget."""
 
-    workspace = Workspace("toy")
-
-    def __init__(self, store: ObjectStore, keys: TableKeys) -> None:
+    def __init__(self, store: ObjectStore, keys: TableKeys, data: str = "", columns: pa.Schema | None = None) -> None:
         self.store = store
         self.keys = keys
+        self.workspace = Workspace("toy", data)
+        self.columns = columns
 
     @property
     def ports(self) -> Ports:
         return Ports(self, self, self.workspace, self.store)
 
-    # Writing and reading
+    # Writing
 
-    def append(self, position: int, table: pa.Table, operation: str = "upsert") -> None:
-        """Add a delta to the newest version. Nobody else may be writing: it is a toy."""
-        number, document = self._newest()
-        file = files.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, files.WriteOptions())
+    def append(self, position: int, table: pa.Table, operation: str = "upsert", dead: Sequence[int] = ()) -> None:
+        """Add a delta, whose rows at the places `dead` are dead. Nobody else may be writing: it is a toy."""
+        number, document = self.newest()
+        file = writing.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, WriteOptions())
+        file = dataclasses.replace(file, schema=table.schema)
+        if len(dead):
+            (deletions,) = write_deletions(self.store, f"{file.path}.dead", [(file.rows, dead)])
+            file = dataclasses.replace(file, deletions=deletions)
         schemas = SchemaTable(document["schemas"])
-        delta = {"position": position, "operation": operation, "files": [file_to_json(file, schemas)]}
+        delta = {"position": position, "operation": operation, "files": [_written(file, schemas)]}
         document |= {"deltas": [*document["deltas"], delta], "schemas": schemas.encoded}
         self.store.put(self._path(number), json.dumps(document).encode())
 
     # SnapshotSource
 
     def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
-        number, document = self._newest() if moment is None else self._version(int(moment.destination_version))
+        if moment is not None:
+            return self.snapshot(*self._version(int(moment.destination_version)), moment.destination_tail)
+        number, document = self.newest()
+        return self.snapshot(number, document) if document["deltas"] else NothingToDo("no deltas")
+
+    def snapshot(self, number: int, document: dict[str, Any], tail: int | None = None) -> Snapshot:
         schemas = SchemaTable(document["schemas"])
-        counted = document["deltas"][: moment.destination_tail if moment else None]
-        if not counted:
-            return NothingToDo("no deltas")
         deltas = tuple(
-            Delta(
-                delta["position"],
-                OperationType(delta["operation"]),
-                tuple(file_from_json(file, schemas) for file in delta["files"]),
-            )
-            for delta in counted
+            Delta(delta["position"], OperationType(delta["operation"]), _read(delta["files"], schemas))
+            for delta in document["deltas"][:tail]
         )
-        index = ObjectRef(**document["index"]) if document["index"] else None
-        base = None
-        if index:
-            compacted = tuple(file_from_json(file, schemas) for file in document["base"])
+        index, base = None, None
+        if document["index"]:
+            index = ObjectRef(**document["index"])
+            compacted = numbered(_read(document["base"], schemas), read_manifest(self.store, index))
             schema = schemas[document["schema"]]
             base = CompactedDelta(compacted, index, document["watermark"], document["next"], "toy", "", "", schema)
-        when = Moment(str(number), len(deltas), str(number), len(deltas))
-        watermark, why = deltas[-1].position, "there are deltas"
         return Snapshot(
-            "toy", "toy", Partition(), base, True, deltas, index, watermark, document["next"], when, {}, why
+            source_table_id="toy",
+            destination_table_id="toy",
+            partition=Partition(),
+            base=base,
+            owned=True,
+            deltas=deltas,
+            index=index,
+            watermark=deltas[-1].position if deltas else 0,
+            next_file_number=document["next"],
+            moment=Moment(str(number), len(deltas), str(number), len(deltas)),
+            identity={},
+            why="there are deltas",
+            columns=self.columns,
         )
 
     # CommitTarget
 
     def check(self, snapshot: Snapshot, session: str) -> None:
-        if self._newest()[0] != int(snapshot.moment.destination_version):
+        if self.newest()[0] != int(snapshot.moment.destination_version):
             raise ConflictError("toy: another compaction came first")
 
     def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
         number, before = self._version(int(snapshot.moment.destination_version))
+        path = self.workspace.fresh("index", ".manifest.json", session)
+        index = with_data_files(self.store, result.index, path, result.files)
         schemas = SchemaTable(before["schemas"])
         document = {
-            "base": [file_to_json(file, schemas) for file in result.files],
+            "base": [_written(file, schemas) for file in result.files],
             "schema": schemas.add(result.schema),
-            "index": dataclasses.asdict(result.index),
+            "index": dataclasses.asdict(index),
             "next": result.next_file_number,
             "watermark": snapshot.watermark,
             "deltas": before["deltas"][len(snapshot.deltas) :],
@@ -94,7 +117,7 @@ class ToyCatalog:
         if not self.store.put_if_absent(self._path(number + 1), json.dumps(document).encode()):
             raise ConflictError("toy: another compaction came first")
         compacted = CompactedDelta(
-            result.files, result.index, snapshot.watermark, result.next_file_number, "toy", "", session, result.schema
+            result.files, index, snapshot.watermark, result.next_file_number, "toy", "", session, result.schema
         )
         return PublishedVersion(str(number + 1), compacted)
 
@@ -106,11 +129,20 @@ class ToyCatalog:
     def _version(self, number: int) -> tuple[int, dict[str, Any]]:
         return number, json.loads(self.store.get(self._path(number)))
 
-    def _newest(self) -> tuple[int, dict[str, Any]]:
+    def newest(self) -> tuple[int, dict[str, Any]]:
         newest: tuple[int, dict[str, Any]] | None = None
         for number in itertools.count():
             try:
                 newest = self._version(number)
             except NotFoundError:
-                return newest or (0, {"base": None, "index": None, "next": 0, "deltas": [], "schemas": []})
+                return newest or (0, dict(EMPTY))
         raise AssertionError("unreachable")
+
+
+def _written(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
+    """A file as the toy knows it: without a number."""
+    return {name: value for name, value in file_to_json(file, schemas).items() if name != "number"}
+
+
+def _read(documents: Sequence[dict[str, Any]], schemas: SchemaTable) -> tuple[DataFile, ...]:
+    return tuple(file_from_json({"number": place, **file}, schemas) for place, file in enumerate(documents))

@@ -29,7 +29,8 @@ from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files as tabular
+from deltacompact.tabular import formats, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 KEY, REVISION = "key", "revision"
 PRIOR_REVISION, DELTA_REVISION = 1, 2
@@ -129,9 +130,9 @@ def write_part(store: ObjectStore, part: Part) -> tuple[DataFile, int]:
     """A task: make one file and write it; and its decompressed bytes."""
     keys = part.keys()
     table = _rows(keys, part)
-    options = tabular.WriteOptions()
-    path = TablePaths.of(part.shape.name).stream(Partition()).fresh("data", tabular.suffix_of(options.content_type))
-    return tabular.write_table(store, path, table, options), table.nbytes
+    options = WriteOptions()
+    path = TablePaths.of(part.shape.name).stream(Partition()).fresh("data", formats.suffix_of(options.content_type))
+    return writing.write_table(store, path, table, options), table.nbytes
 
 
 def expected_of(part: Part) -> Fingerprint:

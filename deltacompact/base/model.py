@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 
 PARTITION_STREAM_POS_VIRTUAL_COL_NAME = "__partition_stream_position__"
 """Names the stream position where a sort key is asked for; it is the default sort key."""
@@ -137,23 +138,23 @@ class Partition:
     values: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
-    def of(cls, partition_keys: Sequence[str], given: Mapping[str, Any] | Partition | None) -> Partition:
-        """Check the given values against the table's partition keys; values are kept as text, None is null."""
-        if isinstance(given, Partition):
-            given = dict(given.values)
-        if given is not None and not isinstance(given, Mapping):
-            raise InputError(f"partition is {given!r}, it must be a dict of partition keys and values")
-        given = given or {}
-        for name in given:
+    def of(cls, partition_keys: Sequence[str], values: Mapping[str, Any] | Partition | None) -> Partition:
+        """Check the values against the table's partition keys; they are kept as text, None is null."""
+        if isinstance(values, Partition):
+            values = dict(values.values)
+        if values is not None and not isinstance(values, Mapping):
+            raise InputError(f"partition is {values!r}, it must be a dict of partition keys and values")
+        values = values or {}
+        for name in values:
             if name not in partition_keys:
                 known = ", ".join(partition_keys) or "none"
                 raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
         for name in partition_keys:
-            if name not in given:
+            if name not in values:
                 raise InputError(f"partition key {name!r} has no value")
-            if (text := partition_text(given[name])) is not None and not is_text(text):
+            if (text := partition_text(values[name])) is not None and not is_text(text):
                 raise InputError(f"partition key {name!r}: {text!r} is not a text that UTF-8 can hold")
-        return cls(tuple((name, partition_text(given[name])) for name in partition_keys))
+        return cls(tuple((name, partition_text(values[name])) for name in partition_keys))
 
     def __str__(self) -> str:
         return "/".join(f"{name}={'null' if value is None else value}" for name, value in self.values) or "(all)"
@@ -180,11 +181,15 @@ def partition_text(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Rows of a compacted file that are dead and still in it: those that a mask, named by object and ordinal, lacks."""
+    """Rows that are dead and still in their file: those that a live bitmap lacks.
+
+    The bitmap lies under `ordinal` in the object at `masks_path`, which may hold those of other files as well: a path
+    in the workspace's store, or a full URI.
+    """
 
     dead_rows: int
     masks_path: str
-    ordinal: int
+    ordinal: Ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +206,23 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One tabular file of a delta. `path` is relative to the catalog's root, or a URI where it lies elsewhere.
+    """One tabular file of a delta or of the compacted rows.
 
-    Rows and bytes are those of the file; only a compacted file has a deletion vector. `name` is what the user called
-    the file when it was appended. Only a file outside of the catalog has a stamp. `longest` are the bytes of the
-    longest value of each string and binary sort column, as far as somebody has looked; so are `decoded_bytes`, about
-    what all rows take in memory, which no single row can exceed.
+    number          a delta's file: its place in the delta; a compacted file: its number in the chain, for ever
+    path            in the workspace's store, or a full URI
+    rows, bytes     those of the file, dead rows included
+    schema          its columns, as the table calls them
+    deletions       which of its rows are dead already; None: all live
+    name            what the user called the file when it was appended
+    stamp           what the file looked like when it was appended: only of a file that is not managed
+    longest         bytes of the longest value of string and binary sort columns, as far as somebody has looked
+    decoded_bytes   about what all rows take in memory, which no single row can exceed, as far as it is known
+    managed         written by or handed over to the table: nobody else changes it, it may be kept as an output of a
+                    compaction, and a vacuum may delete it
+    stored          its columns as the file calls them, where they are matched by field id; None: as the table does
     """
 
-    number: int
+    number: DeltaFileNumber | ChainFileNumber
     path: str
     content_type: ContentType
     rows: int
@@ -220,6 +233,8 @@ class DataFile:
     stamp: Stamp | None = None
     longest: tuple[tuple[str, int], ...] = ()
     decoded_bytes: int | None = None
+    managed: bool = True
+    stored: pa.Schema | None = field(default=None, hash=False)
 
     @property
     def live_rows(self) -> int:
@@ -303,7 +318,8 @@ class Delta:
 
     @property
     def rows(self) -> int:
-        return sum(file.rows for file in self.files)
+        """Live rows."""
+        return sum(file.live_rows for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -343,7 +359,7 @@ class CompactedDelta:
     files: tuple[DataFile, ...]
     index: ObjectRef
     watermark: int
-    next_file_number: int
+    next_file_number: ChainFileNumber
     source_table_id: str
     source_lineage: str
     session_id: str

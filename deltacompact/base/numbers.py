@@ -18,3 +18,6 @@ Ordinal = NewType("Ordinal", int)
 ChainFileNumber = NewType("ChainFileNumber", int)
 OutputNumber = NewType("OutputNumber", int)
 Rank = NewType("Rank", int)
+
+UNNUMBERED = DeltaFileNumber(0)
+"""What a file is called before the commit that numbers it."""

@@ -22,9 +22,14 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
+def text_of(said: object) -> str:
+    """What an error says, or any other text, without line breaks."""
+    return " ".join(str(said).split())
+
+
 def one_line(error: BaseException) -> str:
     """An error of ours in its own words; any other one with its class in front, as its text alone often says little."""
-    said = " ".join(str(error).split())
+    said = text_of(error)
     if isinstance(error, DeltaCompactError):
         return said
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.base.settings import Settings
+from deltacompact.base.wording import text_of
 from deltacompact.executors.executor import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
 from deltacompact.planning.plan import Capacity
@@ -116,7 +117,7 @@ class RayExecutor:
         except ray.exceptions.OutOfMemoryError as error:
             raise DeltaCompactError("a task ran out of memory: plan smaller ones (memory_per_task_bytes)") from error
         except ray.exceptions.RayError as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = text_of(error)[:200]
             raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
 
     def spilled_bytes(self) -> int | None:
@@ -241,7 +242,7 @@ def _connect(settings: Settings) -> bool:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **started)
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = f"at {address}" if joins else "on this machine"
-        raise InputError(f"no Ray cluster {where}: {' '.join(str(error).split())[:200]}") from error
+        raise InputError(f"no Ray cluster {where}: {text_of(error)[:200]}") from error
     return not joins
 
 

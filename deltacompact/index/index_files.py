@@ -20,9 +20,11 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, StoreError
+from deltacompact.base.wording import text_of
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular.files import is_stores_fault
+from deltacompact.storage.opening import open_object
+from deltacompact.tabular.damage import is_stores_fault
 
 CHUNK_ENTRIES = 1 << 20
 """Entries of one batch: what a merge holds of the index at a time, 32 to 64 MiB."""
@@ -69,8 +71,8 @@ def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[t
         reader = pa.ipc.open_file(source)
         if reader.num_record_batches != len(file.crc32s):
             raise CorruptionError(f"{store.uri}{file.path}: batches are missing")
-        for place, crc32 in enumerate(file.crc32s):
-            column = reader.get_batch(place).column(0)
+        for number, crc32 in enumerate(file.crc32s):
+            column = reader.get_batch(number).column(0)
             if column.type != pa.binary(entry_bytes):
                 raise CorruptionError(f"{store.uri}{file.path}: entries are {column.type}, not {entry_bytes} bytes")
             raw = np.frombuffer(column.buffers()[1], np.uint8, len(column) * entry_bytes, 0)
@@ -80,12 +82,13 @@ def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[t
 @contextlib.contextmanager
 def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
     """Open an Arrow file of our own writing. Bytes that are wrong are corruption; a broken connection is not."""
+    its_store, name = open_object(store, path)
     try:
-        with store.open(path) as source:
+        with its_store.open(name) as source:
             yield source
     except (pa.ArrowInvalid, OSError) as error:
         kind = StoreError if is_stores_fault(error) else CorruptionError
-        raise kind(f"{store.uri}{path} cannot be read: {' '.join(str(error).split())}") from error
+        raise kind(f"{its_store.uri}{name} cannot be read: {text_of(error)}") from error
 
 
 class BucketWriter:

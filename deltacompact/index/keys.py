@@ -30,6 +30,7 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Direction, OperationType, TableKeys
 from deltacompact.base.wording import with_article
 from deltacompact.tabular import schemas
+from deltacompact.tabular.field_ids import field_id
 
 ENCODING_VERSION = 2
 """The newest that is known: 1 has sort columns of fixed width alone, 2 also those of variable width."""
@@ -91,6 +92,21 @@ class Encoding:
     key_columns: tuple[KeyColumn, ...]
     sort_columns: tuple[SortColumn, ...] = ()
     version: int = ENCODING_VERSION
+    field_ids: tuple[tuple[str, int], ...] = field(default=(), repr=False)
+    """Of each column, where columns are matched by field id."""
+
+    def matched(self, columns: pa.Schema | None) -> Encoding:
+        """The same under the names that the columns of a table have today. None: they are matched by name."""
+        if columns is None:
+            return self
+        today = {field_id(column): column.name for column in columns}
+        names = {name: today.get(number, name) for name, number in self.field_ids}
+        return replace(
+            self,
+            key_columns=tuple(replace(c, name=names.get(c.name, c.name)) for c in self.key_columns),
+            sort_columns=tuple(replace(c, name=names.get(c.name, c.name)) for c in self.sort_columns),
+            field_ids=tuple((names[name], number) for name, number in self.field_ids),
+        )
 
     @property
     def sort_key_bytes(self) -> int:
@@ -142,10 +158,10 @@ def _refusing(path: str, what: str, names: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        place = re.match(r"column (\d+)(?:, row \d+)?: ", str(error))
-        if place is None:
+        named = re.match(r"column (\d+)(?:, row \d+)?: ", str(error))
+        if named is None:
             raise
-        name, why = names[int(place[1])], str(error)[place.end() :]
+        name, why = names[int(named[1])], str(error)[named.end() :]
         raise SchemaError(f"{path}: {what} {name!r}: {why}") from error
 
 
@@ -163,14 +179,19 @@ def resolve_encoding(
     partition_keys: Sequence[str],
     files: Sequence[tuple[OperationType, DataFile]],
     known: Encoding | None = None,
+    columns: pa.Schema | None = None,
 ) -> Encoding:
     """The encoding that fits all files and what the index holds already (`known`).
 
     Partition columns are constant in a stream and left out of the digest, and files without rows say nothing. Of string
-    and binary sort columns the files say how long their values are (see sort_widths.py). Raises SchemaError naming file
-    and column for a missing or mixed key column, or a sort column that is missing in part, of another type or too wide.
+    and binary sort columns the files say how long their values are (see sort_widths.py). `columns` are those of a table
+    whose columns are matched by field id; key columns stay in the order of the index, which is that of the key bytes,
+    whatever they are called today. Raises SchemaError naming file and column for a missing or mixed key column, or a
+    sort column that is missing in part, of another type or too wide.
     """
     names = [name for name in keys.primary if name not in partition_keys]
+    if known is not None:
+        names = [column.name for column in known.key_columns]
     key_columns = {c.name: c for c in known.key_columns} if known else {name: KeyColumn(name) for name in names}
     sort_columns = {c.name: c for c in known.sort_columns} if known else {}
     for key in keys.sort:
@@ -197,8 +218,13 @@ def resolve_encoding(
             sort_columns[name] = _sorted_by(sort_columns[name], file)
         _check_width(sort_columns.values(), file.path)
     version = 2 if any(schemas.has_lengths(column.type) for column in sort_columns.values()) else 1
-    columns = _with_widths([sort_columns[key.name] for key in keys.sort])
-    return Encoding(tuple(key_columns[name] for name in names), columns, version)
+    widened = _with_widths([sort_columns[key.name] for key in keys.sort])
+    encoding = Encoding(tuple(key_columns[name] for name in names), widened, version)
+    if columns is None:
+        return encoding
+    ids = {column.name: field_id(column) for column in columns}
+    found = [(name, ids.get(name)) for name in encoding.columns]
+    return replace(encoding, field_ids=tuple((name, number) for name, number in found if number is not None))
 
 
 def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
@@ -209,7 +235,7 @@ def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
     if column.key_class is None:
         return replace(column, key_class=key_class, scale=scale)
     if key_class is not column.key_class:
-        found, known = (with_article(each.name.lower()) for each in (key_class, column.key_class))
+        found, known = (with_article(class_.name.lower()) for class_ in (key_class, column.key_class))
         raise SchemaError(f"{path}: key column {column.name!r} is {type_}, {found}, where the table has {known}")
     if scale != column.scale:
         raise SchemaError(f"{path}: key column {column.name!r} is {type_}, where the table has scale {column.scale}")

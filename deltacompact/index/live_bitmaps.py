@@ -4,10 +4,13 @@
     live    x   x x     x   |   x        bytes 4d 02
 
 The masks of a group of files are one Arrow IPC file. Materialize filters by them, and the index finds by them where the
-rows of a rewritten file went: the number of set bits before a row is its rank.
+rows of a rewritten file went: the number of set bits before a row is its rank. A file that stays with dead rows in it
+names its bitmap in a deletion vector.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +18,14 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.model import DataFile
+from deltacompact.base.model import DataFile, DeletionVector
+from deltacompact.base.numbers import Ordinal
 from deltacompact.index.index_files import session_object
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
+from deltacompact.tabular import files
 
-Masks = dict[int, npt.NDArray[np.uint8]]
+Masks = dict[Ordinal, npt.NDArray[np.uint8]]
 """By ordinal: one bit for each row of the file, least significant first, set where the row lives."""
 
 _SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary()), ("crc32", pa.uint32())])
@@ -32,7 +38,8 @@ def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
         pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
         pa.array([_kernels.crc32(bits) for bits in masks.values()], pa.uint32()),
     ]
-    with store.writer(path) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
+    its_store, name = open_object(store, path)
+    with its_store.writer(name) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
         out.write_batch(pa.record_batch(columns, schema=_SCHEMA))
 
 
@@ -56,6 +63,35 @@ def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | Non
     if file.deletions.ordinal not in masks:
         raise CorruptionError(f"{store.uri}{file.deletions.masks_path} has no mask for {file.path}")
     return masks[file.deletions.ordinal]
+
+
+def live_tables(
+    store: ObjectStore, file: DataFile, columns: Sequence[str] | None = None, rows: tuple[int, int] | None = None
+) -> Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]:
+    """Slices like those of `files.read`, without dead rows: the places of the rows in the file, and the rows."""
+    bits = live_bits(store, file)
+    lives = None if bits is None else live_mask(bits, file.rows)
+    for first, table in files.read(store, file, columns, rows):
+        places = np.arange(first, first + table.num_rows, dtype=np.uint64)
+        if lives is not None and not (here := lives[first : first + table.num_rows]).all():
+            places, table = places[here], table.filter(pa.array(here))
+        yield places, table
+
+
+def write_deletions(
+    store: ObjectStore, path: str, dead: Sequence[tuple[int, npt.ArrayLike]]
+) -> tuple[DeletionVector, ...]:
+    """The deletion vectors of files of so many rows, of which those at these places are dead: one object for all."""
+    masks: Masks = {}
+    for ordinal, (rows, places) in enumerate(dead):
+        lives = np.ones(rows, bool)
+        lives[np.asarray(places, np.int64)] = False
+        masks[Ordinal(ordinal)] = np.packbits(lives, bitorder="little")
+    write_masks(store, path, masks)
+    return tuple(
+        DeletionVector(rows - int(np.bitwise_count(masks[Ordinal(ordinal)]).sum()), path, Ordinal(ordinal))
+        for ordinal, (rows, _) in enumerate(dead)
+    )
 
 
 def live_mask(bits: npt.NDArray[np.uint8], rows: int) -> npt.NDArray[np.bool_]:

@@ -9,6 +9,8 @@ A compaction that changes little adds a run and, for the files that it rewrote, 
 bytes. So the index costs what changed. When runs are many, or large beside the first one, the next compaction merges
 them. The manifest names every file with its checksums. Pointers are file numbers; in a session's rounds they are the
 session's ordinals, and the manifest is flagged as not publishable.
+
+    data files       14 s3://lake/a.parquet   21 s3://lake/b.parquet    for a catalog that knows files by path alone
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, InputError
-from deltacompact.base.model import FORMAT_VERSION, ObjectRef
+from deltacompact.base.model import FORMAT_VERSION, DataFile, ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, read_bucket
@@ -39,7 +43,10 @@ Run = tuple[tuple[IndexFile, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
-    """Everything about an index but its entries: runs and relocations, the oldest first; live rows and tombstones."""
+    """Everything about an index but its entries: runs and relocations, the oldest first; live rows and tombstones.
+
+    `data_files` are the paths of the compacted files by number, where the table's catalog has no numbers.
+    """
 
     encoding: Encoding
     runs: tuple[Run, ...]
@@ -47,6 +54,11 @@ class IndexManifest:
     tombstones: int
     publishable: bool = True
     relocations: tuple[Relocation, ...] = ()
+    data_files: Mapping[ChainFileNumber, str] | None = None
+
+    def matched(self, columns: pa.Schema | None) -> IndexManifest:
+        """The same under the names that the columns of a table have today: see Encoding.matched."""
+        return replace(self, encoding=self.encoding.matched(columns))
 
     @property
     def hash_bucket_count(self) -> int:
@@ -76,7 +88,7 @@ class IndexManifest:
 
     def to_bytes(self) -> bytes:
         encoding = self.encoding
-        document = {
+        document: dict[str, Any] = {
             "format": FORMAT_VERSION,
             "encoding_version": encoding.version,
             "key_columns": [(c.name, c.key_class and c.key_class.name, c.scale) for c in encoding.key_columns],
@@ -90,6 +102,10 @@ class IndexManifest:
             "runs": [[[(f.path, f.rows, f.bytes, f.crc32s) for f in bucket] for bucket in run] for run in self.runs],
             "relocations": [asdict(relocation) for relocation in self.relocations],
         }
+        if encoding.field_ids:
+            document["field_ids"] = encoding.field_ids
+        if self.data_files is not None:
+            document["data_files"] = {str(number): path for number, path in sorted(self.data_files.items())}
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -117,9 +133,12 @@ class IndexManifest:
             for run in document["runs"]
         )
         relocations = tuple(Relocation.from_json(relocation) for relocation in document["relocations"])
-        encoding = Encoding(key_columns, sort_columns, document["encoding_version"])
+        field_ids = tuple((name, number) for name, number in document.get("field_ids", ()))
+        encoding = Encoding(key_columns, sort_columns, document["encoding_version"], field_ids)
         rows, tombstones = document["rows"], document["tombstones"]
-        return cls(encoding, runs, rows, tombstones, document["publishable"], relocations)
+        paths = document.get("data_files")
+        data_files = None if paths is None else {ChainFileNumber(int(number)): path for number, path in paths.items()}
+        return cls(encoding, runs, rows, tombstones, document["publishable"], relocations, data_files)
 
 
 def write_manifest(store: ObjectStore, path: str, manifest: IndexManifest) -> ObjectRef:
@@ -134,6 +153,25 @@ def read_manifest(store: ObjectStore, ref: ObjectRef) -> IndexManifest:
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise CorruptionError(f"{store.uri}{ref.path}: the index manifest's SHA-256 differs from the log's")
     return IndexManifest.from_bytes(data, ref.path)
+
+
+def with_data_files(store: ObjectStore, ref: ObjectRef, path: str, files: Iterable[DataFile]) -> ObjectRef:
+    """Write the manifest once more, to `path`, with the paths of the compacted files: for a catalog without numbers."""
+    data_files = {ChainFileNumber(file.number): file.path for file in files}
+    return write_manifest(store, path, replace(read_manifest(store, ref), data_files=data_files))
+
+
+def numbered(files: Iterable[DataFile], manifest: IndexManifest) -> tuple[DataFile, ...]:
+    """Compacted files that a catalog knows by path, with their numbers and in their order.
+
+    Raises CorruptionError for a file that the index does not know, or that only the index knows.
+    """
+    number_of = {path: number for number, path in (manifest.data_files or {}).items()}
+    known = {file.path: file for file in files}
+    if known.keys() != number_of.keys():
+        odd = min(known.keys() ^ number_of.keys())
+        raise CorruptionError(f"the primary key index is that of other files than the snapshot's: see {odd}")
+    return tuple(replace(known[path], number=number) for path, number in sorted(number_of.items(), key=itemgetter(1)))
 
 
 def read_run(store: ObjectStore, manifest: IndexManifest, run: int, bucket: int) -> Iterator[Entries]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, Entries, fields
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.objects import ObjectStore
@@ -27,10 +28,10 @@ from deltacompact.storage.objects import ObjectStore
 class RelocatedFile:
     """A file that was rewritten; its mask lies under the session's ordinal in the object at `masks_path`."""
 
-    number: int
+    number: ChainFileNumber
     rows: int
     masks_path: str
-    ordinal: int
+    ordinal: Ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Relocation:
     """What one session rewrote: files in the order of their ranks, which begin at 0 and run through all of them."""
 
     files: tuple[RelocatedFile, ...]
-    first_output_number: int
+    first_output_number: ChainFileNumber
     rows_per_output: int
 
     @classmethod
@@ -61,19 +62,19 @@ class Relocator:
 
     def relocated(self, entries: Entries) -> Entries:
         """The entries with pointers to files that are there now. Raises CorruptionError for a row that did not live."""
-        for place, relocation in enumerate(self._relocations):
-            entries = self._relocate(entries, place, relocation)
+        for number, relocation in enumerate(self._relocations):
+            entries = self._relocate(entries, number, relocation)
         return entries
 
-    def _relocate(self, entries: Entries, place: int, relocation: Relocation) -> Entries:
+    def _relocate(self, entries: Entries, number: int, relocation: Relocation) -> Entries:
         file = np.ascontiguousarray(fields(entries)["file"])
-        numbers = np.array([each.number for each in relocation.files], np.uint32)
+        numbers = np.array([moved.number for moved in relocation.files], np.uint32)
         here = np.flatnonzero((file < GONE) & np.isin(file, numbers))
         if not len(here):
             return entries
         rows = np.ascontiguousarray(fields(entries)["row"][here])
         try:
-            ranks = self._ranks(place).ranks(file[here], rows)
+            ranks = self._ranks(number).ranks(file[here], rows)
         except ValueError as error:
             raise CorruptionError(f"the primary key index points to a row that was not live: {error}") from error
         output, row = np.divmod(ranks, np.uint64(relocation.rows_per_output))
@@ -83,8 +84,8 @@ class Relocator:
         view["row"][here] = row
         return entries
 
-    def _load(self, place: int) -> _kernels.SurvivorRanks:
-        files = self._relocations[place].files
+    def _load(self, number: int) -> _kernels.SurvivorRanks:
+        files = self._relocations[number].files
         masks: dict[str, Any] = {}
         numbers = np.array([file.number for file in files], np.uint32)
         ranks = _kernels.SurvivorRanks(numbers, np.array([file.rows for file in files], np.int64))

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from deltacompact.base.model import DataFile, Delta, TableKeys
 from deltacompact.index.keys import SORT_KEY_BYTES_MAX, too_long
+from deltacompact.index.live_bitmaps import live_tables
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import schemas
 
 READERS = 8
 """Files that are read at a time."""
@@ -59,7 +60,7 @@ def measured_file(store: ObjectStore, file: DataFile, keys: TableKeys | None) ->
     names = _unmeasured(file, keys)
     longest = dict.fromkeys(names, 0)
     if names and file.rows:
-        for _, table in files.read(store, file, names):
+        for _, table in live_tables(store, file, names):
             longest = {name: max(size, longest[name]) for name, size in longest_values(table, keys, file.path)}
     return replace(file, longest=tuple({**dict(file.longest), **longest}.items()))
 

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base import expect
@@ -38,7 +37,7 @@ from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.executors.executor import Executor
 from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
 from deltacompact.index.keys import Encoding
-from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.live_bitmaps import live_bits, live_tables
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.planning.plan import Arguments
 from deltacompact.reading.live_rows import fold_plan
@@ -93,10 +92,10 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
     described = stream_files(state)
     for file in described:
         try:
-            if "://" in file.path:
+            if not file.managed:
                 with files.opened(catalog.store, file):
                     pass  # it is what was appended
-            seen = files.inspect(catalog.store, file.path, file.content_type, file.schema)
+            seen = files.inspect(catalog.store, file.path, file.content_type, file.schema, managed=file.managed)
             if seen.rows != file.rows or seen.bytes != file.bytes:
                 found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
                 problems.append(f"file {file.path}: {found}, the log says {logged}")
@@ -153,10 +152,10 @@ def _fold(
     store: ObjectStore, shape: StreamShape, partition: Partition, operation: OperationType, file: DataFile
 ) -> None:
     """Do with a delta's rows what a compaction and a reader do, for the errors."""
-    for first, table in files.read(store, file):
+    for rows, table in live_tables(store, file):
         schemas.check_partition_values(table, partition, file.path)
         if shape.encoding is not None:
-            pack(table, shape.encoding, file.path, Ordinal(0), operation, first)
+            pack(table, shape.encoding, file.path, Ordinal(0), operation, rows)
         if operation is OperationType.UPSERT:
             schemas.align(table, shape.rows, partition, file.path)
 
@@ -208,12 +207,7 @@ def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexMan
     encoding = Encoding(manifest.encoding.key_columns)
     parts = [none(encoding.entry_bytes)]
     for file in state.compacted.files:
-        bits = live_bits(store, file)
-        lives = np.ones(file.rows, bool) if bits is None else live_mask(bits, file.rows)
-        for first, table in files.read(store, file, encoding.columns):
-            here = lives[first : first + table.num_rows]
-            rows = np.arange(first, first + table.num_rows, dtype=np.uint64)[here]
-            table = table.filter(pa.array(here))
+        for rows, table in live_tables(store, file, encoding.columns):
             no_sort_keys = np.empty((table.num_rows, 0), np.uint8)
             parts.append(_kernels.pack_entries(encoding.digests(table, file.path), no_sort_keys, file.number, rows))
     grouped, offsets = _kernels.group_entries(parts, manifest.hash_bucket_count)

@@ -174,9 +174,14 @@ def _of_base_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Acti
 
 
 def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+    """One that came with dead rows stays with its deletion vector, where a base file with as many would."""
+    file, arguments = source.file, plan.arguments
     if unfit := _unfit(plan, source):
         return Action.REWRITE, unfit
-    if live < source.file.live_rows:
+    if arguments.purge and file.deletions:
+        return Action.REWRITE, Reason.PURGE
+    dead_rows = file.rows - file.live_rows
+    if live < file.live_rows or (dead_rows and dead_rows >= arguments.rewrite_dead_fraction * file.rows):
         return Action.REWRITE, Reason.ROWS_DIED
     return Action.KEEP, Reason.LARGE_AND_WHOLE
 
@@ -184,7 +189,7 @@ def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Act
 def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
     """Why a delta file cannot stay as a compacted file, whatever its rows. None: it is as an output would be."""
     file, arguments = source.file, plan.arguments
-    if plan.input.source_table_id != plan.input.destination_table_id or "://" in file.path:
+    if plan.input.source_table_id != plan.input.destination_table_id or not file.managed:
         return Reason.NOT_OWNED  # a vacuum of the source, or somebody else, takes it away
     if file.content_type is not arguments.content_type:
         return Reason.OTHER_FORMAT

@@ -34,7 +34,8 @@ from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
 from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import schemas
-from deltacompact.tabular.files import WriteOptions, suffix_of
+from deltacompact.tabular.formats import suffix_of
+from deltacompact.tabular.row_groups import WriteOptions
 
 FILE_NUMBER_MAX = 2**32 - 3
 
@@ -311,11 +312,15 @@ def plan(
     Raises SchemaError naming file and column, before any work, where the files do not fit together.
     """
     sources = sources_of(snapshot)
+    manifest = manifest and manifest.matched(snapshot.columns)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
     delta_files = [(source.operation, source.file) for source in deltas]
-    encoding = resolve_encoding(keys, partition_keys, delta_files, manifest.encoding if manifest else None)
-    schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
+    indexed = manifest.encoding if manifest else None
+    encoding = resolve_encoding(keys, partition_keys, delta_files, indexed, snapshot.columns)
+    schema = snapshot.columns
+    if schema is None:
+        schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.

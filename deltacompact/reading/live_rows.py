@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.model import DataFile, OperationType, Partition, Table
-from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.live_bitmaps import live_bits, live_mask, live_tables
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
@@ -31,7 +31,9 @@ _HERE = Capacity(1, 1 << 40, 1 << 40)
 
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:
-    """Columns of the rows: the union over upserts. Deletes add none."""
+    """Columns of the rows: those of the table, or the union over upserts. Deletes add none."""
+    if snapshot.columns is not None:
+        return snapshot.columns
     base = snapshot.base
     return schemas.union([*(base.files if base else ()), *_upserts(snapshot)], base.schema if base else None)
 
@@ -45,10 +47,7 @@ def live_batches(store: ObjectStore, snapshot: Snapshot, table: Table, schema: p
     partition = snapshot.partition
     if table.keys is None or not snapshot.deltas:
         for file in [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]:
-            if (bits := live_bits(store, file)) is not None:
-                yield from live_rows_of(store, file, bits, partition, schema)
-                continue
-            for _, rows in files.read(store, file, schema.names):
+            for _, rows in live_tables(store, file, schema.names):
                 schemas.check_partition_values(rows, partition, file.path)
                 yield schemas.align(rows, schema, partition, file.path)
         return
@@ -73,12 +72,16 @@ def live_sources(store: ObjectStore, snapshot: Snapshot, table: Table) -> list[t
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
     base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations)
     ordinals = np.arange(len(decided.sources), dtype=np.uint32)
-    ranks = _kernels.SurvivorRanks(ordinals, np.array([s.file.rows for s in decided.sources], np.int64))
+    ranks = _kernels.SurvivorRanks(ordinals, np.array([source.file.rows for source in decided.sources], np.int64))
     for source in decided.sources:
         if source.in_base:
             ranks.fill(source.ordinal, live_bits(store, source.file))
     count = decided.hash_bucket_count
-    deltas = [SourceSlice(s.file, s.ordinal, s.operation, (0, s.file.rows)) for s in decided.sources if not s.in_base]
+    deltas = [
+        SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows))
+        for source in decided.sources
+        if not source.in_base
+    ]
     hashed = [
         next(hash_bucket(store, decided.encoding, partition, work, count, (0, count)))
         for work in slices(deltas, 4_000_000)

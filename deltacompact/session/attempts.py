@@ -21,7 +21,7 @@ from deltacompact.session.driver import Published, Session
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
 from deltacompact.session.workbench import conflict_of
 from deltacompact.table.ports import NothingToDo, Ports, Snapshot
-from deltacompact.tabular.files import check_writable
+from deltacompact.tabular.writing import check_writable
 
 SESSIONS_GIVEN_UP_MAX = 20
 """A session that cannot be resumed makes room for another one, up to so many on one version."""

@@ -13,7 +13,7 @@ from deltacompact.executors.executor import Submitted
 from deltacompact.planning.outputs import Output, OutputPlan
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import LiveRange, MaterializeTask, materialize
-from deltacompact.tabular.files import suffix_of
+from deltacompact.tabular.formats import suffix_of
 
 MasksOf = Mapping[Ordinal, str]
 """By ordinal, where the mask of a file's live rows is."""

@@ -28,6 +28,7 @@ from deltacompact.base.model import FORMAT_VERSION, ObjectRef
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
 from deltacompact.table.ports import Moment, Workspace
 
 PUBLISHED = "published.json"
@@ -105,7 +106,7 @@ class SessionRecords:
     def __init__(self, store: ObjectStore, workspace: Workspace, session: str) -> None:
         self._store = store
         self._folder = workspace.session(session)
-        self._data_folders = tuple(f"{workspace.root}/{room}/{session}/" for room in ("data", "index"))
+        self._data_folders = tuple(workspace.folder(room, session) for room in ("data", "index"))
         self._present: dict[str, int] = {}
 
     def adopt_plan(self, plan: CompactionPlan) -> SessionRecord:
@@ -133,14 +134,18 @@ class SessionRecords:
         """
         ours = {path: size for path, size in sizes.items() if path.startswith(self._data_folders)}
         if not ours.keys() <= self._present.keys():
-            self._present = {
-                stat.path: stat.bytes for folder in self._data_folders for stat in self._store.list(folder)
-            }
+            self._present = {path: size for folder in self._data_folders for path, size in self._listed(folder)}
         for path, size in ours.items():
             if path not in self._present:
                 raise UnresumableError(f"{path}, which it recorded, is gone")
             if size is not None and self._present[path] != size:
                 raise UnresumableError(f"{path} has {self._present[path]} bytes, {size} were recorded")
+
+    def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Paths and bytes of the objects in a folder, which may be a full URI."""
+        its_store, prefix = open_object(self._store, folder)
+        for stat in its_store.list(prefix):
+            yield folder + stat.path.removeprefix(prefix), stat.bytes
 
     @staticmethod
     def _parsed(name: str, data: bytes) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from deltacompact.spark.comparable import comparable_type, is_native, native_typ
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import is_uri
 from deltacompact.tabular import files, schemas
 
 _ROWS_WORTH_A_TASK = 100_000
@@ -93,7 +94,8 @@ def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFil
         return False
     return all(
         source.lives is None
-        and "://" not in source.file.path
+        and not is_uri(source.file.path)
+        and source.file.stored is None
         and source.file.content_type is ContentType.PARQUET
         and len({name.lower() for name in (*source.file.schema.names, "_metadata")}) > len(source.file.schema)
         and all(_read_as_it_is(source.file.schema.field(name), layout) for name in source.names)

@@ -61,7 +61,9 @@ def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, st
         if delta.position <= compacted.watermark and delta.position not in retracted
     ]
     gone = _missing(catalog.store, [file for delta in deltas for file in delta.files])
-    missing_up_to = max((delta.position for delta in deltas if any(f.path in gone for f in delta.files)), default=None)
+    missing_up_to = max(
+        (delta.position for delta in deltas if any(file.path in gone for file in delta.files)), default=None
+    )
     if missing_up_to is None:
         return History(None, None, tuple(deltas), later)
     for base, index in _bases(candidates, compacted, lineage):

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.scan import with_keys_of
@@ -28,7 +29,7 @@ from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import READ_OPTIONS, catalog_of, check_options, parse_partition
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import files, formats, schemas
 
 PIECE_ROWS = 1 << 20
 
@@ -76,7 +77,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
         state = catalog.state(table_id, partition)
         with advising(catalog.uri, table_id, partition, state):
             schema = schema_of(everything(table_id, partition, state))
-        described.append(DataFile(0, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
+        described.append(DataFile(UNNUMBERED, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
     return result
@@ -94,7 +95,7 @@ def live_files(
     table, state = catalog.table(table_id), catalog.state(table_id, partition)
     table = with_keys_of(catalog, table, [state])
     if table.keys is None or not state.deltas:
-        upserts = [f for d in state.deltas if d.operation is OperationType.UPSERT for f in d.files]
+        upserts = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]
         return [(file, _left(catalog.store, file)) for file in whole]
     with advising(catalog.uri, table_id, partition, state):
@@ -110,7 +111,7 @@ def _left(store: ObjectStore, file: DataFile) -> npt.NDArray[np.bool_] | None:
 
 def _pieces(partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None) -> Iterator[Piece]:
     # A file of an untyped format is read whole for any of its rows, so it is not split.
-    step = file.rows if file.content_type in files.UNTYPED else PIECE_ROWS
+    step = file.rows if file.content_type in formats.UNTYPED else PIECE_ROWS
     for first in range(0, file.rows, max(1, step)):
         stop = min(file.rows, first + step)
         here = None if lives is None else lives[first:stop]

@@ -34,6 +34,7 @@ from deltacompact.base.model import (
     Table,
     TableKeys,
 )
+from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.advice import advising, with_advice
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -96,7 +97,7 @@ def validate(
     if not chosen:
         return ()
     spark = spark or spark_session("deltacompact validate")
-    return tuple(_validate_partition(spark, catalog, table, each) for each in chosen)
+    return tuple(_validate_partition(spark, catalog, table, one) for one in chosen)
 
 
 def _validate_partition(
@@ -163,14 +164,14 @@ class _Judge:
             compared.append(self._judge_merge_on_read())
         if not compared:
             return report
-        problems = tuple(problem for each in compared for problem in each.problems)
+        problems = tuple(problem for side in compared for problem in side.problems)
         return replace(report, rows=compared[-1].rows, tombstones=compared[0].tombstones, problems=problems)
 
     def _judge_compacted(self, compacted: CompactedDelta) -> _Compared:
         index_ref = self._state.index or compacted.index
         manifest = read_manifest(self._store, index_ref)
         expected = self._expected(self._past.folded, compacted.watermark)
-        files = [self._frame_file(file.number, file) for file in compacted.files]
+        files = [self._frame_file(file.number, file, file.schema.names) for file in compacted.files]
         index = index_frame(self._spark, self._store, manifest)
         compared = self._compare(expected, self._rows(files), index, compacted.schema.names)
         problems = list(compared.problems)
@@ -183,11 +184,11 @@ class _Judge:
             problems.append(f"the index manifest says {manifest.rows} rows and {manifest.tombstones} tombstones")
         return replace(compared, problems=tuple(problems))
 
-    def _frame_file(self, ordinal: int, file: DataFile) -> FrameFile:
-        """A compacted file, without the rows that its deletion vector takes away."""
+    def _frame_file(self, ordinal: int, file: DataFile, names: Sequence[str]) -> FrameFile:
+        """These columns of a file, without the rows that its deletion vector takes away."""
         bits = live_bits(self._store, file)
         lives = None if bits is None else np.packbits(live_mask(bits, file.rows)).tobytes()
-        return FrameFile(ordinal, file, tuple(file.schema.names), lives)
+        return FrameFile(ordinal, file, tuple(names), lives)
 
     def _judge_merge_on_read(self) -> _Compared:
         deltas = (*self._past.folded, *self._past.later)
@@ -208,14 +209,14 @@ class _Judge:
         base = self._past.base
         for file in base.files if base else ():
             meaning.append({"ordinal": len(files), "op": fold.UPSERT, "position": base.watermark if base else 0})
-            files.append(self._frame_file(len(files), file))
+            files.append(self._frame_file(len(files), file, file.schema.names))
         for delta in deltas:
             for file in delta.files:
                 is_delete = delta.operation is OperationType.DELETE
                 operation = fold.DELETE if is_delete else fold.UPSERT
                 meaning.append({"ordinal": len(files), "op": operation, "position": delta.position})
                 names = self._delete_schema(file).names if is_delete else file.schema.names
-                files.append(FrameFile(len(files), file, tuple(names)))
+                files.append(self._frame_file(len(files), file, names))
         known = F.broadcast(self._spark.createDataFrame(pa.Table.from_pylist(meaning, _MEANING)))
         sort_columns = self._sort_columns()
         keyless = fold.is_keyless([column for column, _ in sort_columns])
@@ -266,13 +267,13 @@ class _Judge:
             for file in delta.files
         ]
         missing = [pa.field(key.name, pa.null()) for key in self._keys.sort]
-        described = DataFile(0, "the sort keys", ContentType.PARQUET, 0, 0, pa.schema(missing))
+        described = DataFile(UNNUMBERED, "the sort keys", ContentType.PARQUET, 0, 0, pa.schema(missing))
         columns = schemas.union([*deletes, described], self._schema_of(deltas))
         return Layout(self._partition, columns, self._digested)
 
     def _schema_of(self, deltas: Sequence[Delta]) -> pa.Schema:
         """Columns of the rows: those of upserts."""
-        upserts = [f for d in deltas if d.operation is OperationType.UPSERT for f in d.files]
+        upserts = [file for delta in deltas if delta.operation is OperationType.UPSERT for file in delta.files]
         return schemas.union(upserts, self._past.base.schema if self._past.base else None)
 
     def _delete_schema(self, file: DataFile) -> pa.Schema:

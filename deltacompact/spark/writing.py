@@ -29,12 +29,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, OperationType, Partition, Token, partition_text
+from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import formats, schemas, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 _log = logging.getLogger(__name__)
 OPEN_FILES_MAX = 64
@@ -160,7 +162,7 @@ def _text(value: pa.Scalar, field: pa.Field) -> str | None:
 class _OpenFile:
     path: str
     schema: pa.Schema
-    out: files.TableWriter
+    out: writing.TableWriter
     closing: contextlib.ExitStack
     longest: dict[str, int]
 
@@ -179,8 +181,8 @@ class _OpenFiles:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for each in self._open.values():
-            each.closing.__exit__(RuntimeError, RuntimeError("abandoned"), None)
+        for file in self._open.values():
+            file.closing.__exit__(RuntimeError, RuntimeError("abandoned"), None)
 
     def write(self, kind: Kind, rows: pa.Table) -> None:
         file = self._open.pop(kind, None) or self._begin(kind, rows.schema)
@@ -197,18 +199,18 @@ class _OpenFiles:
     def _begin(self, kind: Kind, schema: pa.Schema) -> _OpenFile:
         if len(self._open) == OPEN_FILES_MAX:
             self._finish(next(iter(self._open)))
-        options = files.WriteOptions()
+        options = WriteOptions()
         stream = TablePaths.of(self._table_id).stream(kind[0])
-        path = stream.fresh("data", files.suffix_of(options.content_type))
+        path = stream.fresh("data", formats.suffix_of(options.content_type))
         closing = contextlib.ExitStack()
-        out = closing.enter_context(files.writer(self._store, path, schema, options))
+        out = closing.enter_context(writing.writer(self._store, path, schema, options))
         return _OpenFile(path, schema, out, closing, {})
 
     def _finish(self, kind: Kind) -> None:
         file = self._open.pop(kind)
         file.closing.close()
         size = self._store.stat(file.path).bytes
-        content_type = files.WriteOptions().content_type
-        described = DataFile(0, file.path, content_type, file.out.rows, size, file.schema)
+        content_type = WriteOptions().content_type
+        described = DataFile(UNNUMBERED, file.path, content_type, file.out.rows, size, file.schema)
         told = replace(described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes)
         self._done.append((*kind, told))

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
 from deltacompact.index.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
@@ -117,7 +118,7 @@ def assign(
     for living, died in sent:
         ranks.unmark(*died.of(number))
         ranks.mark(*taken(store, living, number))
-    write_masks(store, masks_path, {int(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
+    write_masks(store, masks_path, {Ordinal(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
     # Within the group, which has fewer than 2^32 rows.
     ranked = [ranks.ranks(*taken(store, living, number)).astype(np.uint32) for living, _ in sent]
     yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)

@@ -4,7 +4,8 @@
     file 8 (delete)  k2         ->  bucket 0: k2 -> (8, 0) delete
                                     bucket 1: k1 -> (7, 0), k3 -> (7, 2)
 
-Only key and sort columns are read (paper, hash bucket step; the digests are not joined to tables but packed).
+Only key and sort columns are read (paper, hash bucket step; the digests are not joined to tables but packed). Rows of a
+file that are dead already have no entry.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
@@ -20,9 +22,10 @@ from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
 from deltacompact.index.keys import Encoding, keyless
+from deltacompact.index.live_bitmaps import live_tables
 from deltacompact.steps.shuffle import Groups
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import formats, schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def slices(sources: Sequence[SourceSlice], rows_max: int) -> list[tuple[SourceSl
 
 def _pieces(source: SourceSlice, rows_max: int) -> Iterator[SourceSlice]:
     start, stop = source.rows
-    count = 1 if source.file.content_type in files.UNTYPED else max(1, -(-(stop - start) // rows_max))
+    count = 1 if source.file.content_type in formats.UNTYPED else max(1, -(-(stop - start) // rows_max))
     step = -(-(stop - start) // count)
     for low in range(start, max(stop, start + 1), max(1, step)):
         yield SourceSlice(source.file, source.ordinal, source.operation, (low, min(stop, low + step)))
@@ -79,17 +82,21 @@ def hash_bucket(
 
 def _pack(store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice) -> Iterator[Entries]:
     columns = (*encoding.columns, *partition.names)
-    for first, table in files.read(store, piece.file, columns, piece.rows):
+    for rows, table in live_tables(store, piece.file, columns, piece.rows):
         schemas.check_partition_values(table, partition, piece.file.path)
-        yield pack(table, encoding, piece.file.path, piece.ordinal, piece.operation, first)
+        yield pack(table, encoding, piece.file.path, piece.ordinal, piece.operation, rows)
 
 
 def pack(
-    table: pa.Table, encoding: Encoding, path: str, ordinal: Ordinal, operation: OperationType, first_row: int
+    table: pa.Table,
+    encoding: Encoding,
+    path: str,
+    ordinal: Ordinal,
+    operation: OperationType,
+    rows: npt.NDArray[np.uint64],
 ) -> Entries:
-    """The entries of consecutive rows of one file."""
-    rows = np.arange(first_row, first_row + table.num_rows, dtype=np.uint64)
+    """The entries of rows of one file; `rows` are their places in it."""
     if operation is OperationType.DELETE:
-        rows |= DELETE_BIT
+        rows = rows | DELETE_BIT
         rows[keyless(table, encoding)] |= KEYLESS_BIT
     return _kernels.pack_entries(encoding.digests(table, path), encoding.sort_keys(table, path), ordinal, rows)

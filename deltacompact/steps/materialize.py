@@ -21,10 +21,10 @@ from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
-from deltacompact.tabular.files import WriteOptions
+from deltacompact.tabular import files, schemas, writing
 from deltacompact.tabular.prefetch import ahead
 from deltacompact.tabular.row_group_copy import CopyingWriter, Encoded, Run, codec_of, copyable_runs, encoded
+from deltacompact.tabular.row_groups import WriteOptions
 
 ENCODED_AHEAD = 2
 """Row groups that are encoded while others are copied, which waits for the disk or the network."""
@@ -60,13 +60,13 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
         by_ordinal |= read_masks(store, masks_path)
     pieces = []
     for source in task.sources:
-        lives = live_mask(by_ordinal[source.ordinal], source.file.rows)
+        lives = live_mask(by_ordinal[Ordinal(source.ordinal)], source.file.rows)
         pieces.append(Piece(source.file, lives, _rows_of(lives, source)))
     options, runs = _looked_at(store, task, pieces)
     if any(runs):
         with (
             ahead(_steps(store, task, pieces, runs, options), ENCODED_AHEAD) as steps,
-            files.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
+            writing.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
         ):
             for step in steps:
                 if isinstance(step, Encoded):
@@ -76,13 +76,13 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
                         out.copy(source, step.run)
             _check_rows(task, out.rows)
     else:
-        with files.writer(store, path, task.schema, options) as out:
+        with writing.writer(store, path, task.schema, options) as out:
             for table in _live_rows(store, task, pieces):
                 out.write(table)
             _check_rows(task, out.rows)
-    size = store.stat(path).bytes
+    size = writing.bytes_of(store, path)
     copied = sum(run.stop - run.start for of_piece in runs for run in of_piece)
-    described = DataFile(task.number, path, options.content_type, task.rows, size, task.schema)
+    described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, size, task.schema)
     return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)
 
 
@@ -135,7 +135,7 @@ def _looked_at(
         if piece.file.content_type is ContentType.PARQUET:
             with files.opened(store, piece.file) as source:
                 parquet = files.described_parquet(source, piece.file, to_copy=True)
-                found = copyable_runs(parquet, piece.file.schema, task.schema, options, piece.lives, piece.rows)
+                found = copyable_runs(parquet, piece.file, task.schema, options, piece.lives, piece.rows)
                 codec = codec or codec_of(parquet.metadata)
         runs.append(found)
     return replace(options, codec=codec), runs

@@ -88,7 +88,7 @@ class LocalStore:
 
     def folders(self) -> Iterator[str]:
         if self.root.is_dir():
-            found = {each.name for each in self.root.iterdir() if each.is_dir()}
+            found = {path.name for path in self.root.iterdir() if path.is_dir()}
             yield from sorted(found - {self.UNFINISHED})
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -2,11 +2,13 @@
 
 s3://lake/tables              S3Store(lake, tables)
 orders/data/5c….parquet       the same store, below its root
+s3://other/b/a.parquet        a store of the whole bucket, b/a.parquet: opened once in a process, with its connections
 file:///exports/a.parquet     a store of that folder, a.parquet
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 import shutil
@@ -36,25 +38,51 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
         if parts.netloc not in ("", "localhost"):
             raise InputError(f"{text!r}: a file URI has three slashes (file:///path)")
         return LocalStore(unquote(parts.path, errors="surrogateescape"))
-    if "://" in text:
+    if is_uri(text):
         raise InputError(f"{text!r}: unknown scheme {parts.scheme!r} (use file:// or s3://)")
     if not text:
         raise InputError("the catalog's URI is empty")
     return LocalStore(text)
 
 
+def is_uri(path: str) -> bool:
+    """Whether a path says by itself in which store the object lies."""
+    return "://" in path
+
+
 def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
-    """The store and the path in it of an object that the log names: below the root, or a URI of its own."""
-    if "://" not in path:
+    """The store and the path in it of an object: below the root, or in the place that its full URI names.
+
+    A bucket is opened with the settings and credentials of the root where the root is in S3.
+    """
+    if not is_uri(path):
         return root, path
-    folder, _, name = path.rpartition("/")
-    other = open_store(folder, getattr(root, "settings", None))
-    if isinstance(other, LocalStore):
-        other = ForeignFolder(other.root)
+    place, name = _bucket(root, path) if path.startswith("s3://") else _folder(path)
     alike = getattr(root, "alike", None)  # a store that is paced paces others as well
-    if path.startswith("file:"):
+    return (alike(place) if alike else place), name
+
+
+def _bucket(root: ObjectStore, uri: str) -> tuple[ObjectStore, str]:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not bucket:
+        raise InputError(f"{uri!r} names no bucket")
+    from deltacompact.storage.s3 import whole_bucket
+
+    prefix, _, name = key.rpartition("/")
+    return whole_bucket(bucket, getattr(root, "access", None)), f"{prefix.strip('/')}/{name}".lstrip("/")
+
+
+def _folder(uri: str) -> tuple[ObjectStore, str]:
+    folder, _, name = uri.rpartition("/")
+    if uri.startswith("file:"):
         name = unquote(name, errors="surrogateescape")
-    return (alike(other) if alike else other), name
+    return _foreign_folder(folder), name
+
+
+@functools.lru_cache(maxsize=1024)
+def _foreign_folder(uri: str) -> ObjectStore:
+    store = open_store(uri)
+    return ForeignFolder(store.root) if isinstance(store, LocalStore) else store
 
 
 def identity(root: ObjectStore, path: str) -> str:
@@ -84,12 +112,13 @@ def path_below(root: ObjectStore, uri: str) -> str | None:
 
 def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:
     """Copy a file (local path or URI) into the store; the number of bytes copied."""
-    origin, name = open_object(store, _as_uri(source))
+    origin, name = open_object(store, as_uri(source))
     with origin.open(name) as reader, store.writer(path) as sink:
         shutil.copyfileobj(reader, sink, 8 << 20)
         return int(reader.tell())
 
 
-def _as_uri(path: str | os.PathLike[str]) -> str:
+def as_uri(path: str | os.PathLike[str]) -> str:
+    """The URI of a local path; a URI as it is."""
     text = os.fspath(path)
-    return text if "://" in text else Path(text).absolute().as_uri()
+    return text if is_uri(text) else Path(text).absolute().as_uri()

@@ -28,6 +28,7 @@ import pyarrow as pa
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.settings import at_least
+from deltacompact.base.wording import text_of
 from deltacompact.storage.objects import ObjectStat, refuse_overwriting
 
 _PROBED: set[tuple[str | None, str]] = set()
@@ -64,15 +65,15 @@ class S3Settings:
     @classmethod
     def from_environment(cls) -> S3Settings:
         """Each field from DELTACOMPACT_S3_<FIELD>, where it is set."""
-        given: dict[str, Any] = {}
-        for each in fields(cls):
-            if value := os.environ.get(f"DELTACOMPACT_S3_{each.name.upper()}"):
-                kind: Any = type(each.default) if each.default is not None else str
+        chosen: dict[str, Any] = {}
+        for setting in fields(cls):
+            if value := os.environ.get(f"DELTACOMPACT_S3_{setting.name.upper()}"):
+                kind: Any = type(setting.default) if setting.default is not None else str
                 try:
-                    given[each.name] = kind(value)
+                    chosen[setting.name] = kind(value)
                 except ValueError:
-                    raise InputError(f"DELTACOMPACT_S3_{each.name.upper()}={value!r} is not a number") from None
-        return cls(**given)
+                    raise InputError(f"DELTACOMPACT_S3_{setting.name.upper()}={value!r} is not a number") from None
+        return cls(**chosen)
 
 
 _ANSWERED: set[S3Settings] = set()
@@ -86,6 +87,9 @@ class _StaticCredentials:
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
     token: str | None = field(repr=False)
+
+
+Access = tuple[S3Settings, _StaticCredentials | None]
 
 
 class S3Store:
@@ -114,6 +118,11 @@ class S3Store:
             _ANSWERED.add(state["settings"])
         self.__dict__.update(state)
 
+    @property
+    def access(self) -> Access:
+        """How the store is reached: other buckets of the same owner are reached alike."""
+        return self.settings, self._static
+
     def get(self, path: str) -> bytes:
         with self._asking(path):
             return bytes(self._client.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"].read())
@@ -123,14 +132,14 @@ class S3Store:
             self._client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self._encryption)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        place = (self.settings.endpoint_url, self.uri)
+        probed = (self.settings.endpoint_url, self.uri)
         with _PROBING:  # others wait until it is known
-            if place not in _PROBED:
-                _PROBED.add(place)  # the probe itself comes through here
+            if probed not in _PROBED:
+                _PROBED.add(probed)  # the probe itself comes through here
                 try:
                     refuse_overwriting(self)
                 except BaseException:
-                    _PROBED.remove(place)
+                    _PROBED.remove(probed)
                     raise
         return self._put_if_absent(path, data)
 
@@ -165,7 +174,7 @@ class S3Store:
                 raise
             except OSError as error:
                 self.stat(path)
-                raise StoreError(f"{self.uri}{path}: {_one_line(error)}") from error
+                raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
@@ -305,19 +314,38 @@ class S3Store:
                 raise NotFoundError(f"{self.uri}{path} does not exist") from error
             if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
                 raise InputError(f"{self.uri}{path}: S3 refused access ({code})") from error
-            raise StoreError(f"{self.uri}{path}: S3 answered {code}: {_one_line(error)}") from error
+            raise StoreError(f"{self.uri}{path}: S3 answered {code}: {text_of(error)}") from error
         except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
-            raise InputError(f"no AWS credentials for {self.uri}: {_one_line(error)}") from error
+            raise InputError(f"no AWS credentials for {self.uri}: {text_of(error)}") from error
         except (aws.ProfileNotFound, aws.NoRegionError, aws.ParamValidationError, ValueError) as error:
-            raise InputError(f"{self.uri}: {_one_line(error)}") from error
+            raise InputError(f"{self.uri}: {text_of(error)}") from error
         except (aws.BotoCoreError, aws.HTTPClientError) as error:
-            raise StoreError(f"{self.uri}{path}: {_one_line(error)}") from error
+            raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
         except Exception as error:
             if type(error).__module__.startswith(("boto3.", "s3transfer.")):
                 missing = "NoSuchBucket" in str(error)
                 kind = NotFoundError if missing else StoreError
-                raise kind(f"bucket {self.bucket!r} does not exist" if missing else _one_line(error)) from error
+                raise kind(f"bucket {self.bucket!r} does not exist" if missing else text_of(error)) from error
             raise
+
+
+def whole_bucket(bucket: str, access: Access | None = None) -> S3Store:
+    """The store of all objects of a bucket: one in a process, since its first request makes connections.
+
+    `access` is that of another store; None: settings and credentials of the environment.
+    """
+    if access is None:
+        settings = S3Settings.from_environment()
+        access = settings, _static_credentials(settings)
+    return _opened_bucket(bucket, access)
+
+
+@functools.lru_cache(maxsize=256)
+def _opened_bucket(bucket: str, access: Access) -> S3Store:
+    settings, static = access
+    store = S3Store(bucket, "", settings)
+    store._static = static
+    return store
 
 
 def _first_send(send: Callable[[Any], Any], request: Any, deadline_s: float) -> Any:
@@ -333,7 +361,7 @@ def _first_send(send: Callable[[Any], Any], request: Any, deadline_s: float) -> 
             raise StoreError(f"{where} did not answer within {_FIRST_ANSWER_S:g} s: {_CHECK_IT}") from None
         except BotoCoreError as error:
             if not left:
-                raise StoreError(f"{where} does not answer: {_one_line(error)}: {_CHECK_IT}") from error
+                raise StoreError(f"{where} does not answer: {text_of(error)}: {_CHECK_IT}") from error
             request.reset_stream()
             time.sleep(0.3)
     raise AssertionError("unreachable")
@@ -444,7 +472,3 @@ def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
 
 def _code(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", "unknown"))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

@@ -2,7 +2,9 @@
 
     {"number": 3, "path": "orders/data/7291….parquet", "rows": 3, "bytes": 1012, "schema": 0, …}     schemas: ["…"]
 
-The distinct schemas of one document are written once: files name theirs by its place.
+The distinct schemas of one document are written once: files name theirs by its number. The schema is that of the file
+itself, whatever the table calls its columns. A file with a full URI is foreign, and any other is managed: `managed` is
+written where it is otherwise.
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.base.model import ContentType, DataFile, DeletionVector, Stamp
+from deltacompact.storage.opening import is_uri
 
 
 def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
-    document = {
+    document: dict[str, Any] = {
         "number": file.number,
         "path": file.path,
         "content_type": file.content_type,
         "rows": file.rows,
         "bytes": file.bytes,
-        "schema": schemas.add(file.schema),
+        "schema": schemas.add(file.schema if file.stored is None else file.stored),
     }
     if file.deletions:
         document["deletions"] = dataclasses.asdict(file.deletions)
@@ -36,6 +39,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["longest"] = dict(file.longest)
     if file.decoded_bytes is not None:
         document["decoded_bytes"] = file.decoded_bytes
+    if file.managed is is_uri(file.path):
+        document["managed"] = file.managed
     return document
 
 
@@ -52,16 +57,17 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         Stamp(**value["stamp"]) if "stamp" in value else None,
         tuple(value.get("longest", {}).items()),
         value.get("decoded_bytes"),
+        value.get("managed", not is_uri(value["path"])),
     )
 
 
 class SchemaTable:
-    """The distinct schemas of one document: files name theirs by its place here."""
+    """The distinct schemas of one document: files name theirs by its number here."""
 
     def __init__(self, encoded: Any = ()) -> None:
         self.encoded: list[str] = list(encoded)
         self._decoded: dict[int, pa.Schema] = {}
-        self._places: dict[str, int] = {text: place for place, text in enumerate(self.encoded)}
+        self._numbers: dict[str, int] = {text: number for number, text in enumerate(self.encoded)}
         self._added: dict[int, tuple[pa.Schema, int]] = {}
 
     def add(self, schema: pa.Schema) -> int:
@@ -71,12 +77,12 @@ class SchemaTable:
 
     def _add(self, schema: pa.Schema) -> int:
         text = base64.b64encode(schema.remove_metadata().serialize()).decode()
-        if text not in self._places:
-            self._places[text] = len(self.encoded)
+        if text not in self._numbers:
+            self._numbers[text] = len(self.encoded)
             self.encoded.append(text)
-        return self._places[text]
+        return self._numbers[text]
 
-    def __getitem__(self, place: int) -> pa.Schema:
-        if place not in self._decoded:
-            self._decoded[place] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[place])))
-        return self._decoded[place]
+    def __getitem__(self, number: int) -> pa.Schema:
+        if number not in self._decoded:
+            self._decoded[number] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[number])))
+        return self._decoded[number]

@@ -11,14 +11,16 @@ An attempt that was interrupted asks for the snapshot of an earlier moment: `sou
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, Partition, TableKeys
+from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class Snapshot:
     next_file_number    above every file number that the destination has used
     identity            what else makes a session on this snapshot this one and no other (JSON values)
     why                 the reason to compact, in words
+    columns             the table's columns, each with its field id (`PARQUET:field_id`), at any depth: those of files
+                        are then matched by field id. None: by name, and the table has the union of all
+
+    Files may lie anywhere (a full URI), and may have dead rows already (a deletion vector), deltas as well as the base.
     """
 
     source_table_id: str
@@ -60,10 +66,20 @@ class Snapshot:
     deltas: tuple[Delta, ...]
     index: ObjectRef | None
     watermark: int
-    next_file_number: int
+    next_file_number: ChainFileNumber
     moment: Moment
     identity: Mapping[str, Any]
     why: str
+    columns: pa.Schema | None = None
+
+    def __post_init__(self) -> None:
+        """Whoever looks at a file sees the table's names."""
+        if (columns := self.columns) is None:
+            return
+        deltas = [replace(delta, files=_matched(delta.files, columns)) for delta in self.deltas]
+        object.__setattr__(self, "deltas", tuple(deltas))
+        if self.base is not None:
+            object.__setattr__(self, "base", replace(self.base, files=_matched(self.base.files, columns)))
 
     @property
     def delta_rows(self) -> int:
@@ -74,6 +90,10 @@ class Snapshot:
         return sum(delta.bytes for delta in self.deltas) + (self.base.bytes if self.base else 0)
 
 
+def _matched(files: Sequence[DataFile], columns: pa.Schema) -> tuple[DataFile, ...]:
+    return tuple(field_ids.matched(file, columns) for file in files)
+
+
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """What a session hands over to be published: files with one live row per key, and the index of every one."""
@@ -81,7 +101,7 @@ class Compaction:
     keys: TableKeys
     files: tuple[DataFile, ...]
     index: ObjectRef
-    next_file_number: int
+    next_file_number: ChainFileNumber
     schema: pa.Schema
 
 
@@ -111,12 +131,14 @@ class CommitTarget(Protocol):
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where the objects of sessions go: folders below `root`, which is a path in the store.
+    """Where the objects of sessions go: folders below `root`, which is a path in the ports' store.
 
-    It travels to tasks, so it is a plain value.
+    Data files go to `data` where that is given, a path in the store or a full URI; else below the root as well. It
+    travels to tasks, so it is a plain value.
     """
 
     root: str
+    data: str = ""
 
     def session(self, session_id: str) -> str:
         """The folder of a session's records, with a slash at its end."""
@@ -124,13 +146,20 @@ class Workspace:
 
     def fresh(self, room: str, suffix: str, owner: str = "") -> str:
         """A path that nobody has used and nobody else will; a session's objects lie in a folder of its own."""
-        folder = f"{room}/{owner}" if owner else room
-        return f"{self.root}/{folder}/{uuid.uuid4().hex}{suffix}"
+        return f"{self.folder(room, owner)}{uuid.uuid4().hex}{suffix}"
+
+    def folder(self, room: str, owner: str = "") -> str:
+        """The folder of such objects, with a slash at its end."""
+        folder = self.data if room == "data" and self.data else f"{self.root}/{room}"
+        return f"{folder}/{owner}/" if owner else f"{folder}/"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One partition, as the engine is handed it."""
+    """One partition, as the engine is handed it. `store` is the workspace's: records and index lie there.
+
+    So do data files and live bitmaps that have a path in it; those that have a full URI are read where they are.
+    """
 
     source: SnapshotSource
     target: CommitTarget

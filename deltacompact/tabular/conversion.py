@@ -10,8 +10,13 @@ Work is done array by array, never row by row. What does not fit raises pyarrow'
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Convert = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Brings an array to a type."""
 
 
 def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -35,9 +40,9 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if t.is_struct(array.type) and t.is_struct(type_):
         return _struct(array, type_)
     if t.is_map(array.type) and t.is_map(type_):
-        return _map(array, type_)
+        return remapped(array, type_, converted, converted)
     if is_list(array.type) and is_list(type_):
-        return _list(array, type_)
+        return relisted(array, type_, converted)
     return array.cast(type_)
 
 
@@ -68,39 +73,41 @@ def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:
 def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Children by name; where a name is there twice, by their places."""
     known, children = array.flatten(), []
-    for place, field in enumerate(type_):
+    for number, field in enumerate(type_):
         found = array.type.get_all_field_indices(field.name)
         if len(found) > 1:
-            found = [place]
+            found = [number]
         children.append(converted(known[found[0]], field.type) if found else pa.nulls(len(array), field.type))
-    return pa.StructArray.from_arrays(children, fields=list(type_), mask=_mask(array))
+    return pa.StructArray.from_arrays(children, fields=list(type_), mask=null_mask(array))
 
 
-def _map(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def remapped(array: pa.Array, type_: pa.DataType, key: Convert, item: Convert) -> pa.Array:
+    """A map of this type, whose keys and items these functions bring to theirs."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[len(array)].as_py()
-    keys = converted(array.keys.slice(first, last - first), type_.key_type)
-    items = converted(array.items.slice(first, last - first), type_.item_type)
-    return pa.MapArray.from_arrays(pc.subtract(offsets, first).cast(pa.int32()), keys, items, type_, mask=_mask(array))
+    keys = key(array.keys.slice(first, last - first), type_.key_type)
+    items = item(array.items.slice(first, last - first), type_.item_type)
+    mask = null_mask(array)
+    return pa.MapArray.from_arrays(pc.subtract(offsets, first).cast(pa.int32()), keys, items, type_, mask=mask)
 
 
-def _list(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
+    """A list of this type, whose items this function brings to theirs."""
     if pa.types.is_fixed_size_list(type_):
         size = type_.list_size
         if not pa.types.is_fixed_size_list(array.type):  # a format without fixed sizes gives lists back
             array = array.cast(pa.list_(array.type.value_field, size))
         values = array.values.slice(array.offset * size, len(array) * size)
-        items = converted(values, type_.value_type)
-        return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=_mask(array))
+        return pa.FixedSizeListArray.from_arrays(item(values, type_.value_type), type=type_, mask=null_mask(array))
     large = pa.types.is_large_list(type_)
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
     ends = pc.cumulative_sum(lengths).cast(pa.int64() if large else pa.int32())
     offsets = pa.concat_arrays([pa.array([0], ends.type), ends])
-    items = converted(array.flatten(), type_.value_type)
+    items = item(array.flatten(), type_.value_type)
     make = pa.LargeListArray if large else pa.ListArray
-    return make.from_arrays(offsets, items, type=type_, mask=_mask(array))
+    return make.from_arrays(offsets, items, type=type_, mask=null_mask(array))
 
 
-def _mask(array: pa.Array) -> pa.Array | None:
+def null_mask(array: pa.Array) -> pa.Array | None:
     """Which values are null; None where none is."""
     return array.is_null() if array.null_count else None

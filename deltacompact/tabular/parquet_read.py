@@ -116,7 +116,7 @@ def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
     """Of each row group the rows, and about the bytes of these columns when they are decoded."""
     if parquet.footer is not None:
         return parquet.footer.decoded(columns)
-    groups = (parquet.metadata.row_group(place) for place in range(parquet.metadata.num_row_groups))
+    groups = (parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups))
     return [(group.num_rows, USES_OF_A_DICTIONARY * group.total_byte_size) for group in groups]
 
 

@@ -36,5 +36,5 @@ def ahead(values: Generator[T], count: int) -> Iterator[Iterator[T]]:
         try:
             yield taken()
         finally:
-            for each in under_way:
-                each.cancel()
+            for future in under_way:
+                future.cancel()

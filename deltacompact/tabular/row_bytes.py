@@ -21,18 +21,18 @@ def has_dictionary(type_: pa.DataType) -> bool:
     """Whether it is a dictionary, at any depth."""
     if pa.types.is_dictionary(type_):
         return True
-    return any(has_dictionary(type_.field(place).type) for place in range(type_.num_fields))
+    return any(has_dictionary(type_.field(child).type) for child in range(type_.num_fields))
 
 
 def compact(table: pa.Table) -> pa.Table:
     """The same without dictionaries that are larger than the values that the rows have of them."""
-    for place, field in enumerate(table.schema):
+    for number, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type):
             continue
-        column = table.column(place)
+        column = table.column(number)
         if any(_decoded(chunk) < chunk.dictionary.nbytes for chunk in column.chunks):
             plain = column.cast(field.type.value_type).dictionary_encode()
-            table = table.set_column(place, field, plain.cast(field.type))
+            table = table.set_column(number, field, plain.cast(field.type))
     return table
 
 
@@ -50,7 +50,7 @@ def _of_array(array: pa.Array, with_dictionaries: bool) -> int:
     if pa.types.is_map(type_):
         first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
         entries = (array.keys.slice(first, last - first), array.items.slice(first, last - first))
-        return 8 * len(array) + sum(_of_array(each, with_dictionaries) for each in entries)
+        return 8 * len(array) + sum(_of_array(part, with_dictionaries) for part in entries)
     return 8 * len(array) + _of_array(array.flatten(), with_dictionaries)
 
 

@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
-from deltacompact.tabular import schemas
-from deltacompact.tabular.files import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
+from deltacompact.base.model import DataFile
+from deltacompact.tabular import field_ids, schemas
 from deltacompact.tabular.parquet_read import Described, Footer, reading
+from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
 CREATED_BY = "deltacompact version 0.1.0"
 """In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
@@ -48,7 +49,7 @@ class Run:
 
 def copyable_runs(
     parquet: Described,
-    file: pa.Schema,
+    file: DataFile,
     schema: pa.Schema,
     options: WriteOptions,
     lives: npt.NDArray[np.bool_],
@@ -56,10 +57,11 @@ def copyable_runs(
 ) -> list[Run]:
     """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of `schema`.
 
-    `lives` has one element for each row of the file, whose own schema is `file`.
+    `lives` has one element for each row of the file. A row group names its columns, so a file with columns of other
+    names or ids is not copied.
     """
     metadata, footer = parquet.metadata, parquet.footer
-    if footer is None or not _stored_alike(file, schema):
+    if footer is None or not field_ids.agree(file, schema) or not _stored_alike(file.schema, schema):
         return []
     runs, begin = list[Run](), 0
     for group, refusal in enumerate(footer.refusals(_template(schema))):
@@ -177,10 +179,10 @@ class CopyingWriter:
         self._append(run.footer, source, run.groups)
         self.rows += run.stop - run.start
 
-    def add(self, given: Encoded) -> None:
-        with pa.BufferReader(given.file) as source:
+    def add(self, group: Encoded) -> None:
+        with pa.BufferReader(group.file) as source:
             self._append(Footer(source.size(), reading(source)), source, [0])
-        self.rows += given.rows
+        self.rows += group.rows
 
     def close(self) -> None:
         self._assembler.close()

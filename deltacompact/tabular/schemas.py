@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.wording import text_of
 from deltacompact.tabular.conversion import converted, is_list, without_view
 
 _NO_ROWS = {b"deltacompact": b"no row yet"}
@@ -146,8 +147,8 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def computable(table: pa.Table) -> pa.Table:
     """The same values in types that can be filtered and written, with no null hidden in a dictionary."""
-    for place, field in enumerate(table.schema):
-        column = table.column(place)
+    for number, field in enumerate(table.schema):
+        column = table.column(number)
         type_ = stored_type(field.type)
         if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
             column = _converted(_converted(column, type_.value_type), type_)
@@ -155,7 +156,7 @@ def computable(table: pa.Table) -> pa.Table:
             column = _converted(column, type_)
         else:
             continue
-        table = table.set_column(place, pa.field(field.name, type_), column)
+        table = table.set_column(number, pa.field(field.name, type_), column)
     return table
 
 
@@ -210,7 +211,7 @@ def is_variable(type_: pa.DataType) -> bool:
     """Whether its values may be of any size."""
     if type_.num_fields:
         lists = not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_))
-        return lists or any(is_variable(type_.field(place).type) for place in range(type_.num_fields))
+        return lists or any(is_variable(type_.field(child).type) for child in range(type_.num_fields))
     return has_lengths(plain_type(type_))
 
 
@@ -262,7 +263,7 @@ def _lists(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def _structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """The union of the children by name; where a name is there twice, both must have the same names in one order."""
     names = [[field.name for field in type_] for type_ in (a, b)]
-    if any(len(set(each)) < len(each) for each in names):
+    if any(len(set(children)) < len(children) for children in names):
         if names[0] != names[1]:
             return None
         children = [(f.name, widened(f.type, g.type)) for f, g in zip(a, b, strict=True)]
@@ -305,7 +306,7 @@ def cast(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> p
     try:
         return _converted(column, type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        reason = " ".join(str(error).split())
+        reason = text_of(error)
         raise SchemaError(f"{path}: column {name!r} does not fit {type_}: {reason}") from None
 
 

@@ -49,6 +49,7 @@ from deltacompact.base.model import (
     Token,
     whole_number,
 )
+from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.delta_stream.entries import Committed, Entry, Opened, check_format, dump
@@ -62,17 +63,18 @@ from deltacompact.catalog.delta_stream.paths import (
     table_root,
 )
 from deltacompact.catalog.delta_stream.shape import StreamShape, shape_of
-from deltacompact.catalog.delta_stream.sources import identity
+from deltacompact.catalog.delta_stream.sources import canonical_name
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.catalog.delta_stream.tokens import Known
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import copy_into, open_store
+from deltacompact.storage.opening import as_uri, copy_into, is_uri, open_store
 from deltacompact.storage.s3 import S3Settings
 from deltacompact.tabular import files as tabular
-from deltacompact.tabular import schemas, stamps
+from deltacompact.tabular import formats, schemas, stamps
+from deltacompact.tabular.row_groups import WriteOptions
 
 TokenLike = Token | str | tuple[str, int] | None
 """A token as callers give it: a name, or a producer and the number of its batch."""
@@ -303,11 +305,11 @@ class DeltaStreamCatalog:
         begun_s = self.clock()
         if (known := self._known(table_id, place, known_by, kind)) is not None:
             return known
-        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+        paths, options = TablePaths.of(table_id).stream(place), WriteOptions()
 
         def written() -> Iterator[DataFile]:
             for rows in incoming(tables):
-                path = paths.fresh("data", tabular.suffix_of(options.content_type))
+                path = paths.fresh("data", formats.suffix_of(options.content_type))
                 self._check_fits(table_id, place, [(kind, [rows.described(options.content_type)])])
                 yield write_rows(self.store, path, rows, place, options, keys)
 
@@ -344,8 +346,10 @@ class DeltaStreamCatalog:
         types = self._known_types(table_id, place)
         inspected = []
         for source in _distinct(sources):
-            format_ = content_type or tabular.content_type_of(source)
-            described = tabular.inspect(self.store, _absolute(source), format_, types, place, hashed=reference)
+            format_ = content_type or formats.content_type_of(source)
+            described = tabular.inspect(
+                self.store, _absolute(source), format_, types, place, managed=False, hashed=reference
+            )
             if reference:
                 refuse_files_of_other_streams(self.store, described.path, TablePaths.of(table_id).stream(place))
             inspected.append(measured_file(self.store, replace(described, name=_readable(source)), keys))
@@ -396,7 +400,9 @@ class DeltaStreamCatalog:
             if first > INT64_MAX - len(deltas) + 1:
                 raise PositionError(f"no stream position follows {state.last_position}, the last one of the stream")
             positioned = tuple(
-                Delta(first + place, kind, tuple(replace(file, number=n) for n, file in enumerate(files)))
+                Delta(
+                    first + place, kind, tuple(replace(file, number=DeltaFileNumber(n)) for n, file in enumerate(files))
+                )
                 for place, (kind, files) in enumerate(deltas)
             )
             outcome.append(positioned)
@@ -415,14 +421,14 @@ class DeltaStreamCatalog:
             raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         log = self.begin_stream(table_id, place)
         base, begun_s = log.active(strictly=True), self.clock()
-        paths, options = TablePaths.of(table_id).stream(place), tabular.WriteOptions()
+        paths, options = TablePaths.of(table_id).stream(place), WriteOptions()
         files: list[DataFile] = []
         shape = StreamShape.of(self.table(table_id))
         with self._discarding(files, BaseException):
             for number, rows in enumerate(chain((first,), given)):
                 shape = shape.with_file(kind, rows.described(options.content_type))
                 written = write_rows(self.store, paths.fresh("data", ".parquet"), rows, place, options, keys)
-                files.append(replace(written, number=number))
+                files.append(replace(written, number=DeltaFileNumber(number)))
         now_ms = int(self.clock() * 1000)
         # Below all that is carried over on top of it, at whatever position.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
@@ -533,9 +539,9 @@ class DeltaStreamCatalog:
         self, table_id: str, partition: Partition, source: DataFile, types: pa.Schema | None, keys: TableKeys | None
     ) -> DataFile:
         """The copy of an inspected file. One that was written to meanwhile is described by what was copied of it."""
-        name, suffix = source.name or source.path, tabular.stored_suffix(source.path)
+        name, suffix = source.name or source.path, formats.stored_suffix(source.path)
         path = TablePaths.of(table_id).stream(partition).fresh("data", suffix)
-        copy = replace(source, path=path, stamp=None)
+        copy = replace(source, path=path, stamp=None, managed=True)
         with self._discarding([copy], BaseException):
             if copy_into(self.store, source.path, path) == source.bytes and stamps.is_untouched(self.store, source):
                 return copy
@@ -572,12 +578,12 @@ class DeltaStreamCatalog:
 
     @contextlib.contextmanager
     def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
-        """Delete the files that lie in the catalog where the block ends by such an exception."""
+        """Delete the files that are managed where the block ends by such an exception."""
         try:
             yield
         except refusal:
             with contextlib.suppress(DeltaCompactError):  # a vacuum takes what stays
-                self.store.delete([file.path for file in files if "://" not in file.path])
+                self.store.delete([file.path for file in files if file.managed])
             raise
 
     def _position(self, asked: int | None, last: int | None) -> int:
@@ -685,18 +691,16 @@ def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationTy
 
 
 def _absolute(path: str) -> str:
-    from pathlib import Path
-
-    return path if "://" in path else Path(os.path.abspath(path)).as_uri()
+    return path if is_uri(path) else as_uri(os.path.abspath(path))
 
 
 def _distinct(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The names of files, all of different ones."""
     names: dict[str, str] = {}
     for source in [os.fspath(source) for source in sources]:
-        if (known := names.get(identity(source))) is not None:
+        if (known := names.get(canonical_name(source))) is not None:
             raise InputError(f"{source} is named twice" if known == source else f"{source} and {known} are one file")
-        names[identity(source)] = source
+        names[canonical_name(source)] = source
     return list(names.values())
 
 

@@ -20,6 +20,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import InputError, Interrupted, NotFoundError, OutcomeUnknownError
+from deltacompact.base.wording import text_of
 
 if TYPE_CHECKING:
     from deltacompact.storage.objects import ObjectStore
@@ -105,7 +106,7 @@ def _put(store: ObjectStore, path: str, data: bytes, effect: Effect | None) -> b
 
 
 def _unknown(uri: str, effect: Effect | None, error: Exception | None) -> Exception:
-    what = " ".join(str(error or "the slot was taken and is empty").split())
+    what = text_of(error or "the slot was taken and is empty")
     if effect is None:
         return error or OutcomeUnknownError(f"{uri}: {what}")
     return OutcomeUnknownError(f"{effect.subject} may or may not be {effect.done} ({what}): {effect.advice}")

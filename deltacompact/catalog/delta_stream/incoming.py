@@ -21,9 +21,12 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.model import ContentType, DataFile, Partition, TableKeys
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import files, schemas, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 _ACCEPTED = (
     "append takes a pyarrow Table, RecordBatch, RecordBatchReader or dataset, a pandas or Polars DataFrame, "
@@ -42,7 +45,7 @@ class Rows:
 
     def described(self, content_type: ContentType) -> DataFile:
         """The file that they will be, as far as it is known before it is written: its columns, and if it has a row."""
-        return DataFile(0, self.name, content_type, int(not self.is_empty), 0, self.schema)
+        return DataFile(UNNUMBERED, self.name, content_type, int(not self.is_empty), 0, self.schema)
 
 
 def incoming(given: Any) -> Iterator[Rows]:
@@ -65,7 +68,7 @@ def write_rows(
     path: str,
     rows: Rows,
     partition: Partition,
-    options: files.WriteOptions,
+    options: WriteOptions,
     keys: TableKeys | None = None,
 ) -> DataFile:
     """Write the rows as one file (number 0), batch by batch, and measure the sort columns of the keys.
@@ -76,19 +79,19 @@ def write_rows(
     longest: dict[str, int] = {}
     schema = schemas.computable(rows.schema.empty_table()).schema
     try:
-        with files.writer(store, path, schema, options) as out:
+        with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 schemas.check_partition_values(table, partition, rows.name)
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
                 out.write(schemas.computable(table))
     except (InputError, StoreError):
-        files.check_writable(rows.schema, options.content_type)
+        writing.check_writable(rows.schema, options.content_type)
         raise
     size, described = store.stat(path).bytes, schemas.unmarked(schema)
     told = tuple(longest.items())
     return DataFile(
-        0, path, options.content_type, out.rows, size, described, longest=told, decoded_bytes=out.decoded_bytes
+        UNNUMBERED, path, options.content_type, out.rows, size, described, longest=told, decoded_bytes=out.decoded_bytes
     )
 
 
@@ -115,7 +118,7 @@ def _tables(tables: Iterable[pa.Table], name: str) -> Iterator[pa.Table]:
             if table.num_rows:
                 yield table
     except pa.ArrowException as error:
-        raise InputError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
+        raise InputError(f"{name} cannot be read: {text_of(error)}") from error
 
 
 def _reader(given: Any, name: str) -> pa.RecordBatchReader | None:
@@ -138,7 +141,7 @@ def _reader(given: Any, name: str) -> pa.RecordBatchReader | None:
             batch = pa.record_batch(given)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise InputError(f"{name} is {_kind(given)} that gives no rows: {' '.join(str(error).split())}") from error
+        raise InputError(f"{name} is {_kind(given)} that gives no rows: {text_of(error)}") from error
     return None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,12 +16,15 @@ import pyarrow.parquet as pq
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, Partition, Table
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
 from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.versions import state_of_version
 from deltacompact.reading.live_rows import live_batches, schema_of
-from deltacompact.storage.opening import open_object
-from deltacompact.tabular import files, schemas
+from deltacompact.storage.opening import as_uri
+from deltacompact.tabular import formats, schemas, writing
+from deltacompact.tabular.row_groups import WriteOptions
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -77,7 +79,9 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     described = []
     for (place, state), snapshot in zip(states, snapshots, strict=True):
         with advising(catalog.uri, scan.table_id, place, state):
-            described.append(DataFile(0, f"{scan.table_id}/{place}", ContentType.PARQUET, 1, 0, schema_of(snapshot)))
+            described.append(
+                DataFile(UNNUMBERED, f"{scan.table_id}/{place}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
+            )
     whole = schemas.unmarked(schemas.union(described))
     wanted = _selected(scan.table_id, whole, scan.columns)
     expression, filtered = _filter(scan.filter)
@@ -150,7 +154,7 @@ def _filtered(rows: pa.Table, expression: pc.Expression) -> pa.Table:
     try:
         return rows.filter(expression)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InputError(f"filter {expression}: {' '.join(str(error).split())}") from None
+        raise InputError(f"filter {expression}: {text_of(error)}") from None
 
 
 def export_table(
@@ -163,8 +167,8 @@ def export_table(
     """Write the live rows to one file (local path or URI), batch by batch; the number of rows."""
     target = expect.path("the file to export to", target)
     schema, tables = scanned(catalog, Scan(table_id, partition, version=version))
-    store, path = open_object(catalog.store, target if "://" in target else Path(target).absolute().as_uri())
-    with files.writer(store, path, schema, files.WriteOptions(files.content_type_of(target))) as out:
+    options = WriteOptions(formats.content_type_of(target))
+    with writing.writer(catalog.store, as_uri(target), schema, options) as out:
         for rows in tables:
             out.write(rows)
         return out.rows

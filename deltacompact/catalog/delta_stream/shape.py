@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import ContentType, DataFile, OperationType, Table, TableKeys
+from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.tabular import schemas
@@ -111,5 +112,5 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     told = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
     if not {*(field.name for field in told), *table.partition_keys}.issuperset(table.keys.columns):
         return replace(shape, encoding=indexed())
-    rows = DataFile(0, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(told))
+    rows = DataFile(UNNUMBERED, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(told))
     return replace(shape, encoding=resolve_encoding(table.keys, table.partition_keys, [(OperationType.UPSERT, rows)]))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
+from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.table.ports import Moment, NothingToDo, Snapshot
@@ -60,7 +61,7 @@ def _snapshot(
         chosen.deltas,
         index=(index_of.index or chosen.base.index) if chosen.base else None,
         watermark=chosen.deltas[-1].position if chosen.deltas else done.watermark if done else -INT64_MAX - 1,
-        next_file_number=destination.compacted.next_file_number if destination.compacted else 0,
+        next_file_number=destination.compacted.next_file_number if destination.compacted else ChainFileNumber(0),
         moment=Moment(source.version, source.tail, destination.version, destination.tail),
         identity={"fences": len(destination.fences), "retracted": sorted(source.retracted)},
         why=chosen.why,

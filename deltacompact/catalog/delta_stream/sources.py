@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import open_object
-from deltacompact.tabular.files import content_type_of
+from deltacompact.storage.opening import is_uri, open_object
+from deltacompact.tabular.formats import content_type_of
 
 _MAGIC = "*?["
 
@@ -42,7 +42,7 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
     for name in given:
         found = _found(store, name)
         if found is None:
-            if "://" not in name and not os.path.splitext(name)[1] and not os.path.lexists(name):
+            if not is_uri(name) and not os.path.splitext(name)[1] and not os.path.lexists(name):
                 raise NotFoundError(f"{name} does not exist")
             chosen = [name]
         else:
@@ -53,17 +53,17 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
                 others = counted(len(skipped), "other")
                 raise InputError(f"{name} {what} no data file ({others} skipped)")
         for path in chosen:
-            if (known := files.get(identity(path))) is not None:
+            if (known := files.get(canonical_name(path))) is not None:
                 same = "it is named twice" if known == path else f"it is the same file as {known}"
                 left_out.append((path, same))
             else:
-                files[identity(path)] = path
+                files[canonical_name(path)] = path
     return Sources(tuple(files.values()), tuple(left_out))
 
 
-def identity(path: str) -> str:
+def canonical_name(path: str) -> str:
     """What two names of one file have in common: ./a.csv, a symbolic link to it, file:///…/a.csv."""
-    parts = urlsplit(path) if "://" in path else None
+    parts = urlsplit(path) if is_uri(path) else None
     if parts is None:
         return os.path.realpath(path)
     return os.path.realpath(unquote(parts.path, errors="surrogateescape")) if parts.scheme == "file" else path
@@ -81,17 +81,17 @@ def _found(store: ObjectStore, name: str) -> list[_Found] | None:
     """What lies below a directory or a prefix, or matches a glob, in byte order; None for the name of a file."""
     if name.startswith("file://"):
         name = unquote(urlsplit(name).path, errors="surrogateescape")
-    if "://" in name:
+    if is_uri(name):
         if not _is_glob(name) and not name.endswith("/"):
             return None
-        return sorted(_remote(store, name), key=lambda each: os.fsencode(each.path))
+        return sorted(_remote(store, name), key=lambda found: os.fsencode(found.path))
     if os.path.isdir(name):
         found = list(_below(name))
     elif _is_glob(name) and not os.path.lexists(name):
         found = list(_matches(name))
     else:
         return None
-    return sorted(found, key=lambda each: os.fsencode(each.path))
+    return sorted(found, key=lambda found: os.fsencode(found.path))
 
 
 def _is_glob(name: str) -> bool:
@@ -110,7 +110,7 @@ def _below(directory: str) -> Iterator[_Found]:
         raise InputError(f"{error.filename} cannot be read: {error.strerror}") from error
 
     for folder, folders, names in os.walk(directory, onerror=refuse):
-        linked = [each for each in folders if os.path.islink(os.path.join(folder, each))]
+        linked = [inner for inner in folders if os.path.islink(os.path.join(folder, inner))]
         for name in names + linked:
             path = os.path.join(folder, name)
             yield _Found(path, os.path.relpath(path, directory))
@@ -126,8 +126,8 @@ def _matches(pattern: str) -> Iterator[_Found]:
         if not os.path.isdir(path):
             yield _Found(path, inner)
         elif "**" not in pattern:
-            for each in _below(path):
-                yield _Found(each.path, os.path.join(inner, each.inner))
+            for found in _below(path):
+                yield _Found(found.path, os.path.join(inner, found.inner))
 
 
 def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
@@ -135,12 +135,13 @@ def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
     at = next((place for place, sign in enumerate(name) if sign in _MAGIC), len(name))
     folder = name[: at if at == len(name) else name.rindex("/", 0, at) + 1]
     pattern = name[len(folder) :]
-    place, _ = open_object(store, folder)
-    for stat in place.list(""):
-        if stat.path.endswith("/"):  # what consoles make of a folder
+    place, prefix = open_object(store, folder)
+    for stat in place.list(prefix):
+        path = stat.path.removeprefix(prefix)
+        if not path or path.endswith("/"):  # what consoles make of a folder
             continue
-        if not pattern or _fits(stat.path.split("/"), pattern.split("/")):
-            yield _Found(folder + stat.path, "" if _means_hidden(pattern) else stat.path)
+        if not pattern or _fits(path.split("/"), pattern.split("/")):
+            yield _Found(folder + path, "" if _means_hidden(pattern) else path)
 
 
 def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -155,11 +156,11 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
 def _data_files(found: Sequence[_Found]) -> tuple[list[str], list[tuple[str, str]]]:
     """Data files, and the rest with the reason."""
     chosen, skipped = [], []
-    for each in found:
-        if why := _skipped(each):
-            skipped.append((each.path, why))
+    for candidate in found:
+        if why := _skipped(candidate):
+            skipped.append((candidate.path, why))
         else:
-            chosen.append(each.path)
+            chosen.append(candidate.path)
     return chosen, skipped
 
 
@@ -171,6 +172,6 @@ def _skipped(found: _Found) -> str | None:
         content_type_of(found.path)
     except InputError:
         return "its extension is not that of a data file"
-    if "://" not in found.path and not os.path.isfile(found.path):
+    if not is_uri(found.path) and not os.path.isfile(found.path):
         return "it is no regular file"
     return None

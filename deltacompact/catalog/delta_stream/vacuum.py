@@ -35,7 +35,7 @@ from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
-from deltacompact.storage.opening import identity
+from deltacompact.storage.opening import identity, is_uri
 
 _TOLERANCE_S = 60.0
 """Files are written before the entry that names them; clocks may disagree by so much."""
@@ -195,7 +195,7 @@ class _Vacuum:
         """Files that are needed and missing, and files that the log names but that came after it."""
         there = {stat.path for stat in listed}
         for path in self._needed(active):
-            if path not in there and "://" not in path and not self._is_there(path):  # committed since, perhaps
+            if path not in there and not self._is_there(path):  # committed since, perhaps
                 yield f"{path}, which the active version names, is missing: restore it, or retract its delta"
         for stat in listed:
             if stat.modified_s > newest_s and stat.path in reached and not self._paths.is_record(stat.path):
@@ -205,9 +205,10 @@ class _Vacuum:
                 )
 
     def _needed(self, active: StreamState) -> Iterator[str]:
-        """What a reader of the active version cannot do without."""
+        """What a reader of the active version cannot do without, but for files of others."""
         for file in stream_files(active):
-            yield file.path
+            if file.managed:
+                yield file.path
             if file.deletions:
                 yield file.deletions.masks_path
         if active.index:
@@ -329,4 +330,4 @@ class _Reached:
 
     @cached_property
     def _referenced(self) -> set[str]:
-        return {identity(self._store, path) for path in self.paths if "://" in path}
+        return {identity(self._store, path) for path in self.paths if is_uri(path)}

@@ -27,7 +27,7 @@ from deltacompact.catalog.delta_stream.paths import StreamPaths
 from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import open_object
+from deltacompact.storage.opening import is_uri, open_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class _Files:
 
     def _missing(self, paths: Iterable[str]) -> list[str]:
         needed = list(dict.fromkeys(paths))
-        unknown = [path for path in needed if "://" in path and path not in self._elsewhere]
+        unknown = [path for path in needed if is_uri(path) and path not in self._elsewhere]
         if unknown:
             with ThreadPoolExecutor(16) as threads:
                 self._elsewhere.update(zip(unknown, threads.map(self._is_there, unknown), strict=True))

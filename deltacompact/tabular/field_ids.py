@@ -1,0 +1,159 @@
+"""Columns that are matched by field id: a file is read under the names that the table has today.
+
+    the table    1: id    4: total    2: address {6: town, 5: zip}
+    the file     1: id    3: price    2: addr {5: zip, 7: fax}         written before a few changes
+    it reads as  id                   address {town, zip}              renamed; town is null; price and fax were dropped
+
+Parquet keeps the ids, and pyarrow shows them in a field's metadata, at any depth. An id names one column for ever, so a
+name that was dropped and added again names another column. `matched` decides this once for a file; whoever reads the
+file gets the table's names, and nobody else needs to know of ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from deltacompact.base.errors import SchemaError
+from deltacompact.base.model import DataFile
+from deltacompact.tabular.conversion import converted, is_list, null_mask, relisted, remapped
+
+FIELD_ID = b"PARQUET:field_id"
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The id that a field carries, if it does."""
+    found = (field.metadata or {}).get(FIELD_ID)
+    return None if found is None else int(found)
+
+
+def matched(file: DataFile, columns: pa.Schema) -> DataFile:
+    """The file, whose columns have the names of the columns of the same ids among `columns`; others it has not.
+
+    Raises SchemaError for a column without an id.
+    """
+    stored = file.schema if file.stored is None else file.stored
+    _refuse_unidentified(columns, "the table")
+    _refuse_unidentified(stored, file.path)
+    pairs = [(wanted, found) for wanted in columns if (found := _same_id(stored, wanted)) is not None]
+    return replace(file, schema=pa.schema([_matched(wanted, found) for wanted, found in pairs]), stored=stored)
+
+
+def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
+    """What the file calls these columns of its schema."""
+    if file.stored is None:
+        return list(names)
+    return [_found(file.stored, file.schema.field(name)).name for name in names]
+
+
+def as_stored(file: DataFile) -> DataFile:
+    """The file under its own names."""
+    return file if file.stored is None else replace(file, schema=file.stored, stored=None)
+
+
+def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table:
+    """Columns that were read under the file's own names, as the table calls them, at any depth."""
+    if file.stored is None:
+        return table
+    columns = []
+    for number, name in enumerate(names):
+        wanted = file.schema.field(name)
+        stored = _found(file.stored, wanted)
+        chunks = [_projected(chunk, stored.type, wanted.type) for chunk in table.column(number).chunks]
+        columns.append(pa.chunked_array(chunks, wanted.type))
+    return pa.Table.from_arrays(columns, names=list(names)) if columns else table
+
+
+def agree(file: DataFile, schema: pa.Schema) -> bool:
+    """Whether the file's own columns have the ids and names of `schema`, in its order and at any depth.
+
+    Files that are matched by name have no ids to disagree.
+    """
+    return file.stored is None or _agree(list(file.stored), list(schema))
+
+
+def _refuse_unidentified(columns: pa.Schema, path: str) -> None:
+    for field in columns:
+        if field_id(field) is None:
+            raise SchemaError(f"{path}: column {field.name!r} has no field id, by which columns are matched")
+
+
+def _same_id(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field | None:
+    return next((field for field in fields if field_id(field) == field_id(wanted)), None)
+
+
+def _found(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field:
+    found = _same_id(fields, wanted)
+    assert found is not None, f"{wanted.name}: `matched` keeps columns that the file has"
+    return found
+
+
+def _matched(wanted: pa.Field, found: pa.Field) -> pa.Field:
+    """The table's name and id, and the file's type under the table's names."""
+    return pa.field(wanted.name, _matched_type(wanted.type, found.type), metadata=wanted.metadata)
+
+
+def _matched_type(wanted: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """A struct has all children of the table's, so that one of which the file has no child still has rows."""
+    t = pa.types
+    if t.is_struct(wanted) and t.is_struct(found):
+        children = [(child, _same_id(found, child)) for child in wanted]
+        return pa.struct([child if known is None else _matched(child, known) for child, known in children])
+    if t.is_map(wanted) and t.is_map(found):
+        key = wanted.key_field.with_type(_matched_type(wanted.key_type, found.key_type))
+        return pa.map_(key, wanted.item_field.with_type(_matched_type(wanted.item_type, found.item_type)))
+    if is_list(wanted) and is_list(found):
+        item = wanted.value_field.with_type(_matched_type(wanted.value_type, found.value_type))
+        return pa.large_list(item) if t.is_large_list(found) else pa.list_(item)
+    return found
+
+
+def _projected(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:
+    t = pa.types
+    if not t.is_nested(wanted) or _agree(list(_children(stored)), list(_children(wanted))):
+        return converted(array, wanted)
+    if t.is_struct(wanted):
+        return _struct(array, stored, wanted)
+    if t.is_map(wanted):
+        return remapped(
+            array,
+            wanted,
+            lambda keys, type_: _projected(keys, stored.key_type, type_),
+            lambda items, type_: _projected(items, stored.item_type, type_),
+        )
+    return relisted(array, wanted, lambda items, type_: _projected(items, stored.value_type, type_))
+
+
+def _struct(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:
+    """Children by id; null where the file has none."""
+    known = {field_id(child): (child.type, values) for child, values in zip(stored, array.flatten(), strict=True)}
+    children = []
+    for child in wanted:
+        type_, values = known.get(field_id(child), (child.type, pa.nulls(len(array), child.type)))
+        children.append(_projected(values, type_, child.type))
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=null_mask(array))
+
+
+def _agree(stored: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> bool:
+    names, others = ([(field_id(field), field.name) for field in fields] for fields in (stored, wanted))
+    return names == others and all(
+        _agree(list(_children(one.type)), list(_children(other.type)))
+        for one, other in zip(stored, wanted, strict=True)
+    )
+
+
+def _children(type_: pa.DataType) -> Iterator[pa.Field]:
+    """The fields below a type that have names: those of structs, also inside of lists and maps.
+
+    What the items of a list and the entries of a map are called means nothing.
+    """
+    t = pa.types
+    if t.is_struct(type_):
+        yield from type_
+    elif t.is_map(type_):
+        yield from _children(type_.key_type)
+        yield from _children(type_.item_type)
+    elif is_list(type_):
+        yield from _children(type_.value_type)

@@ -1,0 +1,62 @@
+"""Formats of tabular files, by the extension of their names.
+
+a.parquet   Parquet        b.CSV.gz   CSV, compressed as a whole        c.zip   refused
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import ContentType
+
+EXTENSIONS = {
+    ".parquet": ContentType.PARQUET,
+    ".pq": ContentType.PARQUET,
+    ".feather": ContentType.FEATHER,
+    ".arrow": ContentType.FEATHER,
+    ".ipc": ContentType.FEATHER,
+    ".orc": ContentType.ORC,
+    ".csv": ContentType.CSV,
+    ".json": ContentType.JSON,
+    ".jsonl": ContentType.JSON,
+    ".ndjson": ContentType.JSON,
+}
+UNTYPED = frozenset({ContentType.CSV, ContentType.JSON})
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""Of whole text files; the other formats compress what is in them."""
+_SUFFIX = {
+    ContentType.PARQUET: ".parquet",
+    ContentType.FEATHER: ".feather",
+    ContentType.ORC: ".orc",
+    ContentType.CSV: ".csv",
+}
+
+
+def content_type_of(path: str) -> ContentType:
+    """By the file's extension; raises InputError where it says nothing."""
+    extension, compression = extensions(path)
+    content_type = EXTENSIONS.get(extension)
+    if content_type is None or (compression and content_type not in UNTYPED):
+        known = f"{', '.join(EXTENSIONS)}; text also with {', '.join(COMPRESSIONS)}"
+        raise InputError(f"{path}: unknown extension {extension + compression!r} (known: {known})")
+    return content_type
+
+
+def stored_suffix(path: str) -> str:
+    """The extensions by which a copy of a file is read like the file itself."""
+    return "".join(extensions(path))
+
+
+def extensions(path: str) -> tuple[str, str]:
+    """The extension and that of a compression around it: "b.CSV.gz" has (".csv", ".gz")."""
+    pure = PurePosixPath(path)
+    last = pure.suffix.lower()
+    return (pure.with_suffix("").suffix.lower(), last) if last in COMPRESSIONS else (last, "")
+
+
+def suffix_of(content_type: ContentType) -> str:
+    """The extension of written files; raises InputError for a type that cannot be written."""
+    if content_type not in _SUFFIX:
+        raise InputError(f"{content_type.value} files can be read, but not written")
+    return _SUFFIX[content_type]

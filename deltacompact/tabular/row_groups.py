@@ -1,0 +1,160 @@
+"""Tables are collected until they are a full row group, by rows or by bytes; values that repeat get a dictionary.
+
+write(50,000 rows) · write(100,000 rows)      ->  group of 128 k rows · 22 k are waiting
+write(2,000 rows of 64 KiB)                   ->  groups of 512 rows: 32 MiB each
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltacompact.base.model import ContentType
+from deltacompact.tabular import row_bytes
+
+ROW_GROUP_ROWS = 128 << 10
+ROW_GROUP_BYTES = 32 << 20
+"""A row group of wide rows is smaller: a single dead row has all of it decoded and encoded again."""
+DEFAULT_CODEC = "zstd"
+_WITH_DICTIONARIES = frozenset({ContentType.PARQUET, ContentType.FEATHER})
+"""What is written to others is decoded first."""
+_DICTIONARY_BYTES_MAX = 1 << 30
+_DICTIONARY_ROWS_MIN = 1 << 10
+_DICTIONARY_SAMPLE_ROWS = 32 << 10
+_DICTIONARY_SAMPLE_ROWS_MIN = 64
+_DICTIONARY_SAMPLE_BYTES = 4 << 20
+"""Counting values copies them."""
+_DICTIONARY_VALUE_BYTES_MAX = 1 << 20
+"""One such value fills a dictionary page, after which pyarrow makes none."""
+_DICTIONARY_DISTINCT_MAX = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How files are written. `codec` is one that pyarrow knows; ORC and Feather take the same names.
+
+    Without a codec it is zstd, or what the files have whose rows are written anew.
+    """
+
+    content_type: ContentType = ContentType.PARQUET
+    codec: str | None = None
+    row_group_rows: int = ROW_GROUP_ROWS
+
+
+class RowGroups(ABC):
+    """Collects tables of one schema until they are a full row group: by rows, or by bytes as they are counted.
+
+    A row that would make a group too large begins the next one. Only a row that is larger than a group is one itself.
+    """
+
+    def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
+        self.rows = 0
+        self.decoded_bytes = 0
+        self._schema = schema
+        self._options = options
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._dictionaries_in: list[str] | None = None
+
+    def write(self, table: pa.Table) -> None:
+        self.rows += table.num_rows
+        whole = table
+        while table.num_rows:
+            fitting = self._fitting(table)
+            if fitting:
+                piece = row_bytes.compact(table.slice(0, fitting))
+                self._waiting.append(piece)
+                self._waiting_rows += fitting
+                piece_bytes = self._bytes_of(piece)
+                self._waiting_bytes += piece_bytes
+                self.decoded_bytes += piece_bytes
+                table = table.slice(fitting)
+            if not fitting or self._waiting_rows == self._options.row_group_rows:
+                if whole.num_rows > self._waiting_rows:  # a better sample
+                    self._decide_dictionaries(whole)
+                self.flush()
+
+    def _decide_dictionaries(self, sample: pa.Table) -> None:
+        if self._dictionaries_in is None:
+            self._dictionaries_in = _worth_a_dictionary(sample)
+
+    def flush(self) -> None:
+        """Write what is waiting, as a row group of its own."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            whole = pa.concat_tables(waiting)
+            self._decide_dictionaries(whole)
+            self._write(whole.unify_dictionaries() if self._dictionaries_differ(waiting) else whole)
+        self._waiting_rows = self._waiting_bytes = 0
+
+    def _fitting(self, table: pa.Table) -> int:
+        """How many of the first rows fit the group: one at least where nothing is waiting."""
+        room = ROW_GROUP_BYTES - self._waiting_bytes
+        rows = min(table.num_rows, self._options.row_group_rows - self._waiting_rows)
+        if self._bytes_of(table.slice(0, rows)) <= room:
+            return int(rows)
+        fitting, above = 0, rows
+        while above - fitting > 1:
+            middle = (fitting + above) // 2
+            if self._bytes_of(table.slice(0, middle)) <= room:
+                fitting = middle
+            else:
+                above = middle
+        return fitting if self._waiting else max(1, fitting)
+
+    def _bytes_of(self, table: pa.Table) -> int:
+        return row_bytes.of_table(table, self._options.content_type in _WITH_DICTIONARIES)
+
+    def _dictionaries_differ(self, tables: list[pa.Table]) -> bool:
+        return len(tables) > 1 and any(row_bytes.has_dictionary(field.type) for field in self._schema)
+
+    @abstractmethod
+    def _write(self, table: pa.Table) -> None:
+        """One row group."""
+
+
+def _worth_a_dictionary(table: pa.Table) -> list[str]:
+    """Top-level columns whose values repeat: a dictionary of nearly distinct values costs time and saves nothing."""
+    return [field.name for field in table.schema if _repeats(field.type, table[field.name])]
+
+
+def _repeats(type_: pa.DataType, column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(type_) or pa.types.is_nested(type_):
+        return True
+    if pa.types.is_boolean(type_) or column.nbytes > len(column) * _DICTIONARY_VALUE_BYTES_MAX:
+        return False
+    if len(column) < _DICTIONARY_ROWS_MIN:
+        return True
+    sample = column.slice(0, _DICTIONARY_SAMPLE_ROWS)
+    while sample.nbytes > _DICTIONARY_SAMPLE_BYTES and len(sample) > _DICTIONARY_SAMPLE_ROWS_MIN:
+        sample = sample.slice(0, max(_DICTIONARY_SAMPLE_ROWS_MIN, len(sample) // 2))
+    if sample.nbytes > len(sample) * _DICTIONARY_VALUE_BYTES_MAX:
+        return False
+    try:
+        return bool(pc.count_distinct(sample, mode="all").as_py() <= len(sample) * _DICTIONARY_DISTINCT_MAX)
+    except pa.ArrowNotImplementedError:
+        return True
+
+
+def parquet_writer(
+    sink: IO[bytes] | pa.NativeFile,
+    schema: pa.Schema,
+    options: WriteOptions,
+    dictionaries_in: list[str],
+    page_index: bool = False,
+) -> pq.ParquetWriter:
+    """A writer that makes dictionaries of the values in these columns.
+
+    Arrow's own dictionaries are written as they are, however large: above its limit, pyarrow would decode all rows.
+    """
+    codec = options.codec or DEFAULT_CODEC
+    how: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
+    if any(row_bytes.has_dictionary(field.type) for field in schema):
+        how["dictionary_pagesize_limit"] = _DICTIONARY_BYTES_MAX
+    return pq.ParquetWriter(sink, schema, write_page_index=page_index, **how)

@@ -1,0 +1,196 @@
+"""Writing tabular files of any format but JSON: they are visible when their block ends without an exception.
+
+with writer(store, "a.parquet", schema, options) as out:
+    out.write(table)                                       row groups of about 128 k rows
+write_table(store, "a.orc", table, options)                the same for one table
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc
+
+from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
+from deltacompact.tabular import schemas
+from deltacompact.tabular.damage import SHOWN_CHARACTERS
+from deltacompact.tabular.files import read
+from deltacompact.tabular.formats import suffix_of
+from deltacompact.tabular.row_groups import DEFAULT_CODEC, RowGroups, WriteOptions, parquet_writer
+
+
+class TableWriter(RowGroups):
+    """Writes them to a file of any type."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
+        super().__init__(schema, options)
+        self._sink = sink
+        self._file: Any = None
+        self._dictionaries: dict[str, pa.Array] = {}
+
+    def close(self) -> None:
+        self.flush()
+        if self._file is None:
+            self._write(self._schema.empty_table())
+        self._file.close()
+
+    def _write(self, table: pa.Table) -> None:
+        if self._options.content_type is ContentType.CSV and table.num_columns == 1 and table.column(0).null_count:
+            raise InputError(
+                f"CSV cannot hold a null in a table of one column, {table.column_names[0]!r}: a blank line"
+            )
+        if self._file is None:
+            self._file = _open_writer(self._sink, self._schema, self._options, self._dictionaries_in or [])
+        if self._options.content_type is ContentType.PARQUET:
+            self._file.write_table(table, row_group_size=max(1, table.num_rows))
+        elif self._options.content_type is ContentType.FEATHER:
+            self._file.write_table(self._growing(table))
+        elif self._options.content_type is ContentType.ORC:
+            self._file.write(_for_orc(table))
+        else:
+            self._file.write_table(table)
+
+    def _growing(self, table: pa.Table) -> pa.Table:
+        """The same with dictionaries that go on where those before ended: an Arrow file takes no others."""
+        for number, field in enumerate(table.schema):
+            if not pa.types.is_dictionary(field.type):
+                continue
+            known = self._dictionaries.get(field.name)
+            chunks = []
+            for chunk in table.column(number).chunks:
+                values = chunk.dictionary
+                known = values[:0] if known is None else known
+                fresh = values.filter(pc.invert(pc.is_in(values, known)))
+                known = pa.concat_arrays([known, pc.unique(fresh)])
+                chunks.append(pc.index_in(values, known).take(chunk.indices).cast(field.type.index_type))
+            self._dictionaries[field.name] = known
+            made = [pa.DictionaryArray.from_arrays(indices, known, ordered=field.type.ordered) for indices in chunks]
+            column = pa.chunked_array(made, field.type)
+            table = table.set_column(number, field, column)
+        return table
+
+
+def _for_orc(table: pa.Table) -> pa.Table:
+    """Values instead of dictionaries, which ORC makes itself; nested columns from their beginning.
+
+    Arrow's ORC writer takes rows of a sliced struct from where its children begin: other rows' values. And what it
+    writes of timestamps, its reader gives back as nanoseconds or not at all: year 9999 is refused here.
+    """
+    for number, field in enumerate(table.schema):
+        column = table.column(number)
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(number, field.name, column.cast(field.type.value_type))
+        elif pa.types.is_nested(field.type):
+            table = table.set_column(number, field, column.take(pa.array(np.arange(table.num_rows))))
+        elif pa.types.is_timestamp(field.type) or pa.types.is_date64(field.type):
+            try:
+                column.cast(pa.timestamp("ns"))
+            except pa.ArrowInvalid:
+                raise InputError(
+                    f"column {field.name!r}: ORC holds timestamps of the years 1678 to 2261 only"
+                ) from None
+    return table
+
+
+def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dictionaries_in: list[str]) -> Any:
+    codec = options.codec or DEFAULT_CODEC
+    match options.content_type:
+        case ContentType.PARQUET:
+            return parquet_writer(sink, schema, options, dictionaries_in)
+        case ContentType.FEATHER:
+            how = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
+            return pa.ipc.new_file(sink, schema, options=how)
+        case ContentType.ORC:
+            return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
+        case ContentType.CSV:
+            return pa.csv.CSVWriter(sink, schema)
+        case _:
+            raise InputError(f"{options.content_type.value} files can be read, but not written")
+
+
+def _ipc_codec(codec: str) -> str | None:
+    return codec if codec in ("zstd", "lz4") else None
+
+
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+W = TypeVar("W", bound=_Closing)
+
+
+@contextlib.contextmanager
+def written(store: ObjectStore, path: str, content_type: ContentType, make: Callable[[IO[bytes]], W]) -> Iterator[W]:
+    """What `make` makes of a sink; its file appears at `path` when the block ends without an exception."""
+    its_store, name = open_object(store, path)
+    with its_store.writer(name) as sink:
+        made = make(sink)
+        try:
+            yield made
+            made.close()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(
+                f"{content_type.value} cannot hold this table: {text_of(error)[:SHOWN_CHARACTERS]}"
+            ) from error
+
+
+def writer(
+    store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptions
+) -> contextlib.AbstractContextManager[TableWriter]:
+    """A writer of tables."""
+    return written(store, path, options.content_type, lambda sink: TableWriter(sink, schema, options))
+
+
+def bytes_of(store: ObjectStore, path: str) -> int:
+    """The size of a file at rest."""
+    its_store, name = open_object(store, path)
+    return its_store.stat(name).bytes
+
+
+def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
+    """Write one table as one file (number 0). Raises InputError naming a column that the format does not hold."""
+    if table.num_rows and not table.num_columns:
+        raise InputError(f"a table of {table.num_rows} rows without columns cannot be written")
+    try:
+        return _write_table(store, path, table, options)
+    except (InputError, StoreError):
+        check_writable(table.schema, options.content_type)
+        raise
+
+
+def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
+    table = schemas.computable(table)
+    with writer(store, path, table.schema, options) as out:
+        out.write(table)
+    size, schema = bytes_of(store, path), schemas.unmarked(table.schema)
+    return DataFile(
+        UNNUMBERED, path, options.content_type, table.num_rows, size, schema, decoded_bytes=out.decoded_bytes
+    )
+
+
+def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
+    """Raises InputError naming the first column of a type that a format does not hold, or does not give back."""
+
+    def fits(some: pa.Schema) -> bool:
+        store, name = MemoryStore(), f"sample{suffix_of(content_type)}"
+        try:
+            written = _write_table(store, name, some.empty_table(), WriteOptions(content_type))
+            return not list(read(store, written))
+        except (InputError, StoreError, pa.ArrowException, OSError):
+            return False
+
+    if not fits(schema):
+        for field in schema:
+            if not fits(pa.schema([field])):
+                raise InputError(f"column {field.name!r} is {field.type}, which {content_type.value} files cannot hold")

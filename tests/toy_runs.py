@@ -1,0 +1,50 @@
+"""Compacting and reading a toy table: what the tests of the ports have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toy_catalog import ToyCatalog
+
+from deltacompact import Settings
+from deltacompact.base.model import Table, TableKeys
+from deltacompact.executors.executor import Executor
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.planning.plan import Arguments
+from deltacompact.reading.live_rows import live_batches, schema_of
+from deltacompact.session import attempts
+from deltacompact.session.attempts import Terms
+from deltacompact.session.driver import Published, Session
+from deltacompact.table.ports import Snapshot
+
+KEYS = TableKeys.of(["k"])
+HERE = LocalExecutor(Settings(executor="local", local_threads=1))
+
+
+def terms(keys: TableKeys = KEYS, **arguments: Any) -> Terms:
+    chosen = {"rows_per_compacted_file": 4, "hash_bucket_count": 3, **arguments}
+    return Terms(keys, (), Arguments(**chosen))
+
+
+def snapshot(toy: ToyCatalog) -> Snapshot:
+    found = toy.fetch()
+    assert isinstance(found, Snapshot)
+    return found
+
+
+def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
+    return attempts.run(toy.ports, snapshot(toy), terms(toy.keys, **arguments), executor, lambda event: None)
+
+
+def rows(toy: ToyCatalog) -> list[dict[str, Any]]:
+    """The live rows of the newest version, with its deltas folded."""
+    found = toy.snapshot(*toy.newest())
+    table = Table("toy", (), toy.keys)
+    return [row for batch in live_batches(toy.store, found, table, schema_of(found)) for row in batch.to_pylist()]
+
+
+def live(toy: ToyCatalog) -> dict[int, str]:
+    """The value of each key, which has one live row."""
+    found = rows(toy)
+    assert len({row["k"] for row in found}) == len(found)
+    return {row["k"]: row["v"] for row in found}
