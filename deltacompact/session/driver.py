@@ -19,6 +19,7 @@ from typing import Any
 
 from deltacompact.base.events import Event, EventSink, FilesDecided, RoundCompleted, SessionStarted
 from deltacompact.base.model import CompactedDelta, DataFile
+from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import counted_reasons
 from deltacompact.planning.outputs import OutputPlan
@@ -99,7 +100,7 @@ class Session:
         """Hand the result over to the table, which puts it into force."""
         plan = self.plan
         next_number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
-        result = Compaction(plan.keys, files, last.index, next_number, plan.schema)
+        result = Compaction(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema)
         in_force = self._bench.target.publish(plan.input, self.id, result)
         done = {
             **completion(plan, plan.rounds[-1], last.index),

@@ -186,7 +186,7 @@ def _index_written(
 def _relocation(outputs: OutputPlan, masks_of: MasksOf) -> tuple[Relocation, ...]:
     """Where the rows of rewritten base files go; they are the first that are ranked."""
     files = tuple(
-        RelocatedFile(source.file.number, source.file.rows, masks_of[source.ordinal], source.ordinal)
+        RelocatedFile(ChainFileNumber(source.file.number), source.file.rows, masks_of[source.ordinal], source.ordinal)
         for source, _ in outputs.rewritten
         if source.in_base
     )
