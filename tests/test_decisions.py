@@ -77,7 +77,7 @@ OTHER_SCHEMA = pa.schema([("k", pa.int64())])
         ({}, Reason.LARGE_AND_WHOLE),
         ({"content_type": ContentType.FEATHER}, Reason.OTHER_FORMAT),
         ({"schema": OTHER_SCHEMA}, Reason.OTHER_SCHEMA),
-        ({"path": "s3://elsewhere/0.parquet"}, Reason.NOT_OWNED),
+        ({"path": "s3://elsewhere/0.parquet", "managed": False}, Reason.NOT_OWNED),
         ({"bytes": 600 * MIB}, Reason.TOO_LARGE),
         ({"rows": 5_000_000}, Reason.TOO_LARGE),
         ({"bytes": 20 * MIB}, Reason.SMALL),

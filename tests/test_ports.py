@@ -192,7 +192,7 @@ def test_the_same_on_ray(tmp_path: Path, ray_cluster: str) -> None:
     late = attempts.plan_session(toy.ports, snapshot_after(toy, 5), terms(), executor.capacity)
     run(toy, executor)
     with pytest.raises(ConflictError, match="another compaction came first"):
-        Session(toy.ports, late, executor, lambda event: None).run()
+        Session(toy.ports, late, executor, lambda event: None).execute()
 
 
 def snapshot_after(toy: ToyCatalog, position: int) -> Snapshot:

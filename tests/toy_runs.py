@@ -33,7 +33,7 @@ def snapshot(toy: ToyCatalog) -> Snapshot:
 
 
 def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
-    return attempts.run(toy.ports, snapshot(toy), terms(toy.keys, **arguments), executor, lambda event: None)
+    return attempts.resume_or_begin(toy.ports, snapshot(toy), terms(toy.keys, **arguments), executor, lambda event: None)
 
 
 def rows(toy: ToyCatalog) -> list[dict[str, Any]]:
