@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hand_made import LARGE, MIB, SCHEMA, delete, file, planned, upsert
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from deltacompact.base.model import ContentType
+from deltacompact.base.model import ContentType, DeletionVector, OperationType
 from deltacompact.planning.decisions import Action, FileDecision, Reason, counted_reasons, decide_files, forecast
 from deltacompact.planning.outputs import Output, OutputDecision, decide_outputs, follow, plan_outputs
-from deltacompact.planning.plan import Arguments, CompactionPlan
+from deltacompact.planning.plan import Arguments, CompactionPlan, Source
 from deltacompact.planning.pointer_map import KEPT, NOWHERE
 
 KEEP, MARK, REWRITE, DROP = Action
@@ -194,6 +196,70 @@ def test_a_decision_about_other_files_is_refused(files: list[Any]) -> None:
 def test_what_is_no_decision_is_refused(values: list[Any]) -> None:
     with pytest.raises(ValueError):
         FileDecision.from_json(values)
+
+
+SIZES = st.sampled_from([1, MIB, 40 * MIB, 140 * MIB, LARGE, 600 * MIB])
+
+
+@st.composite
+def plans_and_live_rows(draw: st.DrawFn) -> tuple[CompactionPlan, list[int]]:
+    """A plan of a few base and delta files, and how many of their rows live."""
+    rows = st.integers(1, 20)
+    base = [file(count, draw(SIZES), 14 + number) for number, count in enumerate(draw(st.lists(rows, max_size=4)))]
+    marked = [replace(whole, deletions=DeletionVector(1, "m", 0)) if draw(st.booleans()) else whole for whole in base]
+    deltas = [
+        draw(st.sampled_from([upsert, delete]))(file(draw(st.integers(0, 20)), draw(SIZES)), position=80 + number)
+        for number in range(draw(st.integers(0, 4)))
+    ]
+    arguments = Arguments(
+        rows_per_compacted_file=draw(st.sampled_from([1, 4, 4_000_000])),
+        rewrite_dead_fraction=draw(st.sampled_from([0.0, 0.3, 1.0])),
+        purge=draw(st.booleans()),
+    )
+    left = [whole for whole in marked if whole.live_rows]
+    plan = planned(left, deltas, arguments=arguments, owned=draw(st.booleans()))
+    return plan, [draw(live_rows_of(plan, source)) for source in plan.sources]
+
+
+def live_rows_of(plan: CompactionPlan, source: Source) -> st.SearchStrategy[int]:
+    if source.operation is OperationType.DELETE:
+        return st.just(0)
+    rows = source.file.live_rows
+    return st.integers(0, rows) if plan.input.delta_rows else st.just(rows)
+
+
+@given(plans_and_live_rows())
+@settings(max_examples=300, deadline=None)
+def test_every_live_row_has_one_place_whatever_dies(drawn: tuple[CompactionPlan, list[int]]) -> None:
+    plan, live = drawn
+    outputs = plan_outputs(plan, np.array(live, np.int64))
+    for decision, source, count in zip(outputs.decision.files, plan.sources, live, strict=True):
+        assert (decision.action is DROP) == (count == 0)
+        if decision.action is KEEP:
+            assert count == source.file.live_rows
+        if decision.action is MARK:
+            assert source.in_base and count < source.file.live_rows
+    staying = sum(live[source.ordinal] for source in (*outputs.kept, *outputs.marked))
+    assert staying + outputs.rows_rewritten == sum(live)
+    ends = [0, *(output.stop for output in outputs.outputs)]
+    assert [output.first for output in outputs.outputs] == ends[:-1] and ends == sorted(set(ends))
+    assert all(output.rows <= plan.arguments.rows_per_compacted_file for output in outputs.outputs)
+
+
+@given(plans_and_live_rows())
+@settings(max_examples=300, deadline=None)
+def test_a_forecast_holds_for_files_that_are_alone(drawn: tuple[CompactionPlan, list[int]]) -> None:
+    """Merging depends on the other files; all else comes as it was said."""
+    plan, live = drawn
+    for expected, decision, source in zip(
+        forecast(plan), decide_files(plan, np.array(live, np.int64)), plan.sources, strict=True
+    ):
+        if decision.action is DROP or Reason.SMALL in (decision.reason, expected.unhurt.reason):
+            continue
+        unhurt = live[source.ordinal] == source.file.live_rows
+        said = expected.unhurt if unhurt or expected.hurt is None else expected.hurt
+        more_died = said.action is MARK and decision.action is REWRITE
+        assert decision.action is said.action or more_died
 
 
 def test_every_reason_has_words() -> None:

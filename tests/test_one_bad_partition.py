@@ -96,14 +96,14 @@ def test_work_for_each_goes_on_after_an_error_and_ctrl_c_ends_it():
 
 @pytest.mark.parametrize("unexpected", [ZeroDivisionError("surprise"), RecursionError("deep"), KeyError("v")], ids=repr)
 def test_any_exception_of_a_session_is_the_error_of_its_result(lake, monkeypatch, unexpected, caplog):
-    run = Session.run
+    execute = Session.execute
 
     def breaks_in_b(session):
         if dict(session.plan.input.partition.values) == {"p": "b"}:
             raise unexpected
-        return run(session)
+        return execute(session)
 
-    monkeypatch.setattr(Session, "run", breaks_in_b)
+    monkeypatch.setattr(Session, "execute", breaks_in_b)
     result = deltacompact.compact("t", delta_catalog_client=lake)
     assert [session.live for session in result.sessions] == [2, 0, 2]
     (error,) = result.errors

@@ -13,7 +13,7 @@ after the record obeys the decision that stands in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -54,10 +54,9 @@ def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
     round_ = bench.plan.rounds[-1]
     deduped = dedupe_round(bench, round_, before)
     outputs = plan_outputs(bench.plan, deduped.live)
-    masks_paths = [bench.paths("index", ".masks.arrow")() for _ in outputs.groups]
-    masks = [(path, group.ordinals.tolist()) for path, group in zip(masks_paths, outputs.groups, strict=True)]
+    masks = [(bench.paths("index", ".masks.arrow")(), group.ordinals.tolist()) for group in outputs.groups]
     masks_of = _by_ordinal(masks)
-    ranked = _assign_pointers(bench, outputs, deduped, masks_paths)
+    ranked = _assign_pointers(bench, outputs, deduped, [path for path, _ in masks])
     deduped = deduped.without_died()
     writing = _submit_index(bench, outputs, deduped, ranked)
     under_way = {output.number: submit_output(bench, output, outputs, masks_of) for output in outputs.outputs}
@@ -69,10 +68,10 @@ def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
         "outputs": outputs.decision.to_json(),
     }
     bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, index), **decided})
-    adopted = _recorded_last_round(bench, under_way)
+    adopted = _recorded_last_round(bench)
     if adopted is None:
         raise bench.record_gone()
-    return adopted
+    return replace(adopted, under_way=under_way)
 
 
 def resumed_last_round(bench: Workbench) -> LastRound | None:
@@ -84,9 +83,7 @@ def resumed_last_round(bench: Workbench) -> LastRound | None:
     return last
 
 
-def _recorded_last_round(
-    bench: Workbench, under_way: Mapping[ChainFileNumber, Submitted] | None = None
-) -> LastRound | None:
+def _recorded_last_round(bench: Workbench) -> LastRound | None:
     """What is recorded of the last round. Its files are those that it decided on, whatever we would decide today."""
     number = len(bench.plan.rounds)
     record = bench.records.get(round_name(number))
@@ -96,7 +93,7 @@ def _recorded_last_round(
         counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)
         outputs = follow(OutputDecision.from_json(record["outputs"]), bench.plan, live)
         index = ObjectRef(**record["index_version"])
-        return LastRound(index, counts, outputs, _by_ordinal(record["masks"]), under_way or {})
+        return LastRound(index, counts, outputs, _by_ordinal(record["masks"]))
 
 
 def _by_ordinal(masks: Sequence[tuple[str, Sequence[int]]]) -> MasksOf:

@@ -109,7 +109,7 @@ def dedupe_round(bench: Workbench, round_: Round, before: Folding) -> Deduped:
     plan, manifest = bench.plan, before.index.manifest
     method = fold_method(plan, round_, KnownIndex.of(manifest))
     layout = Layout.of(plan.hash_bucket_count, plan.bucket_groups(round_), plan.capacity.node_slots)
-    tasks = _submit_dedupe(bench, method, layout, _hashed(bench, round_, layout), before)
+    tasks = _submit_dedupe(bench, round_, method, layout, before)
     bench.stages.wait("dedupe", tasks, plan.rows_of(round_))
     results: list[DedupeResult] = [bench.executor.get(task.values[0]) for task in tasks]
     counts, live = _folded(method, before, results)
@@ -149,10 +149,14 @@ _DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {
 
 
 def _submit_dedupe(
-    bench: Workbench, method: FoldMethod, layout: Layout, hashed: Sequence[Submitted], before: Folding
+    bench: Workbench, round_: Round, method: FoldMethod, layout: Layout, before: Folding
 ) -> list[Submitted]:
-    """Step 2. The parcels of step 1 are let go when this returns: as tasks end, the object store gets its room back."""
+    """Both steps; the second is not waited for.
+
+    Only here anything refers to the parcels of the first, so the object store gets their room back as tasks end.
+    """
     plan = bench.plan
+    hashed = _hashed(bench, round_, layout)
     task = DedupeTask(
         plan.encoding,
         range(plan.hash_bucket_count),
