@@ -12,9 +12,9 @@ from toy_catalog import ToyCatalog
 
 from deltacompact import ConflictError, Settings
 from deltacompact.base.model import Table, TableKeys
+from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.planning.plan import Arguments
 from deltacompact.reading.live_rows import live_batches
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
@@ -32,7 +32,7 @@ def rows(*pairs: tuple[int, str]) -> pa.Table:
 
 
 def terms(**arguments: Any) -> Terms:
-    return Terms(KEYS, (), Arguments(rows_per_compacted_file=4, hash_bucket_count=3, **arguments))
+    return Terms(KEYS, (), Options(rows_per_compacted_file=4, hash_bucket_count=3, **arguments))
 
 
 def snapshot(toy: ToyCatalog) -> Snapshot:

@@ -99,8 +99,8 @@ def decide_outputs(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> Outp
     rewritten = [source for source in decided.sources if live[source.ordinal] and source.ordinal not in stay]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
     data_bytes = sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in rewritten)
-    rows_max = decided.arguments.rows_per_compacted_file
-    count = sizing.output_files(rows, int(data_bytes), rows_max, decided.target_file_bytes)
+    rows_max, limits = decided.options.rows_per_compacted_file, decided.options.limits
+    count = sizing.output_files(rows, int(data_bytes), rows_max, decided.target_file_bytes, limits)
     return OutputDecision(
         kept=tuple((source.ordinal, decided.number_of(source)) for source in kept),
         marked=tuple(source.ordinal for source in marked),
@@ -137,15 +137,15 @@ def follow(decision: OutputDecision, decided: CompactionPlan, live: npt.NDArray[
 
 def _marked(decided: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Source, ...]:
     """Base files that lost rows now, with fewer dead ones in all than the share at which a file is rewritten."""
-    arguments = decided.arguments
-    if not decided.input.owned or arguments.purge:
+    options = decided.options
+    if not decided.input.owned or options.purge:
         return ()
     return tuple(
         source
         for source in decided.sources
         if source.in_base
         and 0 < live[source.ordinal] < source.file.live_rows
-        and source.file.rows - live[source.ordinal] < arguments.rewrite_dead_fraction * source.file.rows
+        and source.file.rows - live[source.ordinal] < options.rewrite_dead_fraction * source.file.rows
     )
 
 
@@ -172,19 +172,19 @@ def _may_stay(decided: CompactionPlan, source: Source) -> bool:
 
     The delta files of a destination are its source's, which vacuums them.
     """
-    file, arguments, given = source.file, decided.arguments, decided.input
+    file, options, given = source.file, decided.options, decided.input
     if source.in_base:
-        return not (arguments.purge and file.deletions)
+        return not (options.purge and file.deletions)
     return (
         given.source_table_id == given.destination_table_id
         and source.operation is OperationType.UPSERT
         and "://" not in file.path
-        and file.content_type is arguments.content_type
-        and arguments.compression is None
+        and file.content_type is options.content_type
+        and options.compression is None
         and file.schema.equals(decided.schema)
-        and file.rows <= arguments.rows_per_compacted_file
-        and file.bytes <= (arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX)
-        and file.bytes >= sizing.DELTA_KEPT_BYTES_MIN
+        and file.rows <= options.rows_per_compacted_file
+        and file.bytes <= (options.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX)
+        and file.bytes >= options.limits.delta_kept_bytes_min
         and not decided.is_small(file.rows, file.bytes)
     )
 

@@ -140,7 +140,7 @@ class Session:
         rows = self.plan.rows_of(each)
         object_store_bytes = self._executor.capacity.object_store_bytes
         held = not plan.changes_only and fits_held(
-            before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes
+            before.index.manifest.entries, rows, plan.encoding.entry_bytes, object_store_bytes, plan.options.limits
         )
         path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
         deduped = []
@@ -161,7 +161,10 @@ class Session:
         results: list[DedupeResult] = [self._executor.get(task.values[0]) for task in deduped]
         counts, live = self._conserved(each, before, results, not held)
         index = None if held or plan.changes_only else self._session_index(each, before, results, counts)
-        folded = [FoldedBuckets(plan.encoding, group, each, index) for group, each in enumerate(layout.tasks)]
+        chunk_entries = plan.options.limits.chunk_entries
+        folded = [
+            FoldedBuckets(plan.encoding, group, each, index, chunk_entries) for group, each in enumerate(layout.tasks)
+        ]
         entries = [task.values[1] if held or plan.changes_only else None for task in deduped]
         died = [task.values[2] if plan.changes_only else None for task in deduped]
         del deduped, results
@@ -204,6 +207,7 @@ class Session:
                 piece,
                 plan.hash_bucket_count,
                 layout.parcel_starts,
+                plan.options.limits.reading,
                 returns=layout.parcel_count,
                 spread=True,
             )
@@ -213,9 +217,16 @@ class Session:
         return hashed, layout
 
     def _dedupe_task(self, group: range, before: Folding) -> DedupeTask:
-        plan = self.plan
-        rows_per_file = plan.arguments.rows_per_primary_key_index_file
-        return DedupeTask(plan.encoding, group, before.index, plan.positions, plan.tombstone_retention, rows_per_file)
+        plan, options = self.plan, self.plan.options
+        return DedupeTask(
+            plan.encoding,
+            group,
+            before.index,
+            plan.positions,
+            plan.tombstone_retention,
+            options.rows_per_primary_key_index_file,
+            options.limits.chunk_entries,
+        )
 
     def _adds_run(self, each: Round, before: Folding) -> bool:
         """Whether the round's index gets a run of what the round changes. The first one translates the base."""
@@ -223,7 +234,7 @@ class Session:
             return False
         manifest = before.index.manifest
         first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
-        return adds_round_run(first, above, self.plan.rows_of(each))
+        return adds_round_run(first, above, self.plan.rows_of(each), self.plan.options.limits)
 
     def _session_index(
         self, each: Round, before: Folding, results: Sequence[DedupeResult], counts: FoldCounts
@@ -329,7 +340,7 @@ class Session:
         if not groups:
             return [], []
         sources = Layout.of(groups, groups, capacity.node_slots)
-        in_store = fits_exchange(outputs.rows_rewritten, capacity.object_store_bytes)
+        in_store = fits_exchange(outputs.rows_rewritten, capacity.object_store_bytes, self.plan.options.limits)
         exchange_path_of = (
             None if in_store else functools.partial(self._workspace.fresh, "index", ".exchange.arrow", self.id)
         )
@@ -387,7 +398,7 @@ class Session:
             expired = plan.input.watermark - plan.tombstone_retention
             expired = expired if expired >= -INT64_MAX - 1 else None  # no position is as old
         path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
-        rows_per_file = plan.arguments.rows_per_primary_key_index_file
+        rows_per_file = plan.options.rows_per_primary_key_index_file
         writing = []
         for each, held in zip(folded, entries, strict=True):
             node = layout.parcel_of(each.group)
@@ -468,7 +479,7 @@ class Session:
             if low < high:
                 sources.append(LiveRange(source.file, source.ordinal, low - rank, high - rank))
         masks = dict.fromkeys(masks_of[source.ordinal] for source in sources)
-        options = plan.arguments.write_options
+        options = plan.write_options
         task = MaterializeTask(
             output.number,
             output.stop - output.first,
@@ -477,6 +488,7 @@ class Session:
             plan.schema,
             plan.input.partition,
             options,
+            plan.options.limits,
         )
         path = self._workspace.fresh("data", suffix_of(options.content_type), self.id)
         return self._executor.submit(materialize, self._paced, task, path, spread=True)
@@ -516,8 +528,7 @@ class Session:
         if plan.rehash and self.records.get(round_name(plan.rounds[0].number)) is None:
             began = time.perf_counter()
             path_of = functools.partial(self._workspace.fresh, "index", ".arrow", self.id)
-            rows_per_file = plan.arguments.rows_per_primary_key_index_file
-            manifest = rehash(self._executor, self._paced, manifest, plan.hash_bucket_count, rows_per_file, path_of)
+            manifest = rehash(self._executor, self._paced, manifest, plan.hash_bucket_count, plan.options, path_of)
             self._stages.took("rehash", time.perf_counter() - began)
         return BaseIndex(manifest, plan.base_ordinals)
 

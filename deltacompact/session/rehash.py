@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.sizing import bucket_groups
@@ -22,12 +23,12 @@ def rehash(
     store: ObjectStore,
     manifest: IndexManifest,
     hash_bucket_count: int,
-    rows_per_file: int,
+    options: Options,
     path_of: Callable[[], str],
 ) -> IndexManifest:
     """The same entries in other buckets. Nothing is published; the caller owns the files."""
-    slots, nodes = executor.capacity.slots, executor.capacity.node_slots
-    groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count)
+    slots, nodes, limits = executor.capacity.slots, executor.capacity.node_slots, options.limits
+    groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count, limits)
     layout = Layout.of(hash_bucket_count, groups, nodes)
     split = [
         executor.submit(
@@ -47,7 +48,17 @@ def rehash(
         node = layout.parcel_of(group)
         parts = [task.values[node] for task in split]
         merged.append(
-            executor.submit(merge_buckets, store, manifest.encoding, members, rows_per_file, path_of, *parts, node=node)
+            executor.submit(
+                merge_buckets,
+                store,
+                manifest.encoding,
+                members,
+                options.rows_per_primary_key_index_file,
+                limits.chunk_entries,
+                path_of,
+                *parts,
+                node=node,
+            )
         )
     for _ in executor.finish(merged):
         pass

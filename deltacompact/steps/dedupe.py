@@ -10,6 +10,7 @@ session ordinals; every round but for publication works like this (paper, dedupe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
-from deltacompact.index.index_files import IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest, newest_entries, read_index, reencoded, renumbered
 from deltacompact.index.remap import Relocator
@@ -85,6 +86,14 @@ class DedupeTask:
     positions: npt.NDArray[np.int64]
     tombstone_retention: int | None
     rows_per_index_file: int
+    chunk_entries: int
+
+    def bucket_writer(
+        self, store: ObjectStore, path_of: Callable[[], str]
+    ) -> contextlib.AbstractContextManager[BucketWriter]:
+        """A writer of one bucket's new entries."""
+        sizes = self.rows_per_index_file, self.chunk_entries
+        return bucket_writer(store, path_of, self.encoding.entry_bytes, *sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ def dedupe(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str], *pa
     live = np.zeros(len(task.positions), np.int64)
     for bucket in task.buckets:
         folded = _fold_bucket(store, task, bucket, parts)
-        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+        with task.bucket_writer(store, path_of) as writer:
             for chunk in folded:
                 live += live_rows(chunk, len(live))
                 writer.write(chunk)
@@ -160,7 +169,7 @@ def dedupe_run(store: ObjectStore, task: DedupeTask, path_of: Callable[[], str],
     result, run, _ = _changes(store, task, parts)
     written = []
     for bucket in task.buckets:
-        with bucket_writer(store, path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+        with task.bucket_writer(store, path_of) as writer:
             writer.write(*run.of(bucket))
             written.append(writer.close())
     return replace(result, files=tuple(written))

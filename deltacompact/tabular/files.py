@@ -29,14 +29,16 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.settings import DEFAULTS
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import parquet_read, row_bytes, schemas, stamps
 from deltacompact.tabular.conversion import is_list
 
-ROW_GROUP_ROWS = 128 << 10
+ROW_GROUP_ROWS = DEFAULTS.row_group_rows
 ROW_GROUP_BYTES = 32 << 20
 """A row group of wide rows is smaller: a single dead row has all of it decoded and encoded again."""
 DEFAULT_CODEC = "zstd"
@@ -168,7 +170,7 @@ def _described(
     if partition and names and parquet_read.is_near(source):
         file = DataFile(0, path, content_type, rows, 0, schema)
         source.seek(0)
-        for _, table in _units(source, file, names, 0, rows):
+        for _, table in _units(source, file, names, 0, rows, READ_LIMITS):
             schemas.check_partition_values(table, partition, path)
     return schema, rows, decoded_bytes
 
@@ -183,7 +185,11 @@ def check_columns(schema: pa.Schema, path: str) -> None:
 
 
 def read(
-    store: ObjectStore, file: DataFile, columns: Sequence[str] | None = None, rows: tuple[int, int] | None = None
+    store: ObjectStore,
+    file: DataFile,
+    columns: Sequence[str] | None = None,
+    rows: tuple[int, int] | None = None,
+    limits: ReadLimits = READ_LIMITS,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of a file in row order, of the columns that it has among `columns`.
 
@@ -193,7 +199,7 @@ def read(
     wanted = [name for name in file.schema.names if columns is None or name in columns]
     start, stop = rows or (0, file.rows)
     with opened(store, file) as source:
-        yield from _clipped(file, _units(source, file, wanted, start, stop), start, stop)
+        yield from _clipped(file, _units(source, file, wanted, start, stop, limits), start, stop)
 
 
 def _clipped(
@@ -218,11 +224,12 @@ def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Ta
 
 
 def _units(
-    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
+    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int, limits: ReadLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     match file.content_type:
         case ContentType.PARQUET:
-            yield from parquet_read.batches(source, described_parquet(source, file), columns, start, stop)
+            parquet = described_parquet(source, file, limits=limits)
+            yield from parquet_read.batches(source, parquet, columns, start, stop, limits)
         case ContentType.ORC:
             orc, first = pa.orc.ORCFile(source), 0
             for stripe in range(orc.nstripes):
@@ -254,9 +261,11 @@ def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
             stamps.check_unchanged(place, name, source, file)
 
 
-def described_parquet(source: pa.NativeFile, file: DataFile, to_copy: bool = False) -> parquet_read.Described:
+def described_parquet(
+    source: pa.NativeFile, file: DataFile, to_copy: bool = False, limits: ReadLimits = READ_LIMITS
+) -> parquet_read.Described:
     """A Parquet footer, held against the log; `to_copy`: with the page indexes."""
-    found = parquet_read.described(source, to_copy)
+    found = parquet_read.described(source, to_copy, limits)
     if found.metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
     return found
@@ -364,9 +373,9 @@ class WriteOptions:
     Without a codec it is zstd, or what the files have whose rows are written anew.
     """
 
-    content_type: ContentType = ContentType.PARQUET
+    content_type: ContentType = DEFAULTS.content_type
     codec: str | None = None
-    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_rows: int = DEFAULTS.row_group_rows
 
 
 class RowGroups(ABC):
