@@ -11,7 +11,7 @@ summary.py          medians and ratios to the floor
 report.py plots.py  report.md, report.json, PNGs, and the table on the screen
 memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
-model.py            what the measured rates come to on clusters that nobody has here; prediction.py shows it
+prediction.py       what the measured rates come to on clusters that nobody has here, by planning/throughput.py
 console.py          what every command needs: a folder, and somebody to tell
 cli.py              python -m benchmarks run | tpch | lhbench | memory | local | ec2 | job | model | kernels
 """

@@ -1,7 +1,10 @@
-"""The model's predictions beside the paper's figures, and beside the runs that its rates come from: two tables.
+"""The model of planning/throughput.py beside the paper's figures, and beside the runs that its rates come from.
 
 report.json of `run`      its full runs of deltacompact on Ray
 report.json of `local`    and of `ec2`: every job run that succeeded
+
+Two tables: seconds that were measured beside those that the model makes of them; seconds and dollars of full
+compactions on clusters that nobody has here.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from typing import Any
 
 from benchmarks.matrix.points import JobRun
 from benchmarks.matrix.prices import Prices
-from benchmarks.model import TIB, Cluster, MeasuredRun, Rates, predict, rates_of
 from deltacompact.planning import sizing
+from deltacompact.planning.throughput import MeasuredRun, Rates, Work, capacity_of, predict, rates_of
 
+TIB = 1 << 40
 ROW_BYTES = {"narrow": 60, "wide": 1_100}
 """Decompressed, of the configurations of `run`."""
 
@@ -80,8 +84,9 @@ def error_grid(runs: Sequence[MeasuredRun], rates: Rates) -> Grid:
     for name in dict.fromkeys(run.name for run in runs):
         same = [run for run in runs if run.name == name]
         one, measured = same[0], median(run.seconds for run in same)
-        here = Cluster("here", 1, one.cores, one.cores * sizing.FIGURE_MEMORY_BYTES, 0.0)
-        predicted = predict(one.rows, one.row_bytes, here, rates, hash_buckets=one.hash_buckets).seconds
+        here = capacity_of(1, one.cores, one.cores * sizing.FIGURE_MEMORY_BYTES)
+        work = Work.full(one.rows, one.row_bytes, hash_buckets=one.hash_buckets)
+        predicted = predict(work, here, rates).seconds
         rows.append([name, f"{measured:.2f}", f"{predicted:.2f}", f"{predicted / measured - 1:+.0%}"])
     return ["run", "measured s", "predicted s", "error"], rows
 
@@ -91,20 +96,21 @@ def prediction_grid(rates: Rates, prices: Prices) -> Grid:
     names = ["cluster", "TiB", "hours", "TiB/h", "rows/s-core", "$/TB", "buckets", "rounds", "objects", "task GiB"]
     node, rows = prices.instance(NODE), []
     for nodes in (11, 110, 250):
-        cluster = Cluster(f"{nodes} x {NODE}", nodes, node.vcpus, node.memory_bytes, node.on_demand_usd_per_h)
+        capacity = capacity_of(nodes, node.vcpus, node.memory_bytes)
         for size in SIZES_TIB:
             data = size * TIB
-            count = data / PAPER_ROW_BYTES
-            found = predict(count, PAPER_ROW_BYTES, cluster, rates, files=10_000)
+            count = data // PAPER_ROW_BYTES
+            found = predict(Work.full(count, PAPER_ROW_BYTES, files=10_000), capacity, rates)
             hours = found.seconds / 3600
+            dollars = hours * nodes * node.on_demand_usd_per_h
             rows.append(
                 [
-                    cluster.name,
+                    f"{nodes} x {NODE}",
                     f"{size:,}",
                     f"{hours:.2f}",
                     f"{size / hours:,.0f}",
-                    f"{count / found.seconds / cluster.slots:,.0f}",
-                    f"{found.usd_per_tb(data):.2f}",
+                    f"{count / found.seconds / capacity.slots:,.0f}",
+                    f"{dollars / (data / 1e12):.2f}",
                     f"{found.hash_buckets:,}",
                     str(found.rounds),
                     f"{found.objects:,}",

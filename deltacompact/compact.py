@@ -17,7 +17,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
-from deltacompact.base.settings import Settings, at_least
+from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, check_keys, open_catalog
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
@@ -26,12 +26,13 @@ from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile
-from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
+from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
 from deltacompact.session.driver import Published, Session
 from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
+from deltacompact.tabular.formats import suffix_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,15 @@ def compact(
     desired_sla: int | None = None,
     delta_catalog_client: DeltaStreamCatalog | None = None,
     destination_compacted_table_id: str | None = None,
-    rows_per_primary_key_index_file: int = 38_000_000,
-    rows_per_compacted_file: int = 4_000_000,
-    hash_bucket_count: int | None = None,
+    rows_per_primary_key_index_file: int = DEFAULTS.rows_per_primary_key_index_file,
+    rows_per_compacted_file: int = DEFAULTS.rows_per_compacted_file,
+    hash_bucket_count: int | None = DEFAULTS.hash_bucket_count,
     sns_event_topic_arn: str | None = None,
-    compacted_file_content_type: ContentType | str = ContentType.PARQUET,
+    compacted_file_content_type: ContentType | str = DEFAULTS.content_type,
     *,
     partitions: Sequence[Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
-    purge: bool = False,
+    purge: bool = DEFAULTS.purge,
     event_sinks: Sequence[EventSink] = (),
 ) -> CompactionResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
@@ -116,34 +117,50 @@ def compact(
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
-    expect.flag("purge", purge)
     expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
-    if sns_event_topic_arn is not None:
-        from deltacompact.sinks.sns import sns_sink
-
-        sinks.append(sns_sink(sns_event_topic_arn, desired_sla))
-    catalog = delta_catalog_client
-    if catalog is None:
-        catalog = open_catalog()
+    catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
-    job = prepare(
-        catalog,
-        source_table_id,
-        primary_keys,
-        sort_keys,
-        destination_compacted_table_id,
-        Arguments.of(
-            settings,
-            rows_per_primary_key_index_file,
-            rows_per_compacted_file,
-            hash_bucket_count,
-            content_type(compacted_file_content_type),
-            purge,
-        ),
-        partitions,
+    options = Options.of(
+        settings,
+        rows_per_primary_key_index_file=rows_per_primary_key_index_file,
+        rows_per_compacted_file=rows_per_compacted_file,
+        hash_bucket_count=hash_bucket_count,
+        content_type=content_type(compacted_file_content_type),
+        purge=purge,
     )
-    emit = fan_out(sinks)
+    request = Request(source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, options)
+    return compact_job(catalog, request, [*sinks, *topic_sinks(sns_event_topic_arn, desired_sla)])
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: which table and partitions, by which keys, into which table (None: in place), and how.
+
+    `primary_keys` None are the table's own, `partitions` None are all.
+    """
+
+    source_table_id: str
+    primary_keys: Iterable[str] | None = None
+    sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None
+    destination_table_id: str | None = None
+    partitions: Sequence[Mapping[str, Any]] | None = None
+    options: Options = DEFAULTS
+
+
+def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:
+    """The sink that publishes to an SNS topic, where one is named."""
+    if topic_arn is None:
+        return []
+    from deltacompact.sinks.sns import sns_sink
+
+    return [sns_sink(topic_arn, desired_sla)]
+
+
+def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
+    """compact() of a request: every partition in a session of its own, events to the sinks."""
+    job = prepare(catalog, request)
+    emit = fan_out(list(sinks))
     executor: Executor | None = None
     results = []
     with telling_interrupts():
@@ -154,12 +171,12 @@ def compact(
             if isinstance(work.found, Exception):
                 result = _failed(work.partition, work.found)
             else:
-                executor = executor or executor_for(settings, job.delta_rows, job.bytes)
+                executor = executor or executor_for(request.options, job.delta_rows, job.bytes)
                 with session_memory():
                     result = run_session(job, work, work.found, executor, emit)
             emit(_finished(job, work, result))
             results.append(result)
-    done = CompactionResult(source_table_id, job.destination_table_id, tuple(results))
+    done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
         error = done.errors[0]
         error.result = done  # type: ignore[attr-defined]
@@ -201,31 +218,24 @@ class Job:
         return sum(snapshot.bytes for snapshot in self.snapshots)
 
 
-def prepare(
-    catalog: DeltaStreamCatalog,
-    source_table_id: str,
-    primary_keys: Iterable[str] | None,
-    sort_keys: Sequence[SortKey | str | Sequence[str]] | None,
-    destination_table_id: str | None,
-    arguments: Arguments,
-    partitions: Sequence[Mapping[str, Any]] | None,
-) -> Job:
+def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     """Resolve tables, keys and partitions; nothing is written.
 
     Raises NotFoundError for an unknown table or partition, InputError for an unknown column, keys other than the
     table's, or a table that cannot be the destination.
     """
+    source_table_id, options = request.source_table_id, request.options
     source = catalog.table(source_table_id)
-    chosen = _partitions(catalog, source_table_id, partitions)
-    keys = _keys(source, primary_keys, sort_keys)
-    destination = destination_table_id or source_table_id
+    chosen = _partitions(catalog, source_table_id, request.partitions)
+    keys = _keys(source, request.primary_keys, request.sort_keys)
+    destination = request.destination_table_id or source_table_id
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
     work = []
     for partition in chosen:
-        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, arguments.purge)
+        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge)
         work.append(Work(stream, _found(stream, source, keys)))
-    terms = Terms(keys, source.partition_keys, arguments, source.tombstone_retention)
+    terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
     return Job(source_table_id, destination, terms, tuple(work))
 
 
@@ -293,15 +303,17 @@ def _named_in(message: str, snapshot: Snapshot) -> list[str]:
 
 
 def content_type(given: ContentType | str) -> ContentType:
-    """Accept ContentType.ORC, "application/orc" and "orc"."""
+    """Accept ContentType.ORC, "application/orc" and "orc". Raises InputError for a format that cannot be written."""
     try:
-        return ContentType(given)
+        found = ContentType(given)
     except ValueError:
         try:
-            return ContentType[str(given).upper()]
+            found = ContentType[str(given).upper()]
         except KeyError:
-            known = ", ".join(each.name.lower() for each in ContentType)
+            known = ", ".join(known_type.name.lower() for known_type in ContentType)
             raise InputError(f"content type {given!r} is none of {known}") from None
+    suffix_of(found)
+    return found
 
 
 def _keys(

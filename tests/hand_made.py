@@ -19,10 +19,11 @@ from deltacompact.base.model import (
     Partition,
     TableKeys,
 )
+from deltacompact.base.settings import Options
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, plan
+from deltacompact.planning.plan import Capacity, CompactionPlan, plan
 from deltacompact.table.ports import Moment, Snapshot
 
 KEYS = TableKeys.of(["k"])
@@ -81,7 +82,7 @@ def planned(
     deltas: Sequence[Delta] = (),
     manifest: IndexManifest | None = None,
     capacity: Capacity = CAPACITY,
-    arguments: Arguments | None = None,
+    options: Options | None = None,
     tombstone_retention: int | None = None,
     **changes: Any,
 ) -> CompactionPlan:
@@ -89,4 +90,4 @@ def planned(
     if manifest is None and base:
         manifest = index_of(sum(data_file.live_rows for data_file in base))
     taken = snapshot(base, deltas, **changes)
-    return plan(taken, KEYS, (), manifest, arguments or Arguments(), capacity, tombstone_retention)
+    return plan(taken, KEYS, (), manifest, options or Options(), capacity, tombstone_retention)

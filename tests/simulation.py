@@ -19,7 +19,9 @@ from stores import Crash, InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.log import LOG_LIMITS, LogLimits
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import ObjectStore
 
 Work = Callable[[DeltaStreamCatalog], Any]
 Stops = Callable[[str, str], bool]
@@ -44,9 +46,10 @@ def at_the_log(kind: str, path: str) -> bool:
 
 
 class Simulation:
-    """One store and one clock."""
+    """One store and one clock. Processes that begin from now on divide logs by `log_limits`."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_limits: LogLimits = LOG_LIMITS) -> None:
+        self.log_limits = log_limits
         self.now_s = 1_000_000_000.0
         self.store = MemoryStore(clock=self.clock)
         self.actors: list[Actor] = []
@@ -56,7 +59,10 @@ class Simulation:
 
     def catalog(self) -> DeltaStreamCatalog:
         """A new process that nobody schedules: it sees the store as it is."""
-        return DeltaStreamCatalog(self.store, clock=self.clock)
+        return self.catalog_on(self.store)
+
+    def catalog_on(self, store: ObjectStore) -> DeltaStreamCatalog:
+        return DeltaStreamCatalog(store, clock=self.clock, log_limits=self.log_limits)
 
     def start(self, work: Work, name: str = "", stops: Stops = everywhere) -> Actor:
         """A new process, with a catalog of its own. It runs up to its first operation."""
@@ -119,7 +125,7 @@ class Actor:
     def _run(self) -> None:
         try:
             store = InterceptedStore(self._simulation.store, self._intercept)
-            self.result = self._work(DeltaStreamCatalog(store, clock=self._simulation.clock))
+            self.result = self._work(self._simulation.catalog_on(store))
         except Crash:
             self.died = True
         except BaseException as error:

@@ -7,6 +7,7 @@ from hand_made import LARGE, MIB, delete, file, planned, upsert
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.events import FilesDecided
+from deltacompact.base.settings import Options
 from deltacompact.cli.decisions import (
     FILES_SHOWN_MAX,
     decided_documents,
@@ -17,7 +18,6 @@ from deltacompact.cli.decisions import (
 from deltacompact.executors.choose import foresee
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.decisions import Action, DecidedFile, Reason
-from deltacompact.planning.plan import Arguments
 from deltacompact.storage.memory import MemoryStore
 
 
@@ -25,7 +25,7 @@ def test_every_file_of_a_plan_has_a_line() -> None:
     plan = planned(
         [file(100, LARGE, 14), file(100, LARGE, 15, dead=5)],
         [upsert(file(3_000_000, LARGE, 1), file(1, MIB, 2)), delete(file(1, MIB, 3))],
-        arguments=Arguments(rewrite_dead_fraction=0.06),
+        options=Options(rewrite_dead_fraction=0.06),
     )
     assert list(forecast_lines(forecast_documents(plan))) == [
         "t/data/14.parquet  100 rows  compacted: keep (no row died); "

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltacompact.base.model import ContentType, DeletionVector, OperationType
+from deltacompact.base.settings import Options
 from deltacompact.planning.decisions import Action, FileDecision, Reason, counted_reasons, decide_files, forecast
 from deltacompact.planning.outputs import Output, OutputDecision, decide_outputs, follow, plan_outputs
-from deltacompact.planning.plan import Arguments, CompactionPlan, Source
+from deltacompact.planning.plan import CompactionPlan, Source
 from deltacompact.planning.pointer_map import KEPT, NOWHERE
 
 KEEP, MARK, REWRITE, DROP = Action
@@ -37,7 +38,7 @@ def test_base_files_stay_until_a_row_dies() -> None:
 
 def test_few_dead_rows_get_a_deletion_vector() -> None:
     base = [file(100, LARGE, 14), file(100, LARGE, 15), file(100, LARGE, 16, dead=9)]
-    plan = planned(base, [delete(file(30, MIB))], arguments=Arguments(rewrite_dead_fraction=0.1))
+    plan = planned(base, [delete(file(30, MIB))], options=Options(rewrite_dead_fraction=0.1))
     assert decided(plan, 91, 90, 90, 0)[:3] == [
         (MARK, Reason.FEW_ROWS_DIED),
         (REWRITE, Reason.ROWS_DIED),
@@ -48,7 +49,7 @@ def test_few_dead_rows_get_a_deletion_vector() -> None:
 
 def test_a_purge_rewrites_what_has_dead_rows_and_marks_nothing() -> None:
     base = [file(100, LARGE, 14), file(100, LARGE, 15, dead=1), file(100, LARGE, 16)]
-    plan = planned(base, [delete(file(1, MIB))], arguments=Arguments(rewrite_dead_fraction=0.1, purge=True))
+    plan = planned(base, [delete(file(1, MIB))], options=Options(rewrite_dead_fraction=0.1, purge=True))
     assert decided(plan, 99, 99, 100, 0)[:3] == [
         (REWRITE, Reason.ROWS_DIED),
         (REWRITE, Reason.PURGE),
@@ -101,7 +102,7 @@ def test_a_delta_file_stays_where_it_is_as_an_output_would_be(changed: dict[str,
 def test_a_large_delta_file_is_rewritten_for_a_codec_or_a_dead_row() -> None:
     plan = planned([], [upsert(file(3_000_000, LARGE))])
     assert decided(plan, 2_999_999) == [(REWRITE, Reason.ROWS_DIED)]
-    plan = planned([], [upsert(file(3_000_000, LARGE))], arguments=Arguments(compression="zstd"))
+    plan = planned([], [upsert(file(3_000_000, LARGE))], options=Options(compression="zstd"))
     assert decided(plan, 3_000_000) == [(REWRITE, Reason.OTHER_CODEC)]
 
 
@@ -114,7 +115,7 @@ def test_a_destination_owns_no_file_of_its_source() -> None:
 
 def test_a_forecast_says_what_a_dead_row_would_change() -> None:
     base = [file(100, LARGE, 14), file(100, MIB, 15)]
-    plan = planned(base, [upsert(file(3, MIB)), delete(file(1, MIB))], arguments=Arguments(rewrite_dead_fraction=0.1))
+    plan = planned(base, [upsert(file(3, MIB)), delete(file(1, MIB))], options=Options(rewrite_dead_fraction=0.1))
     kept, merged, new, deletes = forecast(plan)
     assert (kept.unhurt.action, kept.unhurt.reason) == (KEEP, Reason.NO_ROW_DIED)
     assert kept.hurt is not None and (kept.hurt.action, kept.hurt.reason) == (MARK, Reason.FEW_ROWS_DIED)
@@ -125,7 +126,7 @@ def test_a_forecast_says_what_a_dead_row_would_change() -> None:
 
 
 def test_without_delta_rows_nothing_dies() -> None:
-    plan = planned([file(100, LARGE, 14), file(100, LARGE, 15, dead=3)], arguments=Arguments(purge=True))
+    plan = planned([file(100, LARGE, 14), file(100, LARGE, 15, dead=3)], options=Options(purge=True))
     assert [(choice.unhurt.reason, choice.hurt) for choice in forecast(plan)] == [
         (Reason.NO_ROW_DIED, None),
         (Reason.PURGE, None),
@@ -145,7 +146,7 @@ def test_reasons_are_counted() -> None:
 def outputs_of_three() -> tuple[CompactionPlan, np.ndarray]:
     """The files of outputs.py's story."""
     plan = planned(
-        [file(4, LARGE, 14), file(4, LARGE, 15)], [upsert(file(6, MIB))], arguments=Arguments(rows_per_compacted_file=4)
+        [file(4, LARGE, 14), file(4, LARGE, 15)], [upsert(file(6, MIB))], options=Options(rows_per_compacted_file=4)
     )
     return plan, np.array([4, 3, 5])
 
@@ -163,7 +164,7 @@ def test_ranks_run_through_the_rewritten_files_in_fold_order() -> None:
 
 def test_marked_files_are_ranked_apart_and_dropped_ones_not_at_all() -> None:
     base = [file(100, LARGE, 14), file(4, LARGE, 15)]
-    plan = planned(base, [delete(file(5, MIB))], arguments=Arguments(rewrite_dead_fraction=0.1))
+    plan = planned(base, [delete(file(5, MIB))], options=Options(rewrite_dead_fraction=0.1))
     outputs = plan_outputs(plan, np.array([99, 0, 0]))
     assert [source.file.number for source in outputs.marked] == [14]
     assert (outputs.outputs, outputs.pointers.marked_from, len(outputs.groups)) == ((), 0, 1)
@@ -211,13 +212,13 @@ def plans_and_live_rows(draw: st.DrawFn) -> tuple[CompactionPlan, list[int]]:
         draw(st.sampled_from([upsert, delete]))(file(draw(st.integers(0, 20)), draw(SIZES)), position=80 + number)
         for number in range(draw(st.integers(0, 4)))
     ]
-    arguments = Arguments(
+    arguments = Options(
         rows_per_compacted_file=draw(st.sampled_from([1, 4, 4_000_000])),
         rewrite_dead_fraction=draw(st.sampled_from([0.0, 0.3, 1.0])),
         purge=draw(st.booleans()),
     )
     left = [whole for whole in marked if whole.live_rows]
-    plan = planned(left, deltas, arguments=arguments, owned=draw(st.booleans()))
+    plan = planned(left, deltas, options=arguments, owned=draw(st.booleans()))
     return plan, [draw(live_rows_of(plan, source)) for source in plan.sources]
 
 

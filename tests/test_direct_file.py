@@ -12,17 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import StoreError
-from deltacompact.storage import direct_file
 from deltacompact.storage.direct_file import SECTOR_BYTES, DirectFile
 from deltacompact.storage.local import LocalStore
 
 BLOCK_BYTES = 4 * SECTOR_BYTES
 NO_DIRECT = "refused at once", "refused by the first write", "taken"
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(direct_file, "BLOCK_BYTES", BLOCK_BYTES)
 
 
 def behave(patch, how):
@@ -53,7 +47,7 @@ def test_a_file_holds_what_was_written(tmp_path_factory, sizes, how):
     written = b""
     with pytest.MonkeyPatch.context() as patch:
         behave(patch, how)
-        with DirectFile(path) as sink:
+        with DirectFile(path, BLOCK_BYTES) as sink:
             for place, size in enumerate(sizes):
                 piece = bytes([place + 1]) * size
                 assert sink.write(memoryview(piece)) == size
@@ -68,7 +62,7 @@ def test_short_writes_are_carried_on(tmp_path, monkeypatch):
     real = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[: max(1, len(data) // 3)]))
     data = os.urandom(5 * BLOCK_BYTES + 17)
-    with DirectFile(tmp_path / "file") as sink:
+    with DirectFile(tmp_path / "file", BLOCK_BYTES) as sink:
         sink.write(data)
         sink.finish()
     assert (tmp_path / "file").read_bytes() == data
@@ -85,7 +79,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch, block
         left[0] -= 1
         return real(handle, data)
 
-    store = LocalStore(tmp_path)
+    store = LocalStore(tmp_path, BLOCK_BYTES)
     monkeypatch.setattr(os, "write", write)
     with pytest.raises(StoreError, match="No space left on device"), store.writer("t/file") as sink:
         for _ in range(4 * BLOCK_BYTES // 100):
@@ -96,7 +90,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch, block
 
 
 def test_it_is_written_past_the_cache_where_that_is_possible(tmp_path):
-    with DirectFile(tmp_path / "file") as sink:
+    with DirectFile(tmp_path / "file", BLOCK_BYTES) as sink:
         sink.write(b"x" * BLOCK_BYTES)
         sink.finish()
         flags = fcntl.fcntl(sink._handle, fcntl.F_GETFL)

@@ -38,26 +38,21 @@ from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
 from test_fold_properties import KINDS, PAYLOADS, Kind, bag
 
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, SessionResult, Settings, compact
+from deltacompact.base import limits as limits_module
 from deltacompact.base.errors import PositionError, StoreError
 from deltacompact.base.model import ContentType, DataFile, Delta, Partition
-from deltacompact.catalog.delta_stream import log
+from deltacompact.base.settings import Options
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
 from deltacompact.catalog.delta_stream.file_lists import publish
+from deltacompact.catalog.delta_stream.log import LogLimits
 from deltacompact.catalog.delta_stream.scan import export_table
 from deltacompact.catalog.delta_stream.tokens import TOKEN_RETENTION_S
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
-from deltacompact.executors import local
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.index import index_files
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.maintenance.check import check, rehash_table
-from deltacompact.planning import plan, sizing
-from deltacompact.session import rehash
-from deltacompact.steps import assign_pointers as pointers
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular import parquet_read
-from deltacompact.tabular import row_group_copy as parquet_copy
 from deltacompact.tabular.formats import EXTENSIONS
 
 HOUR_S = 3600.0
@@ -140,7 +135,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Limits:
-    """What is patched for the life of a lake."""
+    """By what a lake is compacted, read and logged, all its life."""
 
     runs_max: float = math.inf
     runs_share_max: float = math.inf
@@ -156,32 +151,34 @@ class Limits:
     remote: bool = False
 
 
-def applied(limits: Limits, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sizing, "RUNS_MAX", limits.runs_max)
-    patch.setattr(sizing, "RUNS_SHARE_MAX", limits.runs_share_max)
-    patch.setattr(sizing, "MASKS_SHARE_OF_INDEX", math.inf)
-    patch.setattr(sizing, "SMALL_ROWS_PER_BUCKET", 4)
-    patch.setattr(sizing, "SMALL_BUCKETS_MAX", 4)
-    patch.setattr(sizing, "TASK_ROWS_MIN", 3)
-    patch.setattr(sizing, "DELTA_KEPT_BYTES_MIN", limits.kept_bytes_min)
-    patch.setattr(sizing, "OUTPUT_PARALLEL_BYTES_MIN", 1)
-    patch.setattr(sizing, "EXCHANGE_SHARE", limits.exchange_share)
-    patch.setattr(sizing, "HELD_SHARE", limits.held_share)
-    patch.setattr(sizing, "source_groups", lambda rows, *_: max(1, min(limits.groups, rows)))
-    for module in (sizing, rehash):
-        patch.setattr(module, "bucket_groups", lambda buckets, *_: min(buckets, limits.groups))
-    patch.setattr(local, "Capacity", functools.partial(plan.Capacity, nodes=limits.nodes))
-    for module in (index_files, plan, pointers):
-        patch.setattr(module, "CHUNK_ENTRIES", limits.chunk_entries)
-    patch.setattr(parquet_read, "BATCH_ROWS_MAX", 2)
-    patch.setattr(parquet_read, "BATCH_BYTES", 64)
-    patch.setattr(parquet_read, "RUN_BYTES", 100)
-    patch.setattr(parquet_read, "READ_AHEAD_BYTES", 64)
-    patch.setattr(parquet_read, "TAIL_BYTES", 64)
-    patch.setattr(parquet_copy, "GROUP_SHARE_MIN", limits.group_share_min)
-    patch.setattr(log, "ENTRY_BYTES_MAX", limits.entry_bytes_max)
-    patch.setattr(log, "ENTRIES_BETWEEN_CHECKPOINTS", limits.checkpoint_after)
-    patch.setattr(log, "_PROBES_BEFORE_LISTING", 2)
+def small_limits(limits: Limits) -> limits_module.Limits:
+    """Of every compaction and rehash of the lake."""
+    return limits_module.Limits(
+        runs_max=limits.runs_max,
+        runs_share_max=limits.runs_share_max,
+        masks_share_of_index=math.inf,
+        small_rows_per_bucket=4,
+        small_buckets_max=4,
+        task_rows_min=3,
+        groups=limits.groups,
+        delta_kept_bytes_min=limits.kept_bytes_min,
+        output_parallel_bytes_min=1,
+        exchange_share=limits.exchange_share,
+        held_share=limits.held_share,
+        chunk_entries=limits.chunk_entries,
+        copied_group_share_min=limits.group_share_min,
+        local_nodes=limits.nodes,
+        reading=SMALL_READS,
+    )
+
+
+SMALL_READS = limits_module.ReadLimits(
+    batch_bytes=64, batch_rows_max=2, run_bytes=100, read_ahead_bytes=64, tail_bytes=64
+)
+
+
+def small_log(limits: Limits) -> LogLimits:
+    return LogLimits(limits.entry_bytes_max, limits.checkpoint_after, probes_before_listing=2)
 
 
 # --- a table beside its model ----------------------------------------------------------------------------------------
@@ -222,8 +219,6 @@ class Lake:
         self.tokens: list[tuple[str | None, str, int, str]] = []
         self._interrupted = False
         self._known: set[tuple[str | None, int]] = set()
-        self._patch = pytest.MonkeyPatch()
-        applied(limits, self._patch)
         self._folder = tempfile.TemporaryDirectory()
         self.folder = Path(self._folder.name)
         self._rows = self._files = 0
@@ -233,7 +228,6 @@ class Lake:
         self.catalog.create_table("t", partition_keys, keys, sort_keys, tombstone_retention=shape.retention)
 
     def close(self) -> None:
-        self._patch.undo()
         self._folder.cleanup()
 
     def _clock(self) -> float:
@@ -241,7 +235,8 @@ class Lake:
 
     def fresh(self) -> DeltaStreamCatalog:
         """A process that remembers nothing."""
-        return DeltaStreamCatalog(self.hooked, clock=self._clock)
+        limits = small_log(self.limits)
+        return DeltaStreamCatalog(self.hooked, clock=self._clock, log_limits=limits, read_limits=SMALL_READS)
 
     def count(self) -> int:
         """A number that was never given before."""
@@ -367,7 +362,7 @@ class Lake:
         A failure leaves the table as it was or compacts it, and says so by an error of ours.
         """
         before = {each: (list(stream.events), stream.compacted) for each, stream in self.streams.items()}
-        catalog = self.catalog
+        catalog, rolled_back = self.catalog, self.seen["rolled back"]
         if fails is not None:
             self.hooked.hook = fails
         elif meanwhile is not None:
@@ -382,6 +377,9 @@ class Lake:
         chosen = {"partitions": [self.partition(day)]} if day is not None and self.partitioned else {}
         keys = {} if self.shape.declared else {"primary_keys": list(self.shape.keys), "sort_keys": self.shape.sort_keys}
         target = {"destination_compacted_table_id": "d"} if destination else {}
+        arguments["settings"] = dataclasses.replace(
+            arguments.get("settings", Settings()), limits=small_limits(self.limits)
+        )
         sessions: list[SessionResult] = []
         try:
             sessions = list(
@@ -399,14 +397,15 @@ class Lake:
                 assert fails is not None or meanwhile is not None, result.error
                 assert isinstance(result.error, (StoreError, ConflictError)), result.error
                 continue
-            self._counted(result, before, destination)
+            self._counted(result, before, destination or self.seen["rolled back"] != rolled_back)
         if destination:
             self._destination_is(before, sessions, fails is None and meanwhile is None)
         for each in self.streams:
             self.note(each)
         return sessions
 
-    def _counted(self, result: SessionResult, before: dict[str | None, Any], destination: bool) -> None:
+    def _counted(self, result: SessionResult, before: dict[str | None, Any], other_base: bool) -> None:
+        """`other_base`: it did not fold onto what was compacted before."""
         assert result.rows_in == result.live + result.superseded + result.deleted
         seen = self.seen
         seen["sessions"] += 1
@@ -417,7 +416,7 @@ class Lake:
         seen["files marked"] += result.files_marked
         seen["files rewritten"] += result.files_rewritten
         seen["rows copied"] += result.rows_copied
-        if result.nothing_to_do is not None or destination:
+        if result.nothing_to_do is not None or other_base:
             return
         day = self._day(result.partition)
         events, compacted = before[day]
@@ -471,7 +470,8 @@ class Lake:
         return hook
 
     def rehash(self, buckets: int) -> None:
-        rehash_table(self.catalog, "t", buckets, LocalExecutor(LOCAL))
+        options = Options.of(dataclasses.replace(LOCAL, limits=small_limits(self.limits)))
+        rehash_table(self.catalog, "t", buckets, LocalExecutor(options), options=options)
         self.seen["rehashed"] += 1
 
     def vacuum(self, force: bool = False) -> None:
@@ -1062,7 +1062,7 @@ def catalog() -> DeltaStreamCatalog:
 
 
 def run(catalog: DeltaStreamCatalog, **arguments: Any) -> SessionResult:
-    (result,) = compact("t", delta_catalog_client=catalog, settings=LOCAL, **arguments).sessions
+    (result,) = compact("t", delta_catalog_client=catalog, **{"settings": LOCAL, **arguments}).sessions
     assert result.error is None
     return result
 
@@ -1071,12 +1071,12 @@ TO_D: dict[str, Any] = {"destination_compacted_table_id": "d"}
 
 
 def test_a_destination_never_refers_to_large_delta_files_of_its_source(
-    catalog: DeltaStreamCatalog, monkeypatch: pytest.MonkeyPatch
+    catalog: DeltaStreamCatalog,
 ) -> None:
-    monkeypatch.setattr(sizing, "DELTA_KEPT_BYTES_MIN", 1)
+    settings = dataclasses.replace(LOCAL, limits=limits_module.Limits(delta_kept_bytes_min=1))
     for first in (1, 3):
         catalog.append("t", pa.table({"k": [first, first + 1]}))
-        run(catalog, rows_per_compacted_file=2, **TO_D)
+        run(catalog, settings=settings, rows_per_compacted_file=2, **TO_D)
     compacted = catalog.state("d", Partition()).compacted
     assert compacted is not None and [file.path.partition("/")[0] for file in compacted.files] == ["d", "d"]
     run(catalog)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from hand_made import CAPACITY, MIB, file, index_of, planned, upsert
 
+from deltacompact.base.settings import Options
 from deltacompact.planning.fold_method import FoldMethod, KnownIndex, fold_method
-from deltacompact.planning.plan import Arguments, CompactionPlan
+from deltacompact.planning.plan import CompactionPlan
 
 NARROW = replace(CAPACITY, object_store_bytes=1)
 """Nothing fits this object store."""
@@ -17,8 +18,8 @@ NARROW = replace(CAPACITY, object_store_bytes=1)
 def three_rounds(capacity=CAPACITY) -> CompactionPlan:
     """A table of 100 rows, and three rounds of 10."""
     deltas = [upsert(file(10, MIB), position=position) for position in (80, 90, 100)]
-    arguments = Arguments(rows_per_round=10)
-    plan = planned([file(100, 300 * MIB, 14)], deltas, capacity=capacity, arguments=arguments)
+    arguments = Options(rows_per_round=10)
+    plan = planned([file(100, 300 * MIB, 14)], deltas, capacity=capacity, options=arguments)
     assert len(plan.rounds) == 3
     return plan
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,8 +19,8 @@ from oracle import Oracle, Row
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
+from deltacompact.base.limits import Limits
 from deltacompact.maintenance.check import check
-from deltacompact.planning import sizing
 from deltacompact.storage.memory import MemoryStore
 
 PROFILE = settings(
@@ -402,11 +402,10 @@ def assert_any_division_gives_the_oracles_rows(case: Case) -> None:
 
 def compacted(catalog: DeltaStreamCatalog, adds_runs: bool = False, **arguments: Any) -> tuple[SessionResult, ...]:
     """`adds_runs`: the index is never found so small that it is merged, whatever changes."""
-    with pytest.MonkeyPatch.context() as patch:
-        if adds_runs:
-            for limit in ("RUNS_MAX", "RUNS_SHARE_MAX", "MASKS_SHARE_OF_INDEX"):
-                patch.setattr(sizing, limit, math.inf)
-        return compact("t", delta_catalog_client=catalog, **arguments).sessions
+    if adds_runs:
+        limits = Limits(runs_max=math.inf, runs_share_max=math.inf, masks_share_of_index=math.inf)
+        arguments["settings"] = replace(arguments.get("settings", Settings()), limits=limits)
+    return compact("t", delta_catalog_client=catalog, **arguments).sessions
 
 
 @given(cases())

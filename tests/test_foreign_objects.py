@@ -19,8 +19,7 @@ from stores import InterceptedStore
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream import log as stream_log
-from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log import LogLimits, StreamLog
 from deltacompact.catalog.delta_stream.paths import StreamPaths, TablePaths, stream_root_of
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import rollback
@@ -270,12 +269,10 @@ def test_an_object_with_the_name_of_an_entry_that_is_none_is_named(simulation: S
         assert entry(2) in str(refused.value)
 
 
-def test_a_body_of_an_entry_that_is_missing_is_not_the_end_of_the_log(
-    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_of_an_entry_that_is_missing_is_not_the_end_of_the_log(simulation: Simulation) -> None:
     warm = simulation.catalog()
     assert keys(warm) == [1, 2, 3, 4]
-    monkeypatch.setattr(stream_log, "ENTRY_BYTES_MAX", 100)
+    simulation.log_limits = LogLimits(entry_bytes_max=100)
     simulation.catalog().append("t", rows(5))
     (body,) = [stat.path for stat in simulation.store.list("t/manifest/")]
     simulation.store.delete([body])
@@ -431,14 +428,12 @@ def test_a_vacuum_refuses_where_a_file_that_is_named_is_missing(simulation: Simu
         vacuum(simulation.catalog(), "t")
 
 
-def test_a_checkpoint_beyond_the_end_of_its_log_is_missed_entries(
-    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_beyond_the_end_of_its_log_is_missed_entries(simulation: Simulation) -> None:
     simulation.store.put("t/checkpoints/0/00000000000000000009.json", b"{}")
     with pytest.raises(CorruptionError, match="was made of 9 entries, but the log has 5"):
         vacuum(simulation.catalog(), "t")
     assert "was made of 9 entries" in problems(simulation.catalog())[0]
-    monkeypatch.setattr(stream_log, "ENTRIES_BETWEEN_CHECKPOINTS", 3)
+    simulation.log_limits = LogLimits(entries_between_checkpoints=3)
     with pytest.raises(CorruptionError, match=r"00000000000000000008\.json is missing"):
         keys(simulation.catalog())
 
@@ -446,11 +441,11 @@ def test_a_checkpoint_beyond_the_end_of_its_log_is_missed_entries(
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def test_checkpoints_of_a_long_log_are_few_and_vacuumed_and_the_log_reads_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stream_log, "ENTRIES_BETWEEN_CHECKPOINTS", 2)
-    catalog = DeltaStreamCatalog(MemoryStore())
+OFTEN = LogLimits(entries_between_checkpoints=2)
+
+
+def test_checkpoints_of_a_long_log_are_few_and_vacuumed_and_the_log_reads_the_same() -> None:
+    catalog = DeltaStreamCatalog(MemoryStore(), log_limits=OFTEN)
     catalog.create_table("t", primary_keys=["k"])
     for key in range(199):
         catalog.append("t", rows(key))
@@ -463,13 +458,12 @@ def test_checkpoints_of_a_long_log_are_few_and_vacuumed_and_the_log_reads_the_sa
     (result,) = vacuum(catalog, "t")
     assert [stat.path for stat in catalog.store.list("t/checkpoints/")] == [checkpoints[-1].path]
     assert set(result.deleted) == set(checkpoints[:-1])
-    fresh = DeltaStreamCatalog(catalog.store)
+    fresh = DeltaStreamCatalog(catalog.store, log_limits=OFTEN)
     assert fresh.state("t", ALL) == catalog.log("t", ALL).state_at("0", 200) and problems(fresh) == []
 
 
-def test_a_checkpoint_that_vanishes_while_it_is_read_costs_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_log, "ENTRIES_BETWEEN_CHECKPOINTS", 2)
-    catalog = DeltaStreamCatalog(MemoryStore())
+def test_a_checkpoint_that_vanishes_while_it_is_read_costs_time_only() -> None:
+    catalog = DeltaStreamCatalog(MemoryStore(), log_limits=OFTEN)
     catalog.create_table("t", primary_keys=["k"])
     for key in range(9):
         catalog.append("t", rows(key))
@@ -479,12 +473,12 @@ def test_a_checkpoint_that_vanishes_while_it_is_read_costs_time_only(monkeypatch
             raise NotFoundError(path)
         return act()
 
-    reader = DeltaStreamCatalog(InterceptedStore(catalog.store, intercept))  # type: ignore[arg-type]
+    reader = DeltaStreamCatalog(InterceptedStore(catalog.store, intercept), log_limits=OFTEN)  # type: ignore[arg-type]
     assert keys(reader) == list(range(9))
     newest = [stat.path for stat in catalog.store.list("t/checkpoints/")][-1]
     for garbage in (b"", b"[]", b'{"format":1,"entries":[7],"manifests":[]}', b'{"format":99}', b'{"format":1}'):
         catalog.store.put(newest, garbage)
-        assert keys(DeltaStreamCatalog(catalog.store)) == list(range(9))
+        assert keys(DeltaStreamCatalog(catalog.store, log_limits=OFTEN)) == list(range(9))
 
 
 def test_a_log_of_many_appends_is_probed_and_not_listed_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -14,21 +15,16 @@ from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest
 from deltacompact.maintenance.check import check, rehash_table
-from deltacompact.planning import sizing
 from deltacompact.storage.memory import MemoryStore
 
-LOCAL = Settings(executor="local", local_threads=1, row_group_rows=4)
-
-
-@pytest.fixture(autouse=True)
-def runs_are_never_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("RUNS_MAX", "RUNS_SHARE_MAX", "MASKS_SHARE_OF_INDEX"):
-        monkeypatch.setattr(sizing, limit, math.inf)
+NEVER_MERGED = Limits(runs_max=math.inf, runs_share_max=math.inf, masks_share_of_index=math.inf)
+LOCAL = Settings(executor="local", local_threads=1, row_group_rows=4, limits=NEVER_MERGED)
 
 
 def manifest_of(catalog: DeltaStreamCatalog) -> IndexManifest:
@@ -37,8 +33,9 @@ def manifest_of(catalog: DeltaStreamCatalog) -> IndexManifest:
     return read_manifest(catalog.store, ref)
 
 
-def run(catalog: DeltaStreamCatalog, **arguments: object) -> None:
-    (session,) = compact("t", delta_catalog_client=catalog, settings=LOCAL, **arguments).sessions
+def run(catalog: DeltaStreamCatalog, limits: Limits = NEVER_MERGED, **arguments: object) -> None:
+    settings = dataclasses.replace(LOCAL, limits=limits)
+    (session,) = compact("t", delta_catalog_client=catalog, settings=settings, **arguments).sessions
     assert session.error is None and session.rows_in == session.live + session.superseded + session.deleted
 
 
@@ -103,13 +100,10 @@ def test_rows_are_found_through_one_relocation_after_the_other(three_times_reloc
     assert catalog.read("t")["k"].to_pylist() == [k for k in range(20) if k not in (3, 7, 11)]
 
 
-def test_an_index_that_grew_too_many_runs_is_merged(
-    three_times_relocated: DeltaStreamCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_grew_too_many_runs_is_merged(three_times_relocated: DeltaStreamCatalog) -> None:
     catalog = three_times_relocated
-    monkeypatch.setattr(sizing, "RUNS_MAX", 4)
     catalog.append("t", pa.table({"k": [0]}), operation="delete")
-    run(catalog)
+    run(catalog, dataclasses.replace(NEVER_MERGED, runs_max=4))
     manifest = manifest_of(catalog)
     assert (len(manifest.runs), manifest.relocations, manifest.run_entries(0)) == (1, (), 16)
     sound(catalog)

@@ -1,17 +1,11 @@
-"""The model of large compactions: arithmetic over measured rates and sizing.py."""
+"""The model of throughput.py beside the paper: which runs its rates come from, and how wrong it is on them."""
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks.matrix.points import JobRun
 from benchmarks.matrix.prices import read_prices
-from benchmarks.model import TIB, Cluster, MeasuredRun, Rates, predict, rates_of
 from benchmarks.prediction import NODE, SIZES_TIB, error_grid, model_grids, runs_of_report
-from deltacompact.planning.sizing import GIB
-
-HERE = Cluster("here", 1, 2, 16 * GIB, 3.6)
-RATES = Rates(1e-7, 2e-7, 1e-7, 4e-7, 1e-9, 0.5)
+from deltacompact.planning.throughput import MeasuredRun, rates_of
 
 
 def measured(rows: int, row_bytes: int) -> MeasuredRun:
@@ -23,15 +17,6 @@ def measured(rows: int, row_bytes: int) -> MeasuredRun:
         "materialize": rows * (3e-7 + 1e-9 * row_bytes) / 2,
     }
     return MeasuredRun(f"{row_bytes}", rows, row_bytes, 2, sum(stages.values()) + 0.5, stages)
-
-
-def test_rates_are_those_that_made_the_measurements() -> None:
-    runs = [measured(10_000_000, 60), measured(2_000_000, 1_100), measured(4_000_000, 500)]
-    found = rates_of(runs)
-    for name in ("hash_row_s", "dedupe_row_s", "pointer_row_s", "write_row_s", "write_byte_s", "session_s"):
-        assert getattr(found, name) == pytest.approx(getattr(RATES, name)), name
-    with pytest.raises(ValueError, match="narrow and with wide rows"):
-        rates_of([measured(10_000_000, 60), measured(2_000_000, 60)])
 
 
 def test_runs_come_from_either_report() -> None:
@@ -72,19 +57,3 @@ def test_the_report_shows_its_error_and_the_papers_clusters() -> None:
     assert {row[0] for row in predicted} == {f"{nodes} x {NODE}" for nodes in (11, 110, 250)}
     slow = MeasuredRun("slow", 10_000_000, 60, 2, 100.0, {})
     assert float(error_grid([slow], rates_of(runs))[1][0][-1].rstrip("%")) < -50
-
-
-def test_twice_the_rows_take_twice_as_long_and_cost_twice_as_much() -> None:
-    rates = Rates(1e-7, 2e-7, 1e-7, 4e-7, 1e-9)
-    one, two = (predict(rows, 60, HERE, rates, files=1) for rows in (5e7, 1e8))
-    assert two.seconds == pytest.approx(2 * one.seconds, rel=0.02)
-    assert two.usd == pytest.approx(two.seconds * 3.6 / 3600)
-    assert one.usd_per_tb(5e7 * 60) == pytest.approx(two.usd_per_tb(1e8 * 60), rel=0.02)
-
-
-def test_rounds_come_from_the_object_store_and_buckets_from_the_figure_of_the_paper() -> None:
-    cluster = Cluster("11", 11, 32, 256 * GIB, 2.64)
-    rows = 20 * TIB / 1_552
-    assert predict(rows, 1_552, cluster, RATES, files=1_000).rounds == 1
-    assert predict(10 * rows, 1_552, cluster, RATES, files=1_000).rounds > 5
-    assert predict(rows, 1_552, cluster, RATES).hash_buckets == 158  # 150 M rows at 8 GiB, here 60 % of that are heap

@@ -20,6 +20,7 @@ import pytest
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, SchemaError, StoreError
+from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.storage import s3 as s3_store
 
@@ -71,12 +72,14 @@ def other_grpc_server():
     server.stop(0)
 
 
+IMPATIENT = Limits(ray_answer_s=1.5, ray_silent_s=0.2)
+
+
 @pytest.fixture
 def impatient(monkeypatch):
+    """RayExecutor in a process that has joined no cluster, and starts none."""
     from deltacompact.executors import ray as executor
 
-    monkeypatch.setattr(executor, "_ANSWER_WITHIN_S", 1.5)
-    monkeypatch.setattr(executor, "_SILENT_S", 0.2)
     monkeypatch.setattr(executor.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(executor.ray, "init", lambda **_: pytest.fail("ray.init was asked, which waits for minutes"))
     return executor.RayExecutor
@@ -94,7 +97,7 @@ def test_a_ray_address_that_does_not_answer_is_refused_in_one_line(request, impa
     address = scheme + request.getfixturevalue(kind)
     began = time.monotonic()
     with pytest.raises(InputError, match="no Ray cluster answers") as error:
-        impatient(Settings(executor="ray", ray_address=address))
+        impatient(Settings(executor="ray", ray_address=address, limits=IMPATIENT))
     assert time.monotonic() - began < 5
     assert address in str(error.value) and "RAY_ADDRESS" in str(error.value)
     if kind != "other_grpc_server":  # it says at once that it is none
@@ -104,16 +107,16 @@ def test_a_ray_address_that_does_not_answer_is_refused_in_one_line(request, impa
 def test_ray_address_from_the_environment_and_auto(impatient, monkeypatch, closed_port):
     monkeypatch.setenv("RAY_ADDRESS", closed_port)
     with pytest.raises(InputError, match=closed_port):
-        impatient(Settings(executor="ray"))
+        impatient(Settings(executor="ray", limits=IMPATIENT))
     port = closed_port.rpartition(":")[2]
     with pytest.raises(InputError, match=rf"auto \(.*:{port}\)"):  # Ray means the variable by auto, where it is set
-        impatient(Settings(executor="ray", ray_address="auto"))
+        impatient(Settings(executor="ray", ray_address="auto", limits=IMPATIENT))
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:port", "host:99999", "http://host:1/x"])
 def test_a_ray_address_that_is_none(impatient, address):
     with pytest.raises(InputError, match=r"Ray address .* is none"):
-        impatient(Settings(executor="ray", ray_address=address))
+        impatient(Settings(executor="ray", ray_address=address, limits=IMPATIENT))
 
 
 def test_a_dead_ray_address_on_the_command_line(tmp_path, closed_port, impatient, monkeypatch, capfd):
@@ -123,7 +126,7 @@ def test_a_dead_ray_address_on_the_command_line(tmp_path, closed_port, impatient
     catalog.create_table("t", primary_keys=["id"])
     catalog.append("t", pa.table({"id": [1]}))
     monkeypatch.setenv("RAY_ADDRESS", closed_port)
-    assert cli.run(["compact", str(tmp_path), "t", "--executor", "ray"]) == 2
+    assert cli.run(["compact", str(tmp_path), "t", "--executor", "ray"], IMPATIENT) == 2
     tried, refused = capfd.readouterr().err.strip().splitlines()
     assert tried.startswith("deltacompact: connecting to the Ray cluster")
     assert refused.startswith("deltacompact: no Ray cluster answers at " + closed_port)

@@ -28,7 +28,7 @@ from deltacompact import (
     cli,
 )
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.log import LogLimits
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table
@@ -202,16 +202,17 @@ def test_an_unknown_commit_without_a_token_is_to_be_looked_for(catalog: DeltaStr
 # Advisory puts
 
 
+def checkpointing(catalog: DeltaStreamCatalog) -> DeltaStreamCatalog:
+    """Another process, which writes a checkpoint after every entry."""
+    return DeltaStreamCatalog(catalog.store, log_limits=LogLimits(entries_between_checkpoints=1))
+
+
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("advisory", ["/checkpoints/", "/hint.json", "/published.json"])
 def test_advisory_puts_fail_nothing(
-    catalog: DeltaStreamCatalog,
-    faults: Faults,
-    monkeypatch: pytest.MonkeyPatch,
-    advisory: str,
-    error: type[Exception],
+    catalog: DeltaStreamCatalog, faults: Faults, advisory: str, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(stream_log, "ENTRIES_BETWEEN_CHECKPOINTS", 1)
+    catalog = checkpointing(catalog)
     failed = []
 
     def fault(kind: str, path: str, act: Act) -> Any:
@@ -293,9 +294,9 @@ def test_ctrl_c_before_anything_took_effect_stays_a_plain_interrupt(
 
 @pytest.mark.parametrize("advisory", ["/checkpoints/", "/hint.json", "/published.json"])
 def test_ctrl_c_in_an_advisory_put_says_that_the_work_is_done(
-    catalog: DeltaStreamCatalog, faults: Faults, monkeypatch: pytest.MonkeyPatch, advisory: str
+    catalog: DeltaStreamCatalog, faults: Faults, advisory: str
 ) -> None:
-    monkeypatch.setattr(stream_log, "ENTRIES_BETWEEN_CHECKPOINTS", 1)
+    catalog = checkpointing(catalog)
 
     def fault(kind: str, path: str, act: Act) -> Any:
         if advisory in path and kind.startswith("put"):

@@ -109,9 +109,9 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
 
     import deltacompact
     from deltacompact.base.events import RoundCompleted, StageFinished
-    from deltacompact.compact import plan_work, prepare
+    from deltacompact.base.settings import Options
+    from deltacompact.compact import Request, plan_work, prepare
     from deltacompact.executors.local import LocalExecutor
-    from deltacompact.planning.plan import Arguments
 
     catalog = deltacompact.open_catalog(tmp_path)
     catalog.create_table("t", primary_keys=["id"])
@@ -123,7 +123,7 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
     def used():
         return sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(tmp_path) for name in names)
 
-    job = prepare(catalog, "t", None, None, None, Arguments(rows_per_round=100_000), None)
+    job = prepare(catalog, Request("t", options=Options(rows_per_round=100_000)))
     decided = plan_work(job, job.work[0], job.snapshots[0], LocalExecutor(LOCAL).capacity)
     before, peak = used(), [0]
 

@@ -25,6 +25,7 @@ from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import Commit, OperationType, Partition, Token
 from deltacompact.catalog.delta_stream import log as stream_log
 from deltacompact.catalog.delta_stream.entries import Fence
+from deltacompact.catalog.delta_stream.log import LogLimits
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
@@ -421,11 +422,14 @@ def arguments_of(random_: random.Random) -> dict[str, Any]:
     }
 
 
-def explore(seed: int, with_vacuum: bool, with_destination: bool = False) -> None:
+def explore(
+    seed: int, with_vacuum: bool, with_destination: bool = False, log_limits: LogLimits = stream_log.LOG_LIMITS
+) -> None:
     random_ = random.Random(seed)
     names = random.Random(seed)
     sort_keys = random_.choice([[], [("s", "ascending")], [("s", "descending")]])
-    world = World(sort_keys, random_.choice([None, None, 0, 20]) if sort_keys else None)
+    retention = random_.choice([None, None, 0, 20]) if sort_keys else None
+    world = World(sort_keys, retention, Simulation(log_limits))
     world.simulation.catalog().create_table(
         "t", primary_keys=["k"], sort_keys=sort_keys, tombstone_retention=world.retention
     )
@@ -459,11 +463,8 @@ def run(world: World, schedule: Schedule, with_vacuum: bool, with_destination: b
         raise
 
 
-@pytest.fixture
-def short_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies of entries and checkpoints, which a small log would never have."""
-    monkeypatch.setattr(stream_log, "ENTRY_BYTES_MAX", 1000)
-    monkeypatch.setattr(stream_log, "ENTRIES_BETWEEN_CHECKPOINTS", 3)
+SHORT_ENTRIES = LogLimits(entry_bytes_max=1000, entries_between_checkpoints=3)
+"""Bodies of entries and checkpoints, which a small log would never have."""
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -481,15 +482,13 @@ def test_in_any_schedule_a_destination_holds_a_prefix_of_its_source(seed: int) -
     explore(seed, with_vacuum=seed % 2 == 0, with_destination=True)
 
 
-@pytest.mark.usefixtures("short_entries")
 @pytest.mark.parametrize("seed", range(2000, 2060))
 def test_in_any_schedule_bodies_and_checkpoints_say_what_the_log_says(seed: int) -> None:
-    explore(seed, with_vacuum=seed % 2 == 0)
+    explore(seed, with_vacuum=seed % 2 == 0, log_limits=SHORT_ENTRIES)
 
 
-@pytest.mark.usefixtures("short_entries")
 def test_a_checkpoint_says_what_the_log_says() -> None:
-    world = two_rows_to_fold()
+    world = two_rows_to_fold(SHORT_ENTRIES)
     folding(world)(world.simulation.catalog())
     log = world.simulation.catalog().log("t", ALL)
     for number in range(6):
@@ -507,9 +506,9 @@ def test_a_checkpoint_says_what_the_log_says() -> None:
 # --- every way in which two can meet ------------------------------------------------------------------------------
 
 
-def two_rows_to_fold() -> World:
+def two_rows_to_fold(log_limits: LogLimits = stream_log.LOG_LIMITS) -> World:
     """A compacted row and a delta on top of it."""
-    world = World([], None)
+    world = World([], None, Simulation(log_limits))
     catalog = world.simulation.catalog()
     catalog.create_table("t", primary_keys=["k"])
     for number in range(2):
@@ -704,10 +703,9 @@ def unless_it_commits_now(world: World, writer: Actor) -> bool:
 
 @pytest.mark.parametrize("arguments", [folding, folding_otherwise])
 def test_a_vacuum_that_spares_a_live_session_spares_what_an_older_attempt_at_it_has_written(
-    arguments: Callable[[World], Task], monkeypatch: pytest.MonkeyPatch
+    arguments: Callable[[World], Task],
 ) -> None:
-    monkeypatch.setattr(stream_log, "ENTRY_BYTES_MAX", 100)  # every attempt writes bodies of its own
-    world = two_rows_to_fold()
+    world = two_rows_to_fold(LogLimits(entry_bytes_max=100))  # every attempt writes bodies of its own
     old = world.simulation.start(arguments(world))
     old.run_to("put_if_absent", f"t/stream/{world.simulation.catalog().state('t', ALL).version}/")  # its seal
     world.simulation.now_s += 4 * DAYS

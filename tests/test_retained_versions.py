@@ -14,8 +14,8 @@ from stores import InterceptedStore, unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream import log as stream_log
 from deltacompact.catalog.delta_stream.catalog import stream_files
+from deltacompact.catalog.delta_stream.log import LogLimits
 from deltacompact.catalog.delta_stream.versions import rollback, versions
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.memory import MemoryStore
@@ -35,10 +35,9 @@ def run(catalog: DeltaStreamCatalog) -> None:
 
 
 @pytest.fixture
-def catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DeltaStreamCatalog:
+def catalog(tmp_path: Path) -> DeltaStreamCatalog:
     """Version 2 has everything: compacted files under deletion vectors, runs, relocations, deltas, long entries."""
-    monkeypatch.setattr(stream_log, "ENTRY_BYTES_MAX", 400)
-    made = DeltaStreamCatalog(MemoryStore())
+    made = DeltaStreamCatalog(MemoryStore(), log_limits=LogLimits(entry_bytes_max=400))
     made.create_table("t", (), ["k"])
     made.append("t", rows(*range(40)))
     run(made)

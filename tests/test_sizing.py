@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.planning import sizing
 
 GIB = sizing.GIB
@@ -59,7 +60,7 @@ def test_rounds_hold_at_least_one_file_and_otherwise_what_fits(rows_by_file, row
 
 @given(st.integers(1, 10**9), st.integers(1, 10**13), st.integers(1, 10**8), st.integers(1, 2**40))
 def test_output_files_hold_no_more_than_they_may_and_no_less_than_half(rows, data_bytes, rows_max, bytes_max):
-    count = sizing.output_files(rows, data_bytes, rows_max, bytes_max)
+    count = sizing.output_files(rows, data_bytes, rows_max, bytes_max, LIMITS)
     assert 1 <= count <= rows
     assert -(-rows // count) <= rows_max
     if 1 < count < rows:
@@ -77,10 +78,10 @@ def test_files_grow_with_the_table_between_two_sizes(data_bytes, more):
 
 @given(st.integers(0, 10**12), st.integers(1, 8_000), st.integers(1, 250), st.integers(1, 40_000))
 def test_tasks_are_as_many_as_the_driver_can_afford(rows, slots, nodes, buckets):
-    per_task = sizing.task_rows(rows, slots, nodes, buckets, 32, 5 * GIB)
+    per_task = sizing.task_rows(rows, slots, nodes, buckets, 32, 5 * GIB, LIMITS)
     tasks = -(-rows // per_task)
-    groups = sizing.bucket_groups(buckets, rows, slots, nodes, tasks)
-    sources = sizing.source_groups(rows, slots, nodes, groups, 5 * GIB)
+    groups = sizing.bucket_groups(buckets, rows, slots, nodes, tasks, LIMITS)
+    sources = sizing.source_groups(rows, slots, nodes, groups, 5 * GIB, LIMITS)
     assert per_task >= 1 and 1 <= groups <= buckets and sources >= 1
     assert tasks <= 4 * slots or per_task * 32 * sizing.HASH_BUCKET_COPIES > 4 * GIB
     objects = nodes * (tasks + groups + sources) * sizing.DRIVER_OBJECT_S
@@ -91,8 +92,20 @@ def test_tasks_are_as_many_as_the_driver_can_afford(rows, slots, nodes, buckets)
 
 
 def test_a_machine_is_balanced_by_waves_and_a_large_cluster_has_fewer_tasks_than_slots():
-    assert sizing.task_rows(10_000_000, 2, 1, 8, 32, 8 * GIB) == 1_250_000
-    assert sizing.bucket_groups(8, 10_000_000, 2, 1, 8) == 8
+    assert sizing.task_rows(10_000_000, 2, 1, 8, 32, 8 * GIB, LIMITS) == 1_250_000
+    assert sizing.bucket_groups(8, 10_000_000, 2, 1, 8, LIMITS) == 8
     rows = 14 * BILLION  # 20 TiB of wide rows
-    assert 352 < rows / sizing.task_rows(rows, 352, 11, 158, 32, 5 * GIB) < 4 * 352
-    assert rows / sizing.task_rows(rows, 3_520, 110, 158, 32, 5 * GIB) < 3_520 / 4
+    assert 352 < rows / sizing.task_rows(rows, 352, 11, 158, 32, 5 * GIB, LIMITS) < 4 * 352
+    assert rows / sizing.task_rows(rows, 3_520, 110, 158, 32, 5 * GIB, LIMITS) < 3_520 / 4
+
+
+def test_limits_are_handed_in():
+    few = Limits(groups=3, task_rows_min=5, small_rows_per_bucket=2, small_buckets_max=4, exchange_share=0.0)
+    assert sizing.bucket_groups(8, 10_000_000, 2, 1, 8, few) == 3 == sizing.source_groups(10, 2, 1, 8, 5 * GIB, few)
+    assert sizing.bucket_groups(2, 10_000_000, 2, 1, 8, few) == 2 == sizing.source_groups(2, 2, 1, 8, 5 * GIB, few)
+    assert sizing.task_rows(10, 2, 1, 4, 32, 5 * GIB, few) == 10 and sizing.hash_bucket_count(7, 32, 8 * GIB, few) == 4
+    assert not sizing.fits_exchange(1, GIB, few) and sizing.fits_exchange(1, GIB, LIMITS)
+    assert sizing.adds_run(100, [], 25, 0, 32, GIB, LIMITS) and not sizing.adds_run(100, [], 26, 0, 32, GIB, LIMITS)
+    assert not sizing.adds_run(100, [1] * 7, 1, 0, 32, GIB, LIMITS)
+    assert sizing.adds_run(100, [1] * 7, 1, 0, 32, GIB, Limits(runs_max=9))
+    assert not sizing.fits_held(10, 1, 32, 12 * 32, LIMITS) and sizing.fits_held(10, 1, 32, 20 * 32, LIMITS)

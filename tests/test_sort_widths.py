@@ -17,13 +17,12 @@ from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, TableKeys
-from deltacompact.compact import prepare
+from deltacompact.compact import Request, prepare
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.keys import Encoding, SortColumn, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, reencoded
 from deltacompact.index.sort_keys import decode
 from deltacompact.maintenance.check import check
-from deltacompact.planning.plan import Arguments
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -229,7 +228,7 @@ def opened_by_plan(catalog: DeltaStreamCatalog, *keys: Any) -> list[str]:
 
     assert isinstance(catalog.store, MemoryStore)
     watched = DeltaStreamCatalog(InterceptedStore(catalog.store, listen))  # type: ignore[arg-type]
-    job = prepare(watched, "t", *(keys or (None, None)), None, Arguments(), None)
+    job = prepare(watched, Request("t", *(keys or (None, None))))
     (work,), (snapshot,) = job.work, job.snapshots
     plan_work(job, work, snapshot, Capacity(1, 1 << 30, 1 << 30))
     return opened

@@ -94,19 +94,20 @@ def test_types_that_spark_does_not_have(spark, catalog):
         arrow_types.spark_schema(pa.schema([("x", pa.decimal256(40, 2))]))
 
 
-def test_a_file_goes_to_tasks_in_pieces(catalog, monkeypatch):
-    monkeypatch.setattr(reading, "PIECE_ROWS", 8)
+def test_a_file_goes_to_tasks_in_pieces(catalog):
     catalog.create_table("t")
     (file,) = catalog.append("t", pa.table({"id": range(20), "v": range(20)})).files
     schema = pa.schema([("v", pa.int64()), ("id", pa.int64()), ("w", pa.string())])
     for lives in (None, np.arange(20) % 3 == 0, np.arange(20) < 3, np.arange(20) == 19):
-        pieces = list(reading._pieces(Partition(), file, lives))
+        pieces = list(reading._pieces(Partition(), file, lives, rows_max=8))
         assert all(piece.stop - piece.first <= 8 for piece in pieces)
         batches = [batch for piece in pieces for batch in reading.piece_rows(catalog, piece, schema)]
         found = pa.Table.from_batches(batches)["id"].to_pylist()
         assert found == (list(range(20)) if lives is None else list(np.flatnonzero(lives)))
     text = DataFile(0, "a.csv", ContentType.CSV, 20, 1, file.schema)
-    assert [(p.first, p.stop) for p in reading._pieces(Partition(), text, None)] == [(0, 20)], "read whole anyway"
+    assert [(p.first, p.stop) for p in reading._pieces(Partition(), text, None, rows_max=8)] == [(0, 20)], (
+        "read whole anyway"
+    )
 
 
 def test_the_producer_is_deterministic_and_writes_once(spark, catalog):

@@ -18,7 +18,9 @@ import pytest
 from pyspark.sql import functions as F
 from spark_fixtures import LOCAL, compact
 
-from deltacompact import _kernels
+import deltacompact
+from deltacompact import Settings, _kernels
+from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.entries import IndexReplaced
 from deltacompact.executors.local import LocalExecutor
@@ -26,7 +28,6 @@ from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer
 from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
 from deltacompact.maintenance.check import rehash_table
-from deltacompact.planning import sizing
 from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.spark.validate import validate
@@ -305,7 +306,7 @@ def rewrite_index(catalog, change):
     for bucket in range(manifest.hash_bucket_count):
         chunks = read_index(store, manifest, bucket)
         paths = (log.paths.fresh("index", ".arrow") for _ in range(9))
-        with bucket_writer(store, lambda paths=paths: next(paths), manifest.encoding.entry_bytes, 100) as writer:
+        with bucket_writer(store, lambda paths=paths: next(paths), manifest.encoding.entry_bytes, 100, 100) as writer:
             for chunk in chunks:
                 writer.write(change(bucket, chunk.copy()))
             buckets.append(writer.close())
@@ -421,15 +422,15 @@ def test_a_table_without_keys_has_no_meaning(catalog):
         validate(catalog, "t")
 
 
-def test_an_index_of_runs_and_relocations_is_judged_like_any_other(spark, compacted, monkeypatch):
-    for limit in ("RUNS_MAX", "RUNS_SHARE_MAX", "MASKS_SHARE_OF_INDEX"):
-        monkeypatch.setattr(sizing, limit, math.inf)
+def test_an_index_of_runs_and_relocations_is_judged_like_any_other(spark, compacted):
+    never_merged = Limits(runs_max=math.inf, runs_share_max=math.inf, masks_share_of_index=math.inf)
+    adding_runs = Settings(executor="local", limits=never_merged)
     for place, (operation, ids) in enumerate(
         [("upsert", [3, 30]), ("delete", [4]), ("upsert", [1, 5]), ("delete", [3])]
     ):
         rows = pa.table({"id": ids, "at": [100 + place] * len(ids), "v": [[{"x": -1}]] * len(ids)})
         compacted.append("t", rows, operation=operation)
-        compact(compacted, "t", hash_bucket_count=3)
+        deltacompact.compact("t", delta_catalog_client=compacted, hash_bucket_count=3, settings=adding_runs)
         (report,) = validate(compacted, "t", spark)
         assert report.ok, report
     manifest = read_manifest(compacted.store, compacted.state("t", Partition()).index)

@@ -167,12 +167,11 @@ def test_options(catalog, options, columns, error):
         assert "\n" not in str(raised.value)
 
 
-def test_many_partitions_in_one_task_do_not_need_many_open_files(catalog, monkeypatch):
-    monkeypatch.setattr(writing, "OPEN_FILES_MAX", 2)
+def test_many_partitions_in_one_task_do_not_need_many_open_files(catalog):
     catalog.create_table("t", partition_keys=["p"], primary_keys=["id"])
     target = write_target({"catalog": catalog.uri, "table": "t"}, ["id", "p"], False)
     batches = [pa.record_batch({"id": range(n, n + 10), "p": [i % 5 for i in range(10)]}) for n in (0, 10, 20)]
-    written = writing.write_rows(target, batches)
+    written = writing.write_rows(target, batches, open_files_max=2)
     assert len(written.files) > 5
     writing.commit_written(target, [written, None], None)
     assert [row["id"] for row in sorted_rows(catalog.read("t"), "id")] == list(range(30))

@@ -8,9 +8,9 @@ from toy_catalog import ToyCatalog
 
 from deltacompact import Settings
 from deltacompact.base.model import Table, TableKeys
+from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.planning.plan import Arguments
 from deltacompact.reading.live_rows import live_batches, schema_of
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
@@ -23,7 +23,7 @@ HERE = LocalExecutor(Settings(executor="local", local_threads=1))
 
 def terms(keys: TableKeys = KEYS, **arguments: Any) -> Terms:
     chosen = {"rows_per_compacted_file": 4, "hash_bucket_count": 3, **arguments}
-    return Terms(keys, (), Arguments(**chosen))
+    return Terms(keys, (), Options(**chosen))
 
 
 def snapshot(toy: ToyCatalog) -> Snapshot:
@@ -33,7 +33,8 @@ def snapshot(toy: ToyCatalog) -> Snapshot:
 
 
 def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
-    return attempts.resume_or_begin(toy.ports, snapshot(toy), terms(toy.keys, **arguments), executor, lambda event: None)
+    chosen = terms(toy.keys, **arguments)
+    return attempts.resume_or_begin(toy.ports, snapshot(toy), chosen, executor, lambda event: None)
 
 
 def rows(toy: ToyCatalog) -> list[dict[str, Any]]:

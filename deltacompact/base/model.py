@@ -15,13 +15,14 @@ import enum
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
+
+if TYPE_CHECKING:  # --help reads this vocabulary, and does not wait for pyarrow
+    import pyarrow as pa
 
 PARTITION_STREAM_POS_VIRTUAL_COL_NAME = "__partition_stream_position__"
 """Names the stream position where a sort key is asked for; it is the default sort key."""
@@ -170,13 +171,19 @@ def partition_text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, pa.Scalar):
+    if _is_arrow_scalar(value):
         return partition_text(value.as_py())
     if isinstance(value, (list, tuple, set, frozenset, Mapping, bytes, bytearray)):
         raise InputError(
             f"partition value {value!r} is a {type(value).__name__}, it must be a text, a number or a date"
         )
     return str(value)
+
+
+def _is_arrow_scalar(value: Any) -> bool:
+    import pyarrow as pa
+
+    return isinstance(value, pa.Scalar)
 
 
 @dataclass(frozen=True, slots=True)

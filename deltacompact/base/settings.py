@@ -1,18 +1,53 @@
-"""Numbers that a compaction works by. All have defaults; None means: measured on the machine or cluster."""
+"""Everything that a caller may choose about a compaction. Each default and each check stands here, once.
+
+    Settings     how it runs: compact(…, settings=Settings(executor="ray"))
+    Options      the settings, and what compact() takes as parameters of its own: rows_per_compacted_file, purge, …
+
+None means: measured on the machine or cluster, or decided by the size of the table.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.limits import LIMITS, Limits, ReadLimits
+from deltacompact.base.model import ContentType
 
 EXECUTORS = ("auto", "ray", "local")
 COUNT_MAX = 2**53
 """Nothing has so many rows or bytes; beyond it a number is no longer exact as a float."""
+HASH_BUCKETS_MAX = 1_000_000
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
-_NO_COUNTS = ("executor", "compression", "ray_address", "rewrite_dead_fraction", "ray_wait_s", *_RATES)
+_TEXTS = ("executor", "compression", "ray_address")
+_NO_COUNTS = (*_TEXTS, "rewrite_dead_fraction", "ray_wait_s", *_RATES, "limits", "content_type", "purge")
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
+
+
+def _check_codec(name: str | None) -> None:
+    """Refuse what pyarrow cannot write before a compaction has read anything."""
+    if expect.text_or_none("compression", name) in (None, "none"):
+        return
+    import pyarrow as pa
+
+    try:
+        known = pa.Codec.is_available(name)
+    except ValueError:
+        known = False
+    if not known:
+        raise InputError(f"compression {name!r} is no codec that pyarrow has (zstd, snappy, gzip, lz4, brotli or none)")
+
+
+def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
+    """Refuse a number that makes no sense, by name."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
+    if maximum is not None and value > maximum:
+        raise InputError(f"{name} is {value!r}, {maximum} at most")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +73,7 @@ class Settings:
     write_mb_per_s          write,
     requests_per_s          and ask of the store; every process gets the same share
     task_retries            how often a task that died is started again
+    limits                  for tests and experts: see deltacompact.base.limits
     """
 
     executor: str = "auto"
@@ -59,6 +95,7 @@ class Settings:
     write_mb_per_s: float | None = None
     requests_per_s: float | None = None
     task_retries: int = 3
+    limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:
@@ -72,32 +109,78 @@ class Settings:
         for name in _RATES:
             if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
                 raise InputError(f"{name} is {rate!r}, it must be greater than 0")
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name not in _NO_COUNTS and value is not None:
-                at_least(each.name, value, 0 if each.name in _MAY_BE_ZERO else 1, COUNT_MAX)
-            elif value is None and each.default is not None:
-                raise InputError(f"{each.name} is None, it must be a number")
+        expect.instance("limits", self.limits, Limits)
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if name not in _NO_COUNTS and value is not None:
+                maximum = HASH_BUCKETS_MAX if name == "hash_bucket_count" else COUNT_MAX
+                at_least(name, value, 0 if name in _MAY_BE_ZERO else 1, maximum)
+            elif value is None and field.default is not None:
+                raise InputError(f"{name} is None, it must be a number")
 
 
-def _check_codec(name: str | None) -> None:
-    """Refuse what pyarrow cannot write before a compaction has read anything."""
-    if expect.text_or_none("compression", name) in (None, "none"):
-        return
-    import pyarrow as pa
+_OUTPUT_OPTIONS = (
+    "rows_per_primary_key_index_file",
+    "rows_per_compacted_file",
+    "hash_bucket_count",
+    "content_type",
+    "target_file_bytes",
+    "compression",
+    "row_group_rows",
+    "rows_per_round",
+    "rewrite_dead_fraction",
+    "purge",
+)
 
-    try:
-        known = pa.Codec.is_available(name)
-    except ValueError:
-        known = False
-    if not known:
-        raise InputError(f"compression {name!r} is no codec that pyarrow has (zstd, snappy, gzip, lz4, brotli or none)")
+
+@dataclass(frozen=True, slots=True)
+class Options(Settings):
+    """The settings of a compaction, and the parameters of compact() that are numbers and choices like them.
+
+    rows_per_primary_key_index_file    most entries of an index file
+    rows_per_compacted_file            most rows of a compacted file
+    hash_bucket_count                  hash buckets of the index (default: those it has, or by its size and memory)
+    content_type                       format of compacted files: compacted_file_content_type of compact()
+    purge                              rewrite every file with dead rows in it
+    """
+
+    rows_per_primary_key_index_file: int = 38_000_000
+    rows_per_compacted_file: int = 4_000_000
+    hash_bucket_count: int | None = None
+    content_type: ContentType = ContentType.PARQUET
+    purge: bool = False
+
+    def __post_init__(self) -> None:
+        expect.instance("content_type", self.content_type, ContentType)
+        expect.flag("purge", self.purge)
+        Settings.__post_init__(self)
+
+    @classmethod
+    def of(cls, settings: Settings, **parameters: Any) -> Options:
+        """The settings with the other fields beside them."""
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(Settings)}, **parameters)
+
+    @property
+    def output_options(self) -> dict[str, str]:
+        """Options that change the output; they are part of the session id.
+
+        Limits are not among them: like the memory of the machine, they are decided by and recorded.
+        """
+        return {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Options:
+        """Equal options from what `to_json` made. Raises KeyError, TypeError, ValueError or InputError for others."""
+        limits = dict(document["limits"])
+        limits["reading"] = ReadLimits(**limits["reading"])
+        limits["local_nodes"] = tuple(limits["local_nodes"])
+        chosen = {"limits": Limits(**limits), "content_type": ContentType(document["content_type"])}
+        return cls(**{**document, **chosen})
 
 
-def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
-    """Refuse a number that makes no sense, by name."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
-    if maximum is not None and value > maximum:
-        raise InputError(f"{name} is {value!r}, {maximum} at most")
-    return value
+DEFAULTS = Options()
+"""Where the signature of compact(), the command line and the writers of files take their defaults from."""

@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from deltacompact.base.errors import DeltaCompactError, Interrupted
+from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.cli import append, compaction, demo, history, reading, tables, upkeep
@@ -43,12 +44,13 @@ def main() -> None:
     sys.exit(status)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit status."""
+def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
+    """Run one command line; the exit status. Commands that compact work by these limits."""
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
         with warnings_on_stderr(debug):
-            cli.main([word for word in arguments if word != "--debug"], prog_name="deltacompact", standalone_mode=False)
+            words = [word for word in arguments if word != "--debug"]
+            cli.main(words, prog_name="deltacompact", standalone_mode=False, obj=limits)
         return 0
     except click.exceptions.Exit as stop:
         return stop.exit_code

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.model import DataFile, LifecycleState, Partition, Table
 from deltacompact.base.partitions import done_for_each
-from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.vacuum import VacuumResult
 from deltacompact.catalog.delta_stream.versions import versions
 from deltacompact.cli.decisions import decided_documents, decided_words, forecast_documents, forecast_lines
-from deltacompact.compact import CompactionResult, SessionResult, plan_work, prepare
+from deltacompact.compact import CompactionResult, Request, SessionResult, plan_work, prepare
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.planning.plan import Arguments, CompactionPlan
+from deltacompact.planning.plan import CompactionPlan
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
@@ -37,23 +36,14 @@ class Shown:
     errors: tuple[Exception, ...] = ()
 
 
-def plan_report(
-    catalog: DeltaStreamCatalog,
-    table_id: str,
-    primary_keys: Iterable[str] | None,
-    sort_keys: Sequence[Any] | None,
-    destination: str | None,
-    arguments: Arguments,
-    partitions: Sequence[Mapping[str, Any]] | None,
-    settings: Settings,
-) -> Shown:
+def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
     """What a compaction would do, partition by partition; writes nothing and starts nothing."""
-    job = prepare(catalog, table_id, primary_keys, sort_keys, destination, arguments, partitions)
-    foreseen = foresee(settings, job.delta_rows, job.bytes) if job.snapshots else None
+    job = prepare(catalog, request)
+    foreseen = foresee(request.options, job.delta_rows, job.bytes) if job.snapshots else None
     reports: list[dict[str, Any]] = []
     errors: list[Exception] = []
     for work in job.work:
-        about: dict[str, Any] = {"table": table_id, "partition": dict(work.partition.values)}
+        about: dict[str, Any] = {"table": job.source_table_id, "partition": dict(work.partition.values)}
         try:
             if isinstance(work.found, Exception):
                 raise work.found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import CorruptionError, InputError
-from deltacompact.base.settings import EXECUTORS, Settings
+from deltacompact.base.settings import DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import Failed, answer_for_partitions, for_each
 from deltacompact.cli.arguments import (
@@ -93,8 +93,8 @@ def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], 
 @catalog_argument
 @table_argument
 @partition_option
-@click.option("--hash-buckets", type=click.IntRange(1, 1_000_000), required=True, metavar="N")
-@click.option("--executor", type=click.Choice(EXECUTORS), default="auto", show_default=True)
+@click.option("--hash-buckets", type=click.IntRange(1, HASH_BUCKETS_MAX), required=True, metavar="N")
+@click.option("--executor", type=click.Choice(EXECUTORS), default=DEFAULTS.executor, show_default=True)
 @json_option
 def rehash(
     catalog: DeltaStreamCatalog,

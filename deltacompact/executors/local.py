@@ -65,6 +65,7 @@ class LocalExecutor:
             threads,
             settings.memory_per_task_bytes or memory // max(2, os.cpu_count() or 1),
             settings.object_store_bytes or int(memory * 0.3),
+            settings.limits.local_nodes,
         )
         self.tasks_per_process = threads
         self.pace = Pace.of(settings, 1)

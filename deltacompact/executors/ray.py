@@ -22,6 +22,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
+from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
 from deltacompact.executors.executor import Handle, Submitted, TaskStats
@@ -32,9 +33,6 @@ from deltacompact.tabular import allocator as arrow_memory
 
 _LOG = logging.getLogger("deltacompact")
 _TELL_EVERY_S = 10.0
-_ANSWER_WITHIN_S = 30.0
-_SILENT_S = 2.0
-"""A cluster that answers at once is not worth a line."""
 
 _HEAP_SHARE = 0.7
 """Of a node's memory, what is left for tasks beside object store and system."""
@@ -224,7 +222,7 @@ def _connect(settings: Settings) -> bool:
         return False
     address = _address(settings)
     if address is not None:
-        _await_answer(address)
+        _await_answer(address, settings.limits)
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
         # "local", or Ray would join whatever cluster was last started here, even one that is no more.
@@ -246,21 +244,24 @@ def _connect(settings: Settings) -> bool:
     return not joins
 
 
-def _await_answer(address: str) -> None:
-    """Wait until a Ray cluster answers there. Raises InputError after 30 seconds: ray.init would wait for minutes."""
+def _await_answer(address: str, limits: Limits) -> None:
+    """Wait until a Ray cluster answers there. Raises InputError after 30 seconds: ray.init would wait for minutes.
+
+    A cluster that answers at once is not worth a line.
+    """
     target = _host_and_port(address)
     where = f"{address} ({target})" if address == "auto" else address
-    told = threading.Timer(_SILENT_S, _LOG.warning, [f"connecting to the Ray cluster at {where} ..."])
+    told = threading.Timer(limits.ray_silent_s, _LOG.warning, [f"connecting to the Ray cluster at {where} ..."])
     told.daemon = True
     told.start()
     try:
-        found = _answers(target, ray_client=address.startswith("ray://"))
+        found = _answers(target, address.startswith("ray://"), limits.ray_answer_s)
     finally:
         told.cancel()
     if not found:
         raise InputError(
-            f"no Ray cluster answers at {where} within {_ANSWER_WITHIN_S:g} s: is it running, and is this its address? "
-            "(ray_address or RAY_ADDRESS; unset both to start Ray on this machine)"
+            f"no Ray cluster answers at {where} within {limits.ray_answer_s:g} s: is it running, and is this its "
+            "address? (ray_address or RAY_ADDRESS; unset both to start Ray on this machine)"
         )
 
 
@@ -284,14 +285,14 @@ def _host_and_port(address: str) -> str:
     return target
 
 
-def _answers(target: str, ray_client: bool) -> bool:
+def _answers(target: str, ray_client: bool, within_s: float) -> bool:
     """Whether a Ray head (or its client server) answers there in time. Something else that listens does not count."""
-    deadline_s = time.monotonic() + _ANSWER_WITHIN_S
+    deadline_s = time.monotonic() + within_s
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("", "0", "false"):
         return _is_open(target, deadline_s)  # certificates are Ray's own business
     channel = grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)])
     try:
-        grpc.channel_ready_future(channel).result(timeout=_ANSWER_WITHIN_S)
+        grpc.channel_ready_future(channel).result(timeout=within_s)
         if not ray_client:
             method = "/ray.rpc.NodeInfoGcsService/CheckAlive"
             channel.unary_unary(method)(b"", timeout=max(1.0, deadline_s - time.monotonic()))

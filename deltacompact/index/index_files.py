@@ -26,9 +26,6 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular.damage import is_stores_fault
 
-CHUNK_ENTRIES = 1 << 20
-"""Entries of one batch: what a merge holds of the index at a time, 32 to 64 MiB."""
-
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
@@ -92,9 +89,14 @@ def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
 
 
 class BucketWriter:
-    """Writes one bucket's entries, in digest order, as files of at most `rows_per_file` entries."""
+    """Writes one bucket's entries, in digest order, as files of at most `rows_per_file` entries.
 
-    def __init__(self, store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int) -> None:
+    `chunk_entries`: entries of one batch, which is what a merge holds of the index at a time, 32 to 64 MiB.
+    """
+
+    def __init__(
+        self, store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int, chunk_entries: int
+    ) -> None:
         self.files: list[IndexFile] = []
         self.rows = 0
         self.tombstones = 0
@@ -102,6 +104,7 @@ class BucketWriter:
         self._path_of = path_of
         self._entry_bytes = entry_bytes
         self._rows_per_file = rows_per_file
+        self._chunk_entries = chunk_entries
         self._schema = pa.schema([pa.field("entry", pa.binary(entry_bytes), nullable=False)])
         self._waiting: list[Entries] = []
         self._waiting_rows = 0
@@ -115,7 +118,7 @@ class BucketWriter:
         self.rows += int(np.count_nonzero(file < GONE))
         self._waiting.append(entries)
         self._waiting_rows += len(entries)
-        if self._waiting_rows >= CHUNK_ENTRIES:
+        if self._waiting_rows >= self._chunk_entries:
             self._flush(final=False)
 
     def close(self) -> tuple[IndexFile, ...]:
@@ -137,8 +140,8 @@ class BucketWriter:
             if self._open is None:
                 self._begin_file()
             room = self._rows_per_file - self._file_rows
-            stop = min(len(entries), start + min(CHUNK_ENTRIES, room))
-            if not final and stop - start < min(CHUNK_ENTRIES, room):
+            stop = min(len(entries), start + min(self._chunk_entries, room))
+            if not final and stop - start < min(self._chunk_entries, room):
                 break
             self._write_chunk(entries[start:stop])
             start = stop
@@ -174,9 +177,11 @@ class BucketWriter:
 
 
 @contextlib.contextmanager
-def bucket_writer(store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int) -> Iterator[BucketWriter]:
+def bucket_writer(
+    store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int, chunk_entries: int
+) -> Iterator[BucketWriter]:
     """A BucketWriter that leaves nothing half written; call its `close` inside the block."""
-    writer = BucketWriter(store, path_of, entry_bytes, rows_per_file)
+    writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries)
     try:
         yield writer
     except BaseException:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.index_files import session_object
@@ -66,12 +67,16 @@ def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | Non
 
 
 def live_tables(
-    store: ObjectStore, file: DataFile, columns: Sequence[str] | None = None, rows: tuple[int, int] | None = None
+    store: ObjectStore,
+    file: DataFile,
+    columns: Sequence[str] | None = None,
+    rows: tuple[int, int] | None = None,
+    limits: ReadLimits = READ_LIMITS,
 ) -> Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]:
     """Slices like those of `files.read`, without dead rows: the places of the rows in the file, and the rows."""
     bits = live_bits(store, file)
     lives = None if bits is None else live_mask(bits, file.rows)
-    for first, table in files.read(store, file, columns, rows):
+    for first, table in files.read(store, file, columns, rows, limits):
         places = np.arange(first, first + table.num_rows, dtype=np.uint64)
         if lives is not None and not (here := lives[first : first + table.num_rows]).all():
             places, table = places[here], table.filter(pa.array(here))

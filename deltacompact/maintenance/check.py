@@ -22,7 +22,7 @@ from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompac
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import all_done
-from deltacompact.base.settings import at_least
+from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.advice import with_advice
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
@@ -39,7 +39,6 @@ from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_tables
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
-from deltacompact.planning.plan import Arguments
 from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
 from deltacompact.steps.hash_bucket import pack
@@ -77,9 +76,8 @@ def check(
 def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
     versions, rows, entries = 0, 0, 0
     problems: list[str] = []
-    log = StreamLog(
-        catalog.store, TablePaths.of(table_id).stream(partition)
-    )  # it believes nothing that was read before
+    paths = TablePaths.of(table_id).stream(partition)
+    log = StreamLog(catalog.store, paths, catalog.log_limits)  # it believes nothing that was read before
     try:
         evidence = Evidence.of(log)
         chain = list(log.chain())
@@ -235,13 +233,14 @@ def rehash_table(
     hash_bucket_count: int,
     executor: Executor,
     partition: Mapping[str, Any] | Partition | None = None,
+    options: Options = DEFAULTS,
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
 
     Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile, once
     the other partitions are done.
     """
-    at_least("hash_bucket_count", hash_bucket_count, 1, 1_000_000)
+    at_least("hash_bucket_count", hash_bucket_count, 1, HASH_BUCKETS_MAX)
     if not hasattr(executor, "submit"):
         raise InputError(f"executor is {executor!r}, it must be an Executor: see deltacompact.executors.choose")
 
@@ -251,7 +250,7 @@ def rehash_table(
             return []
         manifest = read_manifest(catalog.store, base.index)
         if manifest.hash_bucket_count != hash_bucket_count:
-            _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor)
+            _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor, options)
         return [(place, manifest.hash_bucket_count, hash_bucket_count)]
 
     with telling_interrupts():
@@ -266,12 +265,12 @@ def _rehash_stream(
     manifest: IndexManifest,
     hash_bucket_count: int,
     executor: Executor,
+    options: Options,
 ) -> None:
     begun_s = catalog.clock()
     paths = TablePaths.of(table_id).stream(partition)
     path_of = functools.partial(paths.fresh, "index", ".arrow", f"rehash-{uuid.uuid4().hex}")
-    rows_per_file = Arguments().rows_per_primary_key_index_file
-    rehashed = rehash(executor, catalog.store, manifest, hash_bucket_count, rows_per_file, path_of)
+    rehashed = rehash(executor, catalog.store, manifest, hash_bucket_count, options, path_of)
     if rehashed.entries != manifest.entries or rehashed.run_entries(0) != manifest.entries:
         raise CorruptionError(f"table {table_id!r}, partition {partition}: rehashing lost entries")
     ref = write_manifest(catalog.store, paths.fresh("index", ".manifest.json"), rehashed)

@@ -163,44 +163,44 @@ def _action_alone(plan: CompactionPlan, source: Source, live: int) -> tuple[Acti
 
 
 def _of_base_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
-    file, arguments = source.file, plan.arguments
-    if arguments.purge and file.deletions:
+    file, options = source.file, plan.options
+    if options.purge and file.deletions:
         return Action.REWRITE, Reason.PURGE
     if live == file.live_rows:
         return Action.KEEP, Reason.NO_ROW_DIED
-    if not arguments.purge and file.rows - live < arguments.rewrite_dead_fraction * file.rows:
+    if not options.purge and file.rows - live < options.rewrite_dead_fraction * file.rows:
         return Action.MARK, Reason.FEW_ROWS_DIED
     return Action.REWRITE, Reason.ROWS_DIED
 
 
 def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
     """One that came with dead rows stays with its deletion vector, where a base file with as many would."""
-    file, arguments = source.file, plan.arguments
+    file, options = source.file, plan.options
     if unfit := _unfit(plan, source):
         return Action.REWRITE, unfit
-    if arguments.purge and file.deletions:
+    if options.purge and file.deletions:
         return Action.REWRITE, Reason.PURGE
     dead_rows = file.rows - file.live_rows
-    if live < file.live_rows or (dead_rows and dead_rows >= arguments.rewrite_dead_fraction * file.rows):
+    if live < file.live_rows or (dead_rows and dead_rows >= options.rewrite_dead_fraction * file.rows):
         return Action.REWRITE, Reason.ROWS_DIED
     return Action.KEEP, Reason.LARGE_AND_WHOLE
 
 
 def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
     """Why a delta file cannot stay as a compacted file, whatever its rows. None: it is as an output would be."""
-    file, arguments = source.file, plan.arguments
+    file, options = source.file, plan.options
     if plan.input.source_table_id != plan.input.destination_table_id or not file.managed:
         return Reason.NOT_OWNED  # a vacuum of the source, or somebody else, takes it away
-    if file.content_type is not arguments.content_type:
+    if file.content_type is not options.content_type:
         return Reason.OTHER_FORMAT
-    if arguments.compression is not None:
+    if options.compression is not None:
         return Reason.OTHER_CODEC
     if not file.schema.equals(plan.schema):
         return Reason.OTHER_SCHEMA
-    bytes_max = arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
-    if file.rows > arguments.rows_per_compacted_file or file.bytes > bytes_max:
+    bytes_max = options.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
+    if file.rows > options.rows_per_compacted_file or file.bytes > bytes_max:
         return Reason.TOO_LARGE
-    if file.bytes < sizing.DELTA_KEPT_BYTES_MIN or plan.is_small(file.rows, file.bytes):
+    if file.bytes < options.limits.delta_kept_bytes_min or plan.is_small(file.rows, file.bytes):
         return Reason.SMALL
     return None
 

@@ -60,9 +60,10 @@ def fold_method(plan: CompactionPlan, round_: Round, before: KnownIndex) -> Fold
     is_last = round_.number == len(plan.rounds)
     if plan.changes_only:
         return FoldMethod.CHANGES
-    if is_last and sizing.fits_held(before.entries, rows, plan.encoding.entry_bytes, plan.capacity.object_store_bytes):
+    entry_bytes, store_bytes, limits = plan.encoding.entry_bytes, plan.capacity.object_store_bytes, plan.options.limits
+    if is_last and sizing.fits_held(before.entries, rows, entry_bytes, store_bytes, limits):
         return FoldMethod.HOLD
     first, *above = before.runs
-    if round_.number > 1 and sizing.adds_round_run(first, above, rows):
+    if round_.number > 1 and sizing.adds_round_run(first, above, rows, limits):
         return FoldMethod.ADD_RUN
     return FoldMethod.MERGE

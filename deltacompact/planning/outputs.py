@@ -95,8 +95,8 @@ def decide_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputD
     files = decide_files(plan, live)
     rewritten = [plan.sources[file.ordinal] for file in files if file.action is Action.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
-    rows_max, bytes_max = plan.arguments.rows_per_compacted_file, plan.target_file_bytes
-    count = sizing.output_files(rows, int(live_bytes(rewritten, live)), rows_max, bytes_max)
+    rows_max, bytes_max = plan.options.rows_per_compacted_file, plan.target_file_bytes
+    count = sizing.output_files(rows, int(live_bytes(rewritten, live)), rows_max, bytes_max, plan.options.limits)
     return OutputDecision(files, plan.next_file_number, math.ceil(rows / count) if count else 1)
 
 

@@ -12,85 +12,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.limits import Limits
 from deltacompact.base.model import (
     INT64_MAX,
-    ContentType,
     DataFile,
     OperationType,
     TableKeys,
 )
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
-from deltacompact.base.settings import COUNT_MAX, Settings, at_least
-from deltacompact.index.index_files import CHUNK_ENTRIES
+from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
 from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import schemas
-from deltacompact.tabular.formats import suffix_of
 from deltacompact.tabular.row_groups import WriteOptions
 
 FILE_NUMBER_MAX = 2**32 - 3
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """What the caller may choose, as far as it shows in the result. Other arguments make another session."""
-
-    rows_per_primary_key_index_file: int = 38_000_000
-    rows_per_compacted_file: int = 4_000_000
-    hash_bucket_count: int | None = None
-    content_type: ContentType = ContentType.PARQUET
-    target_file_bytes: int | None = None
-    compression: str | None = None
-    row_group_rows: int = 128 << 10
-    rows_per_round: int | None = None
-    rewrite_dead_fraction: float = 0.0
-    purge: bool = False
-
-    def __post_init__(self) -> None:
-        at_least("rows_per_primary_key_index_file", self.rows_per_primary_key_index_file, 1, COUNT_MAX)
-        at_least("rows_per_compacted_file", self.rows_per_compacted_file, 1, COUNT_MAX)
-        if self.hash_bucket_count is not None:
-            at_least("hash_bucket_count", self.hash_bucket_count, 1, 1_000_000)
-        suffix_of(self.content_type)
-        known = self.compression in (None, "none") or pa.Codec.is_available(self.compression)
-        if self.content_type is ContentType.PARQUET and not known:
-            raise InputError(f"compression {self.compression!r} is not known to pyarrow")
-
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        index_rows: int,
-        file_rows: int,
-        hash_buckets: int | None,
-        content_type: ContentType,
-        purge: bool = False,
-    ) -> Arguments:
-        return cls(
-            index_rows,
-            file_rows,
-            hash_buckets,
-            content_type,
-            settings.target_file_bytes,
-            settings.compression,
-            settings.row_group_rows,
-            settings.rows_per_round,
-            settings.rewrite_dead_fraction,
-            purge,
-        )
-
-    @property
-    def write_options(self) -> WriteOptions:
-        return WriteOptions(self.content_type, self.compression, self.row_group_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +80,7 @@ class CompactionPlan:
 
     input: Snapshot
     keys: TableKeys
-    arguments: Arguments
+    options: Options
     encoding: Encoding
     schema: pa.Schema
     sources: tuple[Source, ...]
@@ -199,19 +144,22 @@ class CompactionPlan:
     def task_rows(self) -> int:
         on, entry_bytes = self.capacity, self.encoding.entry_bytes
         nodes, memory = len(on.node_slots), on.memory_per_task_bytes
-        return sizing.task_rows(self.round_rows, on.slots, nodes, self.hash_bucket_count, entry_bytes, memory)
+        buckets, limits = self.hash_bucket_count, self.options.limits
+        return sizing.task_rows(self.round_rows, on.slots, nodes, buckets, entry_bytes, memory, limits)
 
     def bucket_groups(self, round_: Round) -> int:
         """Groups of buckets, a task for each, in one round."""
         on, rows = self.capacity, self.rows_of(round_)
         tasks = math.ceil(rows / self.task_rows)
-        groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, len(on.node_slots), tasks)
+        nodes, limits = len(on.node_slots), self.options.limits
+        groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, nodes, tasks, limits)
         return max(groups, self.pointer_groups) if round_.number == len(self.rounds) else groups
 
     def source_groups(self, rows: int) -> int:
         """Groups of source files of so many rows, a task for each."""
         on, told = self.capacity, self.bucket_groups(self.rounds[-1])
-        return sizing.source_groups(rows, on.slots, len(on.node_slots), told, on.memory_per_task_bytes)
+        nodes, limits = len(on.node_slots), self.options.limits
+        return sizing.source_groups(rows, on.slots, nodes, told, on.memory_per_task_bytes, limits)
 
     @property
     def data_bytes(self) -> int:
@@ -221,15 +169,20 @@ class CompactionPlan:
     @property
     def target_file_bytes(self) -> int:
         """About the largest size of a compacted file. It depends on the data alone: every attempt has the same."""
-        return self.arguments.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
+        return self.options.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
+
+    @property
+    def write_options(self) -> WriteOptions:
+        """How compacted files are written."""
+        return WriteOptions(self.options.content_type, self.options.compression, self.options.row_group_rows)
 
     def is_small(self, rows: int, data_bytes: float) -> bool:
         """Whether a compacted file is to be merged with others: below half of the target, by rows and by bytes.
 
         Where the target grows with the table it is half of the least: or a table would be written anew as it grows.
         """
-        target = self.arguments.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
-        return 2 * rows < self.arguments.rows_per_compacted_file and 2 * data_bytes < target
+        target = self.options.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
+        return 2 * rows < self.options.rows_per_compacted_file and 2 * data_bytes < target
 
     @property
     def planned_peak_bytes(self) -> int:
@@ -237,8 +190,9 @@ class CompactionPlan:
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
         entry_bytes = self.encoding.entry_bytes
         pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
+        chunk_entries = self.options.limits.chunk_entries
         return sizing.peak_task_bytes(
-            self.task_rows, bucket_rows, entry_bytes, CHUNK_ENTRIES, self.read_bytes, pointer_rows
+            self.task_rows, bucket_rows, entry_bytes, chunk_entries, self.read_bytes, pointer_rows
         )
 
     @property
@@ -264,7 +218,7 @@ class CompactionPlan:
         A file's row groups are not known here: they are taken to have as many rows as ours. A file is taken to be four
         times its size at rest when it is decoded, or what was seen when it was appended, where that is more.
         """
-        group_rows = self.arguments.row_group_rows
+        group_rows = self.options.row_group_rows
         groups = [
             max(4 * source.file.bytes, source.file.decoded_bytes or 0) * min(1.0, group_rows / source.file.rows)
             for source in self.sources
@@ -292,8 +246,8 @@ class CompactionPlan:
         ]
         entries = sum(folded) + (self.base_rows if self.rehash else 0)
         rows = sum(source.file.rows for source in self.sources)
-        exchange = 0 if sizing.fits_exchange(rows, self.capacity.object_store_bytes) else rows * sizing.EXCHANGE_BYTES
-        masks = rows // 8 + exchange
+        in_store = sizing.fits_exchange(rows, self.capacity.object_store_bytes, self.options.limits)
+        masks = rows // 8 + (0 if in_store else rows * sizing.EXCHANGE_BYTES)
         return self.data_bytes + entries * self.encoding.entry_bytes + masks
 
 
@@ -302,7 +256,7 @@ def plan(
     keys: TableKeys,
     partition_keys: Sequence[str],
     manifest: IndexManifest | None,
-    arguments: Arguments,
+    options: Options,
     capacity: Capacity,
     tombstone_retention: int | None = None,
     adopted: AdoptedSizes | None = None,
@@ -326,16 +280,16 @@ def plan(
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
         mergeable = manifest if snapshot.owned and tombstone_retention is None else None
         delta_rows = [source.file.rows for source in deltas]
-        adopted = _sizes(encoding, manifest, arguments, capacity, delta_rows)
+        adopted = _sizes(encoding, manifest, options, capacity, delta_rows)
         if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
-            changes = _changes_only(mergeable, encoding, sum(delta_rows), rewritable, capacity)
+            changes = _changes_only(mergeable, encoding, sum(delta_rows), rewritable, capacity, options.limits)
             adopted = replace(adopted, changes_only=changes)
     if snapshot.next_file_number + 2 * len(sources) > FILE_NUMBER_MAX:
         raise InputError(f"table {snapshot.destination_table_id!r} has used up its file numbers: restate it")
     return CompactionPlan(
         snapshot,
         keys,
-        arguments,
+        options,
         encoding,
         schema,
         sources,
@@ -359,7 +313,7 @@ class AdoptedSizes:
 
 
 def _changes_only(
-    manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity
+    manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity, limits: Limits
 ) -> bool:
     """A run is added as long as the runs above the first are few and small beside it.
 
@@ -369,26 +323,27 @@ def _changes_only(
         return False
     first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
     masks = sum(relocation.mask_bytes for relocation in manifest.relocations) + base_rows // 8
-    return sizing.adds_run(first, above, new_rows, masks, encoding.entry_bytes, capacity.memory_per_task_bytes)
+    memory = capacity.memory_per_task_bytes
+    return sizing.adds_run(first, above, new_rows, masks, encoding.entry_bytes, memory, limits)
 
 
 def _sizes(
     encoding: Encoding,
     manifest: IndexManifest | None,
-    arguments: Arguments,
+    options: Options,
     capacity: Capacity,
     delta_rows: list[int],
 ) -> AdoptedSizes:
     memory, entry_bytes = capacity.memory_per_task_bytes, encoding.entry_bytes
     rows = sum(delta_rows) + (manifest.entries if manifest else 0)
-    buckets = arguments.hash_bucket_count
+    buckets, limits = options.hash_bucket_count, options.limits
     if buckets is None and manifest is not None:
         buckets = manifest.hash_bucket_count
         if sizing.must_rehash(rows, buckets, entry_bytes, memory):
-            buckets = sizing.hash_bucket_count(rows, entry_bytes, memory)
+            buckets = sizing.hash_bucket_count(rows, entry_bytes, memory, limits)
     if buckets is None:
-        buckets = sizing.hash_bucket_count(rows, entry_bytes, memory)
-    per_round = arguments.rows_per_round or sizing.round_rows_max(capacity.object_store_bytes, entry_bytes)
+        buckets = sizing.hash_bucket_count(rows, entry_bytes, memory, limits)
+    per_round = options.rows_per_round or sizing.round_rows_max(capacity.object_store_bytes, entry_bytes)
     return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
 
 
@@ -416,13 +371,12 @@ def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], waterm
     return tuple(rounds)
 
 
-def fingerprint(snapshot: Snapshot, keys: TableKeys, arguments: Arguments) -> dict[str, object]:
-    """What makes a session this one and no other: base, source, keys and arguments. Deltas are in its record."""
-    document = asdict(arguments)
+def fingerprint(snapshot: Snapshot, keys: TableKeys, options: Options) -> dict[str, object]:
+    """What makes a session this one and no other: base, source, keys and options. Deltas are in its record."""
     return {
         "destination": snapshot.destination_table_id,
         "partition": snapshot.partition.values,
-        "arguments": {name: str(value) for name, value in document.items()},
+        "arguments": options.output_options,
         "base": snapshot.moment.destination_version,
         "source": [snapshot.source_table_id, snapshot.moment.source_version],
         "primary_keys": keys.primary,

@@ -1,7 +1,7 @@
 """A plan as JSON, and back: what is decided here may be executed elsewhere.
 
     {"format": 1, "kind": "compaction plan", "sha256": "5c5c…",
-     "plan": {"snapshot": …, "keys": …, "arguments": …, "rounds": [[1, 2, 5, 80, 0]], "schemas": ["…"], …}}
+     "plan": {"snapshot": …, "keys": …, "options": …, "rounds": [[1, 2, 5, 80, 0]], "schemas": ["…"], …}}
 
 Sources are not written: they are the snapshot's files in fold order. Each schema is written once. The checksum is that
 of the plan as it is written, so a document that was cut short or edited is refused whole.
@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import (
     CompactedDelta,
-    ContentType,
+    DataFile,
     Delta,
     ObjectRef,
     OperationType,
@@ -29,11 +29,13 @@ from deltacompact.base.model import (
     TableKeys,
 )
 from deltacompact.base.numbers import DeltaFileNumber, Ordinal
+from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, Round, sources_of
+from deltacompact.planning.plan import Capacity, CompactionPlan, Round, sources_of
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Moment, Snapshot
+from deltacompact.tabular import field_ids
 
 PLAN_FORMAT = 1
 _KIND = "compaction plan"
@@ -45,7 +47,7 @@ def plan_to_json(plan: CompactionPlan) -> str:
     body = {
         "snapshot": _snapshot_to_json(plan.input, schemas),
         "keys": _keys_to_json(plan.keys),
-        "arguments": asdict(plan.arguments),
+        "options": plan.options.to_json(),
         "encoding": _encoding_to_json(plan.encoding, schemas),
         "schema": schemas.add(plan.schema),
         "rounds": [[getattr(round_, field.name) for field in fields(Round)] for round_ in plan.rounds],
@@ -86,7 +88,7 @@ def _plan_from_json(body: dict[str, Any]) -> CompactionPlan:
     return CompactionPlan(
         snapshot,
         _keys_from_json(body["keys"]),
-        _arguments_from_json(body["arguments"]),
+        Options.from_json(body["options"]),
         _encoding_from_json(body["encoding"], schemas),
         schemas[body["schema"]],
         sources_of(snapshot),
@@ -119,7 +121,7 @@ def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any
             {
                 "position": delta.position,
                 "operation": delta.operation.value,
-                "files": [file_to_json(file, schemas) for file in delta.files],
+                "files": [_file_to_json(file, schemas) for file in delta.files],
             }
             for delta in snapshot.deltas
         ],
@@ -129,7 +131,13 @@ def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any
         "moment": asdict(snapshot.moment),
         "identity": dict(snapshot.identity),
         "why": snapshot.why,
+        "columns": None if snapshot.columns is None else schemas.add(snapshot.columns),
     }
+
+
+def _file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
+    """The file under its own column names: a snapshot whose columns have field ids matches it again."""
+    return file_to_json(field_ids.as_stored(file), schemas)
 
 
 def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> Snapshot:
@@ -154,12 +162,13 @@ def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> Sn
         Moment(**document["moment"]),
         document["identity"],
         document["why"],
+        None if document["columns"] is None else schemas[document["columns"]],
     )
 
 
 def _compacted_to_json(compacted: CompactedDelta, schemas: SchemaTable) -> dict[str, Any]:
     return {
-        "files": [file_to_json(file, schemas) for file in compacted.files],
+        "files": [_file_to_json(file, schemas) for file in compacted.files],
         "index": asdict(compacted.index),
         "watermark": compacted.watermark,
         "next_file_number": compacted.next_file_number,
@@ -189,10 +198,6 @@ def _keys_to_json(keys: TableKeys) -> dict[str, Any]:
 
 def _keys_from_json(document: Mapping[str, Any]) -> TableKeys:
     return TableKeys(tuple(document["primary"]), tuple(map(SortKey.of, document["sort"])))
-
-
-def _arguments_from_json(document: Mapping[str, Any]) -> Arguments:
-    return Arguments(**{**document, "content_type": ContentType(document["content_type"])})
 
 
 def _capacity_from_json(document: Mapping[str, Any]) -> Capacity:

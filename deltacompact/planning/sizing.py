@@ -4,13 +4,16 @@
     6 T rows                                 ->  40,000
     10 M rows                                ->  8: enough to keep a machine busy
 
-Every row takes a fixed number of bytes, and SHA-1 spreads rows evenly over buckets, so memory is known exactly.
+Every row takes a fixed number of bytes, and SHA-1 spreads rows evenly over buckets, so memory is known exactly. What
+was measured, and what follows from how tasks work, stands here; thresholds that tests lower are handed in as Limits.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+from deltacompact.base.limits import LIMITS, Limits
 
 GIB = 1 << 30
 FIGURE_ROWS_PER_BUCKET = 150_000_000
@@ -20,9 +23,6 @@ FIGURE_MEMORY_BYTES = 8 * GIB
 
 REHASH_ABOVE = 0.9
 """A bucket that would take more than this share of a task's memory is rehashed first, to half of it."""
-
-SMALL_ROWS_PER_BUCKET = 2_000_000
-SMALL_BUCKETS_MAX = 64
 
 DRIVER_TASK_S = 0.0008
 DRIVER_OBJECT_S = 0.00022
@@ -38,9 +38,6 @@ STAGE_ROW_S = 2e-7
 
 HASH_BUCKET_WAVES = 4
 BUCKET_GROUPS_MIN = 8
-
-TASK_ROWS_MIN = 1_000_000
-"""Smaller tasks would cost more in scheduling than they gain in balance."""
 
 HASH_BUCKET_COPIES = 3.0
 """Entries that a hash bucket task holds for each row of its input: packed, grouped, and the columns they come from."""
@@ -59,18 +56,14 @@ for its row group, in a page, compressed, in row groups that wait to be written,
 OBJECT_STORE_SHARE = 0.5
 """Share of the object store that a round's entries may take: dedupe's inputs are still there when outputs arrive."""
 
-HELD_SHARE = 0.6
-"""Share of the object store up to which the last round's entries stay there until their pointers are known."""
-
 EXCHANGE_BYTES = 16
 """File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
 
 SPLIT_BYTES = 24
 """Of a survivor's pointer while it is brought to its group of files: as it is collected, and as it is sent."""
 
-EXCHANGE_SHARE = 0.6
 POINTERS_SHARE_OF_MEMORY = 0.25
-"""Of the object store, what survivors and ranks may take together; of a task's memory, what one task holds of them."""
+"""Of a task's memory, what one task holds of survivors and ranks."""
 
 SOURCE_GROUP_ROWS_MIN = 1_000_000
 RANKED_BYTES = 24
@@ -79,30 +72,19 @@ RANKED_BYTES = 24
 NODE_HEAP_SHARE = 0.6
 NODE_OBJECT_STORE_SHARE = 0.3
 
-RUNS_MAX = 8
-RUNS_SHARE_MAX = 0.25
-"""An index is merged when it would have more runs than this, or the later ones more than this share of the first."""
-
 MASKS_SHARE_OF_MEMORY = 1 / 16
-MASKS_SHARE_OF_INDEX = 1 / 8
-"""Every task that reads an index reads the masks of its relocations: at most so many bytes of them."""
-
-DELTA_KEPT_BYTES_MIN = 32 << 20
-"""A delta file below this is written anew, among others, even where it would do as a compacted file."""
+"""Every task that reads an index reads the masks of its relocations: at most this share of its memory."""
 
 TARGET_FILE_BYTES_MIN = 256 << 20
 TARGET_FILE_BYTES_MAX = 512 << 20
 TARGET_FILES = 64
 """Files of a partition before they grow: an update has the whole file written, so a small table has smaller ones."""
 
-OUTPUT_PARALLEL_BYTES_MIN = 32 << 20
-"""Files larger than this are split further, for the sake of parallel writing."""
 
-
-def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int) -> int:
+def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int, limits: Limits = LIMITS) -> int:
     """Hash buckets for a table that will hold this many rows."""
     by_memory = math.ceil(rows / rows_per_bucket(entry_bytes, memory_per_task_bytes))
-    small = min(SMALL_BUCKETS_MAX, _power_of_two(math.ceil(rows / SMALL_ROWS_PER_BUCKET)))
+    small = min(limits.small_buckets_max, _power_of_two(math.ceil(rows / limits.small_rows_per_bucket)))
     return max(1, by_memory, small)
 
 
@@ -122,33 +104,39 @@ def round_rows_max(object_store_bytes: int, entry_bytes: int) -> int:
     return max(1, int(object_store_bytes * OBJECT_STORE_SHARE / entry_bytes))
 
 
-def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_bytes: int) -> bool:
+def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_bytes: int, limits: Limits) -> bool:
     """Whether the last round's new entries and the whole folded index fit the object store side by side."""
-    return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * HELD_SHARE
+    return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * limits.held_share
 
 
-def fits_exchange(rows: int, object_store_bytes: int) -> bool:
+def fits_exchange(rows: int, object_store_bytes: int, limits: Limits) -> bool:
     """Whether the pointers of so many survivors, and their ranks, fit the object store."""
-    return rows * EXCHANGE_BYTES <= object_store_bytes * EXCHANGE_SHARE
+    return rows * EXCHANGE_BYTES <= object_store_bytes * limits.exchange_share
 
 
 def adds_run(
-    first: int, above: Sequence[int], new_rows: int, mask_bytes: int, entry_bytes: int, memory_per_task_bytes: int
+    first: int,
+    above: Sequence[int],
+    new_rows: int,
+    mask_bytes: int,
+    entry_bytes: int,
+    memory_per_task_bytes: int,
+    limits: Limits,
 ) -> bool:
     """Whether an index of `first` entries in its oldest run, and those `above`, gets one more run or is merged.
 
     `mask_bytes` are those of all relocations that readers would apply.
     """
-    few = len(above) + 1 < RUNS_MAX
-    small = sum(above) + new_rows <= first * RUNS_SHARE_MAX
+    few = len(above) + 1 < limits.runs_max
+    small = sum(above) + new_rows <= first * limits.runs_share_max
     index_bytes = (first + sum(above)) * entry_bytes
-    cheap = mask_bytes <= min(memory_per_task_bytes * MASKS_SHARE_OF_MEMORY, index_bytes * MASKS_SHARE_OF_INDEX)
+    cheap = mask_bytes <= min(memory_per_task_bytes * MASKS_SHARE_OF_MEMORY, index_bytes * limits.masks_share_of_index)
     return few and small and cheap
 
 
-def adds_round_run(first: int, above: Sequence[int], new_rows: int) -> bool:
+def adds_round_run(first: int, above: Sequence[int], new_rows: int, limits: Limits) -> bool:
     """Whether a round adds a run to the session's index, or merges it: after 1, 3, 7, … times the rows of a round."""
-    return len(above) + 1 < RUNS_MAX and sum(above) + new_rows <= first
+    return len(above) + 1 < limits.runs_max and sum(above) + new_rows <= first
 
 
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
@@ -177,20 +165,22 @@ def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:
 
 
 def task_rows(
-    rows: int, slots: int, nodes: int, hash_buckets: int, entry_bytes: int, memory_per_task_bytes: int
+    rows: int, slots: int, nodes: int, hash_buckets: int, entry_bytes: int, memory_per_task_bytes: int, limits: Limits
 ) -> int:
     """Rows of one hash bucket task: up to four waves over the cluster, as far as memory allows."""
     groups = min(hash_buckets, bucket_groups_max(slots))
     even = math.ceil(rows / stage_tasks(rows, HASH_BUCKET_WAVES * slots, driver_s(nodes, groups)))
     by_memory = int(max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20) / (entry_bytes * HASH_BUCKET_COPIES))
-    return max(1, min(max(even, TASK_ROWS_MIN), by_memory))
+    return max(1, min(max(even, limits.task_rows_min), by_memory))
 
 
-def bucket_groups(hash_buckets: int, rows: int, slots: int, nodes: int, tasks: int) -> int:
+def bucket_groups(hash_buckets: int, rows: int, slots: int, nodes: int, tasks: int, limits: Limits) -> int:
     """Groups of buckets, a task for each: up to two waves over the cluster, which hashing has made equally large.
 
     `tasks`: of the stage before, of each of which a group is told.
     """
+    if limits.groups is not None:
+        return min(hash_buckets, limits.groups)
     wanted = stage_tasks(rows, bucket_groups_max(slots), driver_s(nodes, tasks))
     return min(hash_buckets, max(BUCKET_GROUPS_MIN, wanted))
 
@@ -205,11 +195,15 @@ def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> 
     return max(1, min(hash_buckets, math.ceil(rows * SPLIT_BYTES / bytes_max)))
 
 
-def source_groups(rows: int, slots: int, nodes: int, bucket_groups: int, memory_per_task_bytes: int) -> int:
+def source_groups(
+    rows: int, slots: int, nodes: int, bucket_groups: int, memory_per_task_bytes: int, limits: Limits
+) -> int:
     """Groups of source files for pointer assignment: a bit for each row, 24 bytes a survivor while ranks are made.
 
     `bucket_groups` tell it of survivors and are told their ranks.
     """
+    if limits.groups is not None:
+        return max(1, min(limits.groups, rows))
     rows_max = max(SOURCE_GROUP_ROWS_MIN, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY) // RANKED_BYTES)
     wanted = max(stage_tasks(rows, slots, driver_s(nodes, 2 * bucket_groups)), math.ceil(rows / rows_max))
     return max(1, min(math.ceil(rows / SOURCE_GROUP_ROWS_MIN), wanted))
@@ -224,7 +218,7 @@ def target_file_bytes(data_bytes: int) -> int:
     return min(TARGET_FILE_BYTES_MAX, max(TARGET_FILE_BYTES_MIN, data_bytes // TARGET_FILES))
 
 
-def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int) -> int:
+def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int, limits: Limits) -> int:
     """Compacted files for so many rows, estimated to take so many bytes.
 
     A few large files become a power of two (never smaller than half the limit), so that cores are evenly loaded. The
@@ -234,7 +228,7 @@ def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int) -> i
         return 0
     count = max(1, math.ceil(rows / rows_max), math.ceil(data_bytes / bytes_max))
     even = _power_of_two(count)
-    if 1 < count < SMALL_BUCKETS_MAX and data_bytes / even >= OUTPUT_PARALLEL_BYTES_MIN:
+    if 1 < count < limits.small_buckets_max and data_bytes / even >= limits.output_parallel_bytes_min:
         count = even
     return min(count, rows)
 

@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition, Table
+from deltacompact.base.settings import DEFAULTS
 from deltacompact.index.live_bitmaps import live_bits, live_mask, live_tables
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, Source, plan
+from deltacompact.planning.plan import Capacity, CompactionPlan, Source, plan
 from deltacompact.steps.dedupe import BaseIndex, Folded
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.storage.objects import ObjectStore
@@ -42,31 +44,35 @@ def _upserts(snapshot: Snapshot) -> list[DataFile]:
     return [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
 
 
-def live_batches(store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema) -> Iterator[pa.Table]:
+def live_batches(
+    store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
+) -> Iterator[pa.Table]:
     """The live rows of a snapshot in fold order, file by file, with the columns of `schema`."""
     partition = snapshot.partition
     if table.keys is None or not snapshot.deltas:
         for file in [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]:
-            for _, rows in live_tables(store, file, schema.names):
+            for _, rows in live_tables(store, file, schema.names, limits=limits):
                 schemas.check_partition_values(rows, partition, file.path)
                 yield schemas.align(rows, schema, partition, file.path)
         return
-    for source, bits in live_sources(store, snapshot, table):
-        yield from live_rows_of(store, source.file, bits, partition, schema)
+    for source, bits in live_sources(store, snapshot, table, limits):
+        yield from live_rows_of(store, source.file, bits, partition, schema, limits)
 
 
 def live_rows_of(
-    store: ObjectStore, file: DataFile, bits: Any, partition: Partition, schema: pa.Schema
+    store: ObjectStore, file: DataFile, bits: Any, partition: Partition, schema: pa.Schema, limits: ReadLimits
 ) -> Iterator[pa.Table]:
     """The rows of one file whose bit is set."""
     lives = live_mask(bits, file.rows)
-    for first, rows in files.read(store, file, schema.names):
+    for first, rows in files.read(store, file, schema.names, limits=limits):
         wanted = lives[first : first + rows.num_rows]
         if wanted.any():
             yield schemas.align(rows.filter(pa.array(wanted)), schema, partition, file.path)
 
 
-def live_sources(store: ObjectStore, snapshot: Snapshot, table: Table) -> list[tuple[Source, Any]]:
+def live_sources(
+    store: ObjectStore, snapshot: Snapshot, table: Table, limits: ReadLimits = READ_LIMITS
+) -> list[tuple[Source, Any]]:
     """Every file of which a row lives, with one bit for each of its rows."""
     decided, partition = fold_plan(store, snapshot, table), snapshot.partition
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
@@ -83,7 +89,7 @@ def live_sources(store: ObjectStore, snapshot: Snapshot, table: Table) -> list[t
         if not source.in_base
     ]
     hashed = [
-        next(hash_bucket(store, decided.encoding, partition, work, count, (0, count)))
+        next(hash_bucket(store, decided.encoding, partition, work, count, (0, count), limits))
         for work in slices(deltas, 4_000_000)
     ]
     for bucket in range(count):
@@ -104,4 +110,4 @@ def fold_plan(store: ObjectStore, snapshot: Snapshot, table: Table) -> Compactio
     assert table.keys is not None
     snapshot = replace(snapshot, deltas=measured(store, snapshot.deltas, table.keys))
     manifest = read_manifest(store, snapshot.index) if snapshot.index else None
-    return plan(snapshot, table.keys, table.partition_keys, manifest, Arguments(), _HERE, table.tombstone_retention)
+    return plan(snapshot, table.keys, table.partition_keys, manifest, DEFAULTS, _HERE, table.tombstone_retention)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from deltacompact.base.errors import CorruptionError, NotFoundError
 from deltacompact.base.events import EventSink, logger
 from deltacompact.base.model import TableKeys
+from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan, plan
+from deltacompact.planning.plan import Capacity, CompactionPlan, plan
 from deltacompact.session.driver import Published, Session
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
 from deltacompact.session.workbench import conflict_of
@@ -33,7 +34,7 @@ class Terms:
 
     keys: TableKeys
     partition_keys: Sequence[str]
-    arguments: Arguments
+    options: Options
     tombstone_retention: int | None = None
 
 
@@ -68,12 +69,12 @@ def plan_session(
         terms.keys,
         terms.partition_keys,
         manifest,
-        terms.arguments,
+        terms.options,
         capacity,
         terms.tombstone_retention,
         record.sizes if record else None,
     )
-    check_writable(decided.schema, terms.arguments.content_type)
+    check_writable(decided.schema, terms.options.content_type)
     return decided
 
 

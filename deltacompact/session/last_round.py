@@ -123,7 +123,7 @@ def _assign_pointers(
 
 def _exchange(bench: Workbench, outputs: OutputPlan) -> Callable[[], str] | None:
     """Paths of files through which survivors and ranks go; None where they fit the object store."""
-    if fits_exchange(outputs.rows_rewritten, bench.plan.capacity.object_store_bytes):
+    if fits_exchange(outputs.rows_rewritten, bench.plan.capacity.object_store_bytes, bench.plan.options.limits):
         return None
     return bench.paths("index", ".exchange.arrow")
 
@@ -141,8 +141,11 @@ def _tell_survivors(
 
 
 def _folded_buckets(bench: Workbench, deduped: Deduped) -> list[FoldedBuckets]:
-    encoding, index = bench.plan.encoding, deduped.index
-    return [FoldedBuckets(encoding, group, buckets, index) for group, buckets in enumerate(deduped.layout.tasks)]
+    encoding, chunk_entries = bench.plan.encoding, bench.plan.options.limits.chunk_entries
+    return [
+        FoldedBuckets(encoding, group, buckets, deduped.index, chunk_entries)
+        for group, buckets in enumerate(deduped.layout.tasks)
+    ]
 
 
 # The index
@@ -153,7 +156,7 @@ def _submit_index(
 ) -> list[Submitted]:
     """Have the entries written with the pointers that readers will follow."""
     plan = bench.plan
-    rows_per_file = plan.arguments.rows_per_primary_key_index_file
+    rows_per_file = plan.options.rows_per_primary_key_index_file
     paths = bench.paths("index", ".arrow")
     receivers = (
         (bench.paced, IndexTask(buckets, outputs.pointers, rows_per_file, plan.expired_position), paths, entries)

@@ -21,7 +21,7 @@ MasksOf = Mapping[Ordinal, str]
 
 def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_of: MasksOf) -> Submitted:
     """Have one compacted file written."""
-    plan, options = bench.plan, bench.plan.arguments.write_options
+    plan, options = bench.plan, bench.plan.write_options
     ranges = _live_ranges(output, outputs)
     task = MaterializeTask(
         output.number,
@@ -31,6 +31,7 @@ def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_o
         plan.schema,
         plan.input.partition,
         options,
+        plan.options.limits,
     )
     path = bench.paths("data", suffix_of(options.content_type))()
     return bench.executor.submit(materialize, bench.paced, task, path, spread=True)

@@ -5,7 +5,7 @@
     sessions/<id>/output-0000000014.json     a compacted file
     sessions/<id>/published.json             the last completion, with the version that it was published as
 
-The id is a hash of the work: planner, base version, arguments. An attempt resumes only what it fully understands:
+The id is a hash of the work: planner, base version, options. An attempt resumes only what it fully understands:
 
     plan.json of another planner, of a planner that saw other columns, or damaged       -> another session
     a record that is damaged, or whose files are gone or cut short                      -> another session
@@ -72,7 +72,7 @@ class SessionRecord:
             tuple(round_.stop - first for round_ in plan.rounds),
             plan.changes_only,
             hashlib.sha256(f"{plan.schema}\n{plan.encoding}".encode()).hexdigest(),
-            json.loads(json.dumps(fingerprint(plan.input, plan.keys, plan.arguments))),
+            json.loads(json.dumps(fingerprint(plan.input, plan.keys, plan.options))),
         )
 
     @classmethod
@@ -96,7 +96,7 @@ class SessionRecord:
 
 def session_id(plan: CompactionPlan, number: int = 0) -> str:
     """The same for every attempt at the same work, so that attempts meet. `number` counts sessions given up."""
-    what = {**fingerprint(plan.input, plan.keys, plan.arguments), "planner": PLANNER_VERSION, "number": number}
+    what = {**fingerprint(plan.input, plan.keys, plan.options), "planner": PLANNER_VERSION, "number": number}
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.sizing import bucket_groups
@@ -23,19 +24,20 @@ def rehash(
     store: ObjectStore,
     manifest: IndexManifest,
     hash_bucket_count: int,
-    rows_per_file: int,
+    options: Options,
     path_of: Callable[[], str],
 ) -> IndexManifest:
     """The same entries in other buckets. Nothing is published; the caller owns the files."""
-    slots, nodes = executor.capacity.slots, executor.capacity.node_slots
-    groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count)
+    slots, nodes, limits = executor.capacity.slots, executor.capacity.node_slots, options.limits
+    groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count, limits)
     layout = Layout.of(hash_bucket_count, groups, nodes)
     senders = (
         (store, manifest, bucket, hash_bucket_count, layout.parcel_starts)
         for bucket in range(manifest.hash_bucket_count)
     )
     split = scatter(executor, layout, split_bucket, senders)
-    receivers = ((store, manifest.encoding, members, rows_per_file, path_of) for members in layout.tasks)
+    rows_per_file, chunk_entries = options.rows_per_primary_key_index_file, limits.chunk_entries
+    receivers = ((store, manifest.encoding, members, rows_per_file, chunk_entries, path_of) for members in layout.tasks)
     merged = gather(executor, layout, merge_buckets, receivers, split)
     for _ in executor.finish(merged):
         pass

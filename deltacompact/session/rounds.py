@@ -133,7 +133,8 @@ def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
     sources = plan.sources[round_.first : round_.stop]
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
     fixed = bench.paced, plan.encoding, plan.input.partition
-    senders = [(*fixed, work, plan.hash_bucket_count, layout.parcel_starts) for work in slices(whole, plan.task_rows)]
+    buckets = plan.hash_bucket_count, layout.parcel_starts
+    senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in slices(whole, plan.task_rows)]
     hashed = scatter(bench.executor, layout, hash_bucket, senders)
     bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
     return hashed
@@ -163,8 +164,9 @@ def _submit_dedupe(
         before.index,
         plan.positions,
         plan.tombstone_retention,
-        plan.arguments.rows_per_primary_key_index_file,
+        plan.options.rows_per_primary_key_index_file,
         bench.paths("index", ".arrow"),
+        plan.options.limits.chunk_entries,
     )
     step, returns = _DEDUPE[method]
     receivers = ((bench.paced, replace(task, buckets=buckets)) for buckets in layout.tasks)
@@ -205,8 +207,7 @@ def _recorded_round(bench: Workbench, round_: Round) -> Folding | None:
 
 def _rehashed(bench: Workbench, manifest: IndexManifest) -> IndexManifest:
     plan, began = bench.plan, time.perf_counter()
-    rows_per_file = plan.arguments.rows_per_primary_key_index_file
     paths = bench.paths("index", ".arrow")
-    manifest = rehash(bench.executor, bench.paced, manifest, plan.hash_bucket_count, rows_per_file, paths)
+    manifest = rehash(bench.executor, bench.paced, manifest, plan.hash_bucket_count, plan.options, paths)
     bench.stages.took("rehash", time.perf_counter() - began)
     return manifest

@@ -109,9 +109,11 @@ def _left(store: ObjectStore, file: DataFile) -> npt.NDArray[np.bool_] | None:
     return None if bits is None else live_mask(bits, file.rows)
 
 
-def _pieces(partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None) -> Iterator[Piece]:
+def _pieces(
+    partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None, rows_max: int = PIECE_ROWS
+) -> Iterator[Piece]:
     # A file of an untyped format is read whole for any of its rows, so it is not split.
-    step = file.rows if file.content_type in formats.UNTYPED else PIECE_ROWS
+    step = file.rows if file.content_type in formats.UNTYPED else rows_max
     for first in range(0, file.rows, max(1, step)):
         stop = min(file.rows, first + step)
         here = None if lives is None else lives[first:stop]

@@ -60,10 +60,10 @@ class Written(WriterCommitMessage):
     query_id: str | None = None
 
 
-def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch], open_files_max: int = OPEN_FILES_MAX) -> Written:
     """Write a task's rows. Raises InputError naming the operation or partition value that has no meaning."""
     begun_s = time.time()
-    with _OpenFiles(target) as out:
+    with _OpenFiles(target, open_files_max) as out:
         for batch in batches:
             if batch.num_rows:
                 table = pa.Table.from_batches([batch])
@@ -170,7 +170,8 @@ class _OpenFile:
 class _OpenFiles:
     """The task's files. Those that are open when the block ends by an exception never appear."""
 
-    def __init__(self, target: WriteTarget) -> None:
+    def __init__(self, target: WriteTarget, open_max: int) -> None:
+        self._open_max = open_max
         self._table_id = target.table.table_id
         self._keys = target.table.keys
         self._store: ObjectStore = target.catalog.store
@@ -197,7 +198,7 @@ class _OpenFiles:
         return self._done
 
     def _begin(self, kind: Kind, schema: pa.Schema) -> _OpenFile:
-        if len(self._open) == OPEN_FILES_MAX:
+        if len(self._open) == self._open_max:
             self._finish(next(iter(self._open)))
         options = WriteOptions()
         stream = TablePaths.of(self._table_id).stream(kind[0])

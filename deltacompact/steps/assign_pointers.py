@@ -22,7 +22,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
-from deltacompact.index.index_files import CHUNK_ENTRIES, IndexFile, bucket_writer
+from deltacompact.index.index_files import IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
@@ -41,13 +41,14 @@ Sent = tuple[Parcel, Groups]
 class FoldedBuckets:
     """Where the entries of group number `group` of the buckets are after the last round.
 
-    In an index, unless a task is handed them.
+    In an index, unless a task is handed them. Chunks of them have at most `chunk_entries`.
     """
 
     encoding: Encoding
     group: int
     buckets: range
     index: IndexManifest | None
+    chunk_entries: int
 
     def chunks(self, store: ObjectStore, bucket: int, held: Groups | None) -> Iterator[Entries]:
         """Entries of one of its buckets, in digest order."""
@@ -56,8 +57,8 @@ class FoldedBuckets:
             yield from read_index(store, self.index, bucket)
             return
         (entries,) = held.of(bucket)
-        for start in range(0, len(entries), CHUNK_ENTRIES):
-            yield entries[start : start + CHUNK_ENTRIES]
+        for start in range(0, len(entries), self.chunk_entries):
+            yield entries[start : start + self.chunk_entries]
 
 
 def survivors(
@@ -169,8 +170,8 @@ def write_index(
     )
     written, rows, tombstones = [], 0, 0
     for bucket in task.folded.buckets:
-        entry_bytes = task.folded.encoding.entry_bytes
-        with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file) as writer:
+        entry_bytes, chunk_entries = task.folded.encoding.entry_bytes, task.folded.chunk_entries
+        with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file, chunk_entries) as writer:
             for chunk in task.folded.chunks(store, bucket, held):
                 writer.write(_repointed(publisher, chunk))
             written.append(writer.close())

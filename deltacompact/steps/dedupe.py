@@ -10,6 +10,7 @@ session ordinals; every round but for publication works like this (paper, dedupe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
@@ -20,7 +21,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
-from deltacompact.index.index_files import IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest, newest_entries, read_index, reencoded, renumbered
 from deltacompact.index.remap import Relocator
@@ -90,6 +91,12 @@ class DedupeTask:
     tombstone_retention: int | None
     rows_per_index_file: int
     path_of: Callable[[], str]
+    chunk_entries: int
+
+    def bucket_writer(self, store: ObjectStore) -> contextlib.AbstractContextManager[BucketWriter]:
+        """A writer of one bucket's new entries."""
+        sizes = self.rows_per_index_file, self.chunk_entries
+        return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult
     live = np.zeros(len(task.positions), np.int64)
     for bucket in task.buckets:
         folded = _fold_bucket(store, task, bucket, parts)
-        with bucket_writer(store, task.path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+        with task.bucket_writer(store) as writer:
             for chunk in folded:
                 live += live_rows(chunk, len(live))
                 writer.write(chunk)
@@ -165,7 +172,7 @@ def dedupe_run(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeRe
     result, run, _ = _changes(store, task, parts)
     written = []
     for bucket in task.buckets:
-        with bucket_writer(store, task.path_of, task.encoding.entry_bytes, task.rows_per_index_file) as writer:
+        with task.bucket_writer(store) as writer:
             writer.write(*run.of(bucket))
             written.append(writer.close())
     return replace(result, files=tuple(written))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
@@ -72,17 +73,20 @@ def hash_bucket(
     work: Sequence[SourceSlice],
     hash_bucket_count: int,
     parcel_starts: Sequence[int],
+    reading: ReadLimits,
 ) -> Iterator[Groups]:
     """Entries of the slices' rows by bucket, buckets [parcel_starts[i], parcel_starts[i + 1]) in each parcel."""
-    parts = [part for piece in work for part in _pack(store, encoding, partition, piece)]
+    parts = [part for piece in work for part in _pack(store, encoding, partition, piece, reading)]
     entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
     del parts
     yield from Groups(0, (entries,), offsets).parcels(parcel_starts)
 
 
-def _pack(store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice) -> Iterator[Entries]:
+def _pack(
+    store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice, reading: ReadLimits
+) -> Iterator[Entries]:
     columns = (*encoding.columns, *partition.names)
-    for rows, table in live_tables(store, piece.file, columns, piece.rows):
+    for rows, table in live_tables(store, piece.file, columns, piece.rows, reading):
         schemas.check_partition_values(table, partition, piece.file.path)
         yield pack(table, encoding, piece.file.path, piece.ordinal, piece.operation, rows)
 

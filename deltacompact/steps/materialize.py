@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
@@ -51,6 +53,7 @@ class MaterializeTask:
     schema: pa.Schema
     partition: Partition
     options: WriteOptions
+    limits: Limits
 
 
 def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materialized:
@@ -66,7 +69,7 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
     if any(runs):
         with (
             ahead(_steps(store, task, pieces, runs, options), ENCODED_AHEAD) as steps,
-            writing.written(store, path, options.content_type, lambda sink: CopyingWriter(sink, task.schema)) as out,
+            writing.written(store, path, options.content_type, lambda sink: _copying(sink, task)) as out,
         ):
             for step in steps:
                 if isinstance(step, Encoded):
@@ -117,6 +120,10 @@ class Copy:
     run: Run
 
 
+def _copying(sink: IO[bytes], task: MaterializeTask) -> CopyingWriter:
+    return CopyingWriter(sink, task.schema, task.limits.reading)
+
+
 def _check_rows(task: MaterializeTask, written: int) -> None:
     if written != task.rows:
         raise CorruptionError(f"compacted file {task.number} got {written} rows, {task.rows} were assigned")
@@ -126,7 +133,7 @@ def _looked_at(
     store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]
 ) -> tuple[WriteOptions, list[list[Run]]]:
     """The codec to write with, and the row groups of each piece that can be copied."""
-    options = task.options
+    options, limits = task.options, task.limits
     if options.content_type is not ContentType.PARQUET:
         return options, [[] for _ in pieces]
     runs, codec = [], options.codec
@@ -134,8 +141,9 @@ def _looked_at(
         found: list[Run] = []
         if piece.file.content_type is ContentType.PARQUET:
             with files.opened(store, piece.file) as source:
-                parquet = files.described_parquet(source, piece.file, to_copy=True)
-                found = copyable_runs(parquet, piece.file, task.schema, options, piece.lives, piece.rows)
+                parquet = files.described_parquet(source, piece.file, True, limits.reading)
+                share_min = limits.copied_group_share_min
+                found = copyable_runs(parquet, piece.file, task.schema, options, piece.lives, piece.rows, share_min)
                 codec = codec or codec_of(parquet.metadata)
         runs.append(found)
     return replace(options, codec=codec), runs
@@ -166,7 +174,7 @@ def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece
     for piece in pieces:
         if not piece.lives[slice(*piece.rows)].any():
             continue
-        for at, table in files.read(store, piece.file, None, piece.rows):
+        for at, table in files.read(store, piece.file, None, piece.rows, task.limits.reading):
             wanted = piece.lives[at : at + table.num_rows]
             if not wanted.all():
                 table = table.filter(pa.array(wanted))

@@ -35,6 +35,7 @@ def merge_buckets(
     encoding: Encoding,
     buckets: range,
     rows_per_file: int,
+    chunk_entries: int,
     path_of: Callable[[], str],
     *parts: Groups,
 ) -> tuple[tuple[IndexFile, ...], ...]:
@@ -42,7 +43,7 @@ def merge_buckets(
     written = []
     for bucket in buckets:
         pieces = [entries for part in parts for entries in part.of(bucket)]
-        with bucket_writer(store, path_of, encoding.entry_bytes, rows_per_file) as writer:
+        with bucket_writer(store, path_of, encoding.entry_bytes, rows_per_file, chunk_entries) as writer:
             writer.write(sorted_by_digest(np.concatenate(pieces)))
             written.append(writer.close())
     return tuple(written)

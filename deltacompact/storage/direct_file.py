@@ -29,12 +29,13 @@ _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP)
 class DirectFile(io.RawIOBase):
     """A file that is made anew and written from front to end. Nothing is promised to be in it before `finish`.
 
-    Raises OSError, from a later write than the one that failed perhaps.
+    Raises OSError, from a later write than the one that failed perhaps. `block_bytes` are whole sectors.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:
+        self._block_bytes = block_bytes
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._blocks = [mmap.mmap(-1, BLOCK_BYTES), mmap.mmap(-1, BLOCK_BYTES)]
+        self._blocks = [mmap.mmap(-1, block_bytes), mmap.mmap(-1, block_bytes)]
         self._filled = 0
         self._length = 0
         self._direct: bool | None = None
@@ -51,11 +52,11 @@ class DirectFile(io.RawIOBase):
         with memoryview(data) as given, given.cast("B") as view:
             at = 0
             while at < len(view):
-                taken = min(len(view) - at, BLOCK_BYTES - self._filled)
+                taken = min(len(view) - at, self._block_bytes - self._filled)
                 self._blocks[0][self._filled : self._filled + taken] = view[at : at + taken]
                 self._filled += taken
                 at += taken
-                if self._filled == BLOCK_BYTES:
+                if self._filled == self._block_bytes:
                     self._hand_over()
             self._length += at
             return at
@@ -92,7 +93,7 @@ class DirectFile(io.RawIOBase):
             self._direct = self._past_the_cache()
             self._writer = ThreadPoolExecutor(1, "direct-file")
         assert self._writer is not None
-        self._under_way = self._writer.submit(self._write_out, self._blocks[0], BLOCK_BYTES)
+        self._under_way = self._writer.submit(self._write_out, self._blocks[0], self._block_bytes)
         self._blocks.reverse()
         self._filled = 0
 

@@ -19,7 +19,7 @@ from typing import IO, TypeVar, cast
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError, StoreError
-from deltacompact.storage.direct_file import DirectFile
+from deltacompact.storage.direct_file import BLOCK_BYTES, DirectFile
 from deltacompact.storage.objects import ObjectStat
 
 Made = TypeVar("Made")
@@ -33,8 +33,9 @@ class LocalStore:
 
     UNFINISHED = ".unfinished"
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], block_bytes: int = BLOCK_BYTES) -> None:
         self.root = Path(root).absolute()
+        self._block_bytes = block_bytes
         self.uri = self.root.as_uri() + "/"
 
     def get(self, path: str) -> bytes:
@@ -129,7 +130,7 @@ class LocalStore:
     def _unfinished(self) -> Iterator[tuple[DirectFile, Path]]:
         name = self.root / self.UNFINISHED / uuid.uuid4().hex
         try:
-            with self._in_folder(name.parent, lambda: DirectFile(name)) as sink:
+            with self._in_folder(name.parent, lambda: DirectFile(name, self._block_bytes)) as sink:
                 yield sink, name
         except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
             raise InputError(f"{self.root} cannot be written: {error.strerror}") from None

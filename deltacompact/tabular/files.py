@@ -20,6 +20,7 @@ import pyarrow.feather
 import pyarrow.orc
 
 from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.storage.objects import ObjectStore
@@ -101,7 +102,7 @@ def _described(
     if partition and names and parquet_read.is_near(source):
         file = DataFile(UNNUMBERED, path, content_type, rows, 0, schema)
         source.seek(0)
-        for _, table in _units(source, file, names, 0, rows):
+        for _, table in _units(source, file, names, 0, rows, READ_LIMITS):
             schemas.check_partition_values(table, partition, path)
     return schema, rows, decoded_bytes
 
@@ -116,7 +117,11 @@ def check_columns(schema: pa.Schema, path: str) -> None:
 
 
 def read(
-    store: ObjectStore, file: DataFile, columns: Sequence[str] | None = None, rows: tuple[int, int] | None = None
+    store: ObjectStore,
+    file: DataFile,
+    columns: Sequence[str] | None = None,
+    rows: tuple[int, int] | None = None,
+    limits: ReadLimits = READ_LIMITS,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of a file in row order, of the columns that it has among `columns`.
 
@@ -126,7 +131,8 @@ def read(
     wanted = [name for name in file.schema.names if columns is None or name in columns]
     start, stop = rows or (0, file.rows)
     with opened(store, file) as source:
-        stored = _units(source, field_ids.as_stored(file), field_ids.stored_names(file, wanted), start, stop)
+        names = field_ids.stored_names(file, wanted)
+        stored = _units(source, field_ids.as_stored(file), names, start, stop, limits)
         units = ((first, field_ids.projected(table, file, wanted)) for first, table in stored)
         yield from _clipped(file, units, start, stop)
 
@@ -153,11 +159,12 @@ def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Ta
 
 
 def _units(
-    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int
+    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int, limits: ReadLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     match file.content_type:
         case ContentType.PARQUET:
-            yield from parquet_read.batches(source, described_parquet(source, file), columns, start, stop)
+            parquet = described_parquet(source, file, limits=limits)
+            yield from parquet_read.batches(source, parquet, columns, start, stop, limits)
         case ContentType.ORC:
             orc, first = pa.orc.ORCFile(source), 0
             for stripe in range(orc.nstripes):
@@ -189,9 +196,11 @@ def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
             stamps.check_unchanged(its_store, name, source, file)
 
 
-def described_parquet(source: pa.NativeFile, file: DataFile, to_copy: bool = False) -> parquet_read.Described:
+def described_parquet(
+    source: pa.NativeFile, file: DataFile, to_copy: bool = False, limits: ReadLimits = READ_LIMITS
+) -> parquet_read.Described:
     """A Parquet footer, held against the log; `to_copy`: with the page indexes."""
-    found = parquet_read.described(source, to_copy)
+    found = parquet_read.described(source, to_copy, limits)
     if found.metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
     return found

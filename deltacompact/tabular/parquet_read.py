@@ -18,13 +18,7 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels
 from deltacompact.base.errors import InputError
-
-BATCH_BYTES = 32 << 20
-"""Rows are decoded in batches of about so many bytes: larger buffers are fresh pages each time, which cost more."""
-BATCH_ROWS_MAX = 128 << 10
-
-RUN_BYTES = 64 << 20
-"""Row groups are read together up to this size (decoded): of a remote file that spares round trips."""
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 
 WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
@@ -32,10 +26,6 @@ WIDE_BATCH_ROWS_MAX = 1 << 10
 
 USES_OF_A_DICTIONARY = 256
 """How often its values may be there, where the footer cannot be read by the kernel, which knows better."""
-
-READ_AHEAD_BYTES = 8 << 20
-TAIL_BYTES = 64 << 10
-"""Of a remote file: a footer that is not larger is read with one request."""
 
 Footer = _kernels.ParquetFooter
 ReadAt = Callable[[int, int], pa.Buffer]
@@ -46,7 +36,7 @@ def is_near(source: pa.NativeFile) -> bool:
     return isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
 
 
-def reading(source: pa.NativeFile) -> ReadAt:
+def reading(source: pa.NativeFile, limits: ReadLimits) -> ReadAt:
     """Reads pieces of a file; of a remote one it fetches much at a time."""
     if is_near(source):
         return lambda offset, length: source.read_at(length, offset)
@@ -55,8 +45,8 @@ def reading(source: pa.NativeFile) -> ReadAt:
     def read(offset: int, length: int) -> pa.Buffer:
         begin, buffer = ahead
         if not begin <= offset <= offset + length <= begin + buffer.size:
-            begin = max(0, min(offset, source.size() - TAIL_BYTES))  # of a footer, its length is asked for first
-            wanted = max(offset + length - begin, READ_AHEAD_BYTES)
+            begin = max(0, min(offset, source.size() - limits.tail_bytes))  # of a footer, its length is asked for first
+            wanted = max(offset + length - begin, limits.read_ahead_bytes)
             ahead[:] = begin, buffer = begin, pa.py_buffer(source.read_at(wanted, begin))
         return buffer.slice(offset - begin, length)
 
@@ -71,9 +61,9 @@ class Described:
     footer: Footer | None
 
 
-def described(source: pa.NativeFile, to_copy: bool = False) -> Described:
+def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits = READ_LIMITS) -> Described:
     """Reads the footer; `to_copy`: the page indexes too. Raises InputError where columns are encrypted."""
-    read, size = reading(source), source.size()
+    read, size = reading(source, limits), source.size()
     try:
         footer = Footer(size, read, to_copy)
     except ValueError:
@@ -87,15 +77,15 @@ def described(source: pa.NativeFile, to_copy: bool = False) -> Described:
 
 
 def batches(
-    source: pa.NativeFile, parquet: Described, columns: list[str], start: int, stop: int
+    source: pa.NativeFile, parquet: Described, columns: list[str], start: int, stop: int, limits: ReadLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of the row groups that have rows in the half-open range."""
     reader = pq.ParquetFile(source, metadata=parquet.metadata, pre_buffer=not is_near(source))
     first, run, run_first, run_bytes, run_rows = 0, list[int](), 0, 0, 0
     for group, (rows, size) in enumerate(_groups(parquet, columns)):
         if first + rows > start and first < stop:
-            if run and run_bytes + size > RUN_BYTES:
-                yield from _run(reader, run, columns, run_first, run_rows, run_bytes)
+            if run and run_bytes + size > limits.run_bytes:
+                yield from _run(reader, run, columns, run_first, run_rows, run_bytes, limits)
                 run, run_bytes, run_rows = [], 0, 0
             if not run:
                 run_first = first
@@ -104,7 +94,7 @@ def batches(
             run_rows += rows
         first += rows
     if run:
-        yield from _run(reader, run, columns, run_first, run_rows, run_bytes)
+        yield from _run(reader, run, columns, run_first, run_rows, run_bytes, limits)
 
 
 def decoded_bytes(parquet: Described, columns: list[str]) -> int:
@@ -121,19 +111,28 @@ def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
 
 
 def _run(
-    reader: pq.ParquetFile, groups: list[int], columns: list[str], first: int, rows: int, size: int
+    reader: pq.ParquetFile,
+    groups: list[int],
+    columns: list[str],
+    first: int,
+    rows: int,
+    size: int,
+    limits: ReadLimits,
 ) -> Iterator[tuple[int, pa.Table]]:
     if not columns:  # a table without columns still has rows, which pyarrow forgets
         yield first, pa.table({"": pa.nulls(rows)}).select([])
         return
     row_bytes = max(1.0, size / max(1, rows))
-    batch_rows = min(BATCH_ROWS_MAX if size <= WIDE_GROUP_BYTES else WIDE_BATCH_ROWS_MAX, int(BATCH_BYTES / row_bytes))
-    for batch in _decoded(reader, groups, columns, max(1, batch_rows)):
+    rows_max = limits.batch_rows_max if size <= WIDE_GROUP_BYTES else WIDE_BATCH_ROWS_MAX
+    batch_rows = min(rows_max, int(limits.batch_bytes / row_bytes))
+    for batch in _decoded(reader, groups, columns, max(1, batch_rows), limits.batch_bytes):
         yield first, pa.Table.from_batches([batch]).select(columns)
         first += batch.num_rows
 
 
-def _decoded(reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+def _decoded(
+    reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
     """Batches of so many rows, or of fewer from where they are too large on: what came before is decoded once more."""
     done, whole = 0, False
     while not whole:
@@ -147,8 +146,8 @@ def _decoded(reader: pq.ParquetFile, groups: list[int], columns: list[str], rows
                     size, held = batch.nbytes, batch.num_rows
                     yield batch
                     del batch
-                    if size > 2 * BATCH_BYTES and held > 1:
-                        rows = max(1, min(rows - 1, held * BATCH_BYTES // size))
+                    if size > 2 * batch_bytes and held > 1:
+                        rows = max(1, min(rows - 1, held * batch_bytes // size))
                         break
         except pa.ArrowNotImplementedError:  # a nested column of more than 2 GiB
             if rows == 1:

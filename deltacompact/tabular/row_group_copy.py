@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import LIMITS, READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.tabular import field_ids, schemas
 from deltacompact.tabular.parquet_read import Described, Footer, reading
@@ -31,10 +32,9 @@ from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOpt
 CREATED_BY = "deltacompact version 0.1.0"
 """In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
 
-GROUP_SHARE_MIN = 0.25
 GROUP_SHARE_MAX = 8
-"""Row groups are copied that are between so many times a full one, by rows or by bytes: smaller ones are merged with
-their neighbours, and of larger ones a single dead row would have too much decoded some day."""
+"""Row groups of more than so many times a full one, by rows or by bytes, are not copied: a single dead row would have
+too much decoded some day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,12 @@ def copyable_runs(
     options: WriteOptions,
     lives: npt.NDArray[np.bool_],
     rows: tuple[int, int],
+    group_share_min: float = LIMITS.copied_group_share_min,
 ) -> list[Run]:
     """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of `schema`.
 
     `lives` has one element for each row of the file. A row group names its columns, so a file with columns of other
-    names or ids is not copied.
+    names or ids is not copied. Groups below `group_share_min` of a full one are merged with their neighbours.
     """
     metadata, footer = parquet.metadata, parquet.footer
     if footer is None or not field_ids.agree(file, schema) or not _stored_alike(file.schema, schema):
@@ -69,7 +70,7 @@ def copyable_runs(
         end = begin + described.num_rows
         inside = rows[0] <= begin and end <= rows[1] and lives[begin:end].all()
         share = max(described.num_rows / options.row_group_rows, described.total_byte_size / ROW_GROUP_BYTES)
-        fits = refusal is None and GROUP_SHARE_MIN <= share <= GROUP_SHARE_MAX
+        fits = refusal is None and group_share_min <= share <= GROUP_SHARE_MAX
         if inside and fits and _codec_fits(described, options.codec):
             if runs and runs[-1].groups.stop == group:
                 before = runs.pop()
@@ -170,8 +171,9 @@ class _Encoder(RowGroups):
 class CopyingWriter:
     """Writes a Parquet file of row groups that are encoded already."""
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
         self.rows = 0
+        self._limits = limits
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
 
     def copy(self, source: pa.NativeFile, run: Run) -> None:
@@ -181,7 +183,7 @@ class CopyingWriter:
 
     def add(self, group: Encoded) -> None:
         with pa.BufferReader(group.file) as source:
-            self._append(Footer(source.size(), reading(source)), source, [0])
+            self._append(Footer(source.size(), reading(source, self._limits)), source, [0])
         self.rows += group.rows
 
     def close(self) -> None:
@@ -189,6 +191,6 @@ class CopyingWriter:
 
     def _append(self, footer: Footer, source: pa.NativeFile, groups: Sequence[int]) -> None:
         try:
-            self._assembler.append(footer, source.size(), reading(source), list(groups))
+            self._assembler.append(footer, source.size(), reading(source, self._limits), list(groups))
         except ValueError as error:
             raise CorruptionError(f"a row group cannot be copied: {error}") from error

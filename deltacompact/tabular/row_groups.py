@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltacompact.base.model import ContentType
+from deltacompact.base.settings import DEFAULTS
 from deltacompact.tabular import row_bytes
 
-ROW_GROUP_ROWS = 128 << 10
+ROW_GROUP_ROWS = DEFAULTS.row_group_rows
 ROW_GROUP_BYTES = 32 << 20
 """A row group of wide rows is smaller: a single dead row has all of it decoded and encoded again."""
 DEFAULT_CODEC = "zstd"
@@ -41,9 +42,9 @@ class WriteOptions:
     Without a codec it is zstd, or what the files have whose rows are written anew.
     """
 
-    content_type: ContentType = ContentType.PARQUET
+    content_type: ContentType = DEFAULTS.content_type
     codec: str | None = None
-    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_rows: int = DEFAULTS.row_group_rows
 
 
 class RowGroups(ABC):

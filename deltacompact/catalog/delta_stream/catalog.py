@@ -33,6 +33,7 @@ from deltacompact.base.errors import (
     PositionError,
     SchemaError,
 )
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import (
     FORMAT_VERSION,
     INT64_MAX,
@@ -54,7 +55,7 @@ from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.delta_stream.entries import Committed, Entry, Opened, check_format, dump
 from deltacompact.catalog.delta_stream.incoming import incoming, write_rows
-from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log import LOG_LIMITS, LogLimits, StreamLog
 from deltacompact.catalog.delta_stream.paths import (
     TablePaths,
     check_path,
@@ -98,15 +99,24 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
 class DeltaStreamCatalog:
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes."""
 
-    def __init__(self, store: ObjectStore, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        clock: Callable[[], float] = time.time,
+        log_limits: LogLimits = LOG_LIMITS,
+        read_limits: ReadLimits = READ_LIMITS,
+    ) -> None:
         self.store = store
         self.clock = clock
+        self.log_limits = log_limits
+        self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._tables: dict[str, Table] = {}
         self._shapes: dict[tuple[str, Partition], StreamShape] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"store": self.store, "clock": self.clock, "_logs": {}, "_tables": {}, "_shapes": {}}
+        return {**self.__dict__, "_logs": {}, "_tables": {}, "_shapes": {}}
 
     @property
     def uri(self) -> str:
@@ -252,7 +262,8 @@ class DeltaStreamCatalog:
         """The log of a partition stream, whether or not it was begun."""
         key = (table_id, partition)
         if key not in self._logs:
-            self._logs[key] = StreamLog(self.store, TablePaths.of(table_id).stream(partition))
+            paths = TablePaths.of(table_id).stream(partition)
+            self._logs[key] = StreamLog(self.store, paths, self.log_limits)
         return self._logs[key]
 
     def state(self, table_id: str, partition: Partition, strictly: bool = False) -> StreamState:

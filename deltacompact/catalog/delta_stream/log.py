@@ -22,7 +22,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
@@ -49,10 +49,22 @@ from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.catalog.delta_stream.tokens import Tokens
 from deltacompact.storage.objects import ObjectStore
 
-ENTRIES_BETWEEN_CHECKPOINTS = 100
-ENTRY_BYTES_MAX = 64 << 10
-_PROBES_BEFORE_LISTING = 8
 
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How a log is divided into objects; tests hand in lower ones.
+
+    entry_bytes_max                a longer entry names a body, which is an object of its own
+    entries_between_checkpoints    in a short log; a long one has fewer
+    probes_before_listing          entries that are probed for one by one before the rest of the log is listed
+    """
+
+    entry_bytes_max: int = 64 << 10
+    entries_between_checkpoints: int = 100
+    probes_before_listing: int = 8
+
+
+LOG_LIMITS = LogLimits()
 
 _GENESIS_ENTRY = Opened(0, None, GENESIS, Tokens(), None)
 
@@ -65,9 +77,10 @@ def genesis_state() -> StreamState:
 class StreamLog:
     """Reads and extends the log of one stream. Entries are immutable, so what was read once is remembered."""
 
-    def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
+    def __init__(self, store: ObjectStore, paths: StreamPaths, limits: LogLimits = LOG_LIMITS) -> None:
         self.store = store
         self.paths = paths
+        self.limits = limits
         self._seen: dict[str, StreamState] = {}
         self._active = GENESIS
         self._begun = False
@@ -152,7 +165,7 @@ class StreamLog:
         Every entry below must have been read. Raises OutcomeUnknownError where the entry may be there or not.
         """
         won = self._put_certainly(version, sequence, entry, effect=effect_of(entry, self.paths.root))
-        if won and _is_checkpointed(sequence + 1):
+        if won and _is_checkpointed(sequence + 1, self.limits.entries_between_checkpoints):
             with contextlib.suppress(Exception):  # a checkpoint saves time, nothing depends on it
                 self._write_checkpoint(self.state(version))
         return won
@@ -223,7 +236,7 @@ class StreamLog:
     def _encoded(self, entry: Entry, owner: str) -> bytes:
         document = to_document(entry)
         data = dump(document)
-        if len(data) <= ENTRY_BYTES_MAX or isinstance(entry, Sealed):
+        if len(data) <= self.limits.entry_bytes_max or isinstance(entry, Sealed):
             return data
         path = self.paths.fresh("manifest", ".json", owner)
         self.store.put_if_absent(path, data)
@@ -232,7 +245,7 @@ class StreamLog:
 
     def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
         """The entries from `sequence` on. A few are probed for; where there are many, they are listed."""
-        for _ in range(_PROBES_BEFORE_LISTING):
+        for _ in range(self.limits.probes_before_listing):
             path = self.paths.entry(version, sequence)
             try:
                 document = self._read_document(path)
@@ -299,7 +312,7 @@ class StreamLog:
 
     def _replayed(self, version: str, tail: int, last: tuple[Entry, str | None]) -> StreamState:
         """A version from its checkpoint and the entries beyond it, the last of which was read already."""
-        known = self._checkpointed(version, tail) if tail >= ENTRIES_BETWEEN_CHECKPOINTS else None
+        known = self._checkpointed(version, tail) if tail >= self.limits.entries_between_checkpoints else None
         first = known.tail if known else 0
         if first >= tail:
             assert known is not None
@@ -424,12 +437,12 @@ class StreamLog:
         return replace(state, tail=tail, manifests=manifests) if document.get("tail") == tail else None
 
 
-def _is_checkpointed(tail: int) -> bool:
+def _is_checkpointed(tail: int, every: int) -> bool:
     """After 100, 200, … 800 entries, then 1,000, 1,200, … 1,600, 2,000, …: at most a quarter of a log apart.
 
     A checkpoint holds the whole log, so at equal distances their size would grow with the square of it.
     """
-    number, rest = divmod(tail, ENTRIES_BETWEEN_CHECKPOINTS)
+    number, rest = divmod(tail, every)
     step = 1 << max(0, number.bit_length() - 3)
     return rest == 0 and number % step == 0
 

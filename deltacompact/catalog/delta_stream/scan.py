@@ -94,7 +94,7 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     def tables() -> Iterator[pa.Table]:
         for (place, state), snapshot in zip(states, snapshots, strict=True):
             with advising(catalog.uri, scan.table_id, place, state):
-                for rows in live_batches(catalog.store, snapshot, table, needed):
+                for rows in live_batches(catalog.store, snapshot, table, needed, catalog.read_limits):
                     kept = rows if expression is None else _filtered(rows, expression)
                     yield kept.select(wanted.names)
 

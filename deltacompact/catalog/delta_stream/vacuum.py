@@ -107,7 +107,7 @@ class _Vacuum:
     def __init__(self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition, age_min_s: float) -> None:
         self.partition = partition
         self._store: ObjectStore = catalog.store
-        self._log = StreamLog(catalog.store, TablePaths.of(table_id).stream(partition))
+        self._log = StreamLog(catalog.store, TablePaths.of(table_id).stream(partition), catalog.log_limits)
         self._paths = self._log.paths
         self._old_s = catalog.clock() - age_min_s
         self._shared_old_s = catalog.clock() - max(age_min_s, VACUUM_AGE_MIN_S)

@@ -1,0 +1,132 @@
+"""How long a session takes on a cluster: arithmetic over measured rates and sizing.py."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.settings import Options
+from deltacompact.compact import Request, plan_work, prepare
+from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.sizing import GIB
+from deltacompact.planning.throughput import FIRST_RATES, MeasuredRun, Rates, Work, capacity_of, predict, rates_of
+from deltacompact.storage.memory import MemoryStore
+
+TIB = 1 << 40
+HERE = capacity_of(1, 2, 16 * GIB)
+RATES = Rates(1e-7, 2e-7, 1e-7, 4e-7, 1e-9, 0.5)
+LOCAL = Settings(executor="local", local_threads=1)
+
+
+def measured(rows: int, row_bytes: int) -> MeasuredRun:
+    stages = {
+        "hash_bucket": rows * 1e-7 / 2,
+        "dedupe": rows * 2e-7 / 2,
+        "assign_pointers": rows * 1e-7 / 2,
+        "write_index": rows * 1e-7 / 2,
+        "materialize": rows * (3e-7 + 1e-9 * row_bytes) / 2,
+    }
+    return MeasuredRun(f"{row_bytes}", rows, row_bytes, 2, sum(stages.values()) + 0.5, stages)
+
+
+def test_rates_are_those_that_made_the_measurements() -> None:
+    runs = [measured(10_000_000, 60), measured(2_000_000, 1_100), measured(4_000_000, 500)]
+    assert dataclasses.astuple(rates_of(runs)) == pytest.approx(dataclasses.astuple(RATES))
+    with pytest.raises(ValueError, match="narrow and with wide rows"):
+        rates_of([measured(10_000_000, 60), measured(2_000_000, 60)])
+
+
+def test_the_rates_predict_the_runs_that_they_come_from() -> None:
+    runs = [measured(10_000_000, 60), measured(2_000_000, 1_100)]
+    for run in runs:
+        found = predict(Work.full(run.rows, run.row_bytes), HERE, rates_of(runs))
+        assert found.seconds == pytest.approx(run.seconds, rel=0.05)
+        for stage in ("hash_bucket", "dedupe", "assign_pointers"):
+            assert found.stages_s[stage] == pytest.approx(run.stages_s[stage])
+
+
+def test_twice_the_rows_take_twice_as_long() -> None:
+    rates = dataclasses.replace(RATES, session_s=0.0)
+    one, two = (predict(Work.full(rows, 60, files=1), HERE, rates) for rows in (50_000_000, 100_000_000))
+    assert two.seconds == pytest.approx(2 * one.seconds, rel=0.02)
+
+
+def test_the_example_of_the_module() -> None:
+    found = predict(Work(1_200_000, 0, 40_000_000, 40_000_000 * 60), capacity_of(1, 8, 64 * GIB), FIRST_RATES)
+    assert [round(seconds, 2) for seconds in (found.seconds, *found.stages_s.values())] == [2.8, 0.02, 0.04, 0.25, 1.98]
+    assert (found.hash_buckets, found.rounds, found.tasks) == (1, 1, 13)
+
+
+def test_the_first_rates_are_those_of_the_benchmarks() -> None:
+    """0.27 M to 2.2 M rows a second and core, wide to narrow."""
+    narrow, wide = (predict(Work.full(4_000_000, row_bytes), HERE, FIRST_RATES).seconds for row_bytes in (60, 1_100))
+    assert 0.27e6 < 4e6 / wide / HERE.slots < 4e6 / narrow / HERE.slots < 2.2e6
+
+
+def test_rounds_come_from_the_object_store_and_buckets_from_the_figure_of_the_paper() -> None:
+    cluster = capacity_of(11, 32, 256 * GIB)
+    assert (cluster.slots, cluster.node_slots) == (352, (32,) * 11)
+    rows = 20 * TIB // 1_552
+    assert predict(Work.full(rows, 1_552, files=1_000), cluster, RATES).rounds == 1
+    assert predict(Work.full(10 * rows, 1_552, files=1_000), cluster, RATES).rounds > 5
+    assert predict(Work.full(10 * rows, 1_552, files=3), cluster, RATES).rounds == 3, "a round has a file at least"
+    found = predict(Work.full(rows, 1_552), cluster, RATES)
+    assert found.hash_buckets == 158  # 150 M rows at 8 GiB, here 60 % of that are heap
+
+
+WORKS = st.builds(
+    Work,
+    delta_rows=st.integers(0, 10**12),
+    merged_entries=st.integers(0, 10**12),
+    written_rows=st.integers(0, 10**12),
+    written_bytes=st.integers(0, 10**15),
+    rounds=st.integers(0, 20),
+    files=st.integers(1, 100),
+    hash_buckets=st.integers(0, 40_000),
+)
+
+
+@given(WORKS, st.integers(1, 250), st.integers(1, 64))
+def test_a_prediction_is_the_sum_of_its_parts(work: Work, nodes: int, cpus: int) -> None:
+    found = predict(work, capacity_of(nodes, cpus, cpus * 8 * GIB), RATES)
+    parts = [RATES.session_s, *found.stages_s.values(), found.driver_s]
+    assert min(parts) >= 0 and found.seconds == pytest.approx(sum(parts))
+    assert found.rounds >= 1 and found.tasks >= found.rounds and found.objects >= 1
+    assert found.hash_buckets == (work.hash_buckets or found.hash_buckets) >= 1
+
+
+@given(WORKS, st.integers(1, 8))
+def test_more_to_write_takes_longer_and_more_slots_work_faster(work: Work, cpus: int) -> None:
+    here = Capacity(cpus, 8 * GIB, 8 * GIB)
+    more = dataclasses.replace(work, written_bytes=work.written_bytes + 10**12)
+    assert predict(more, here, RATES).seconds > predict(work, here, RATES).seconds
+    twice = predict(work, dataclasses.replace(here, slots=2 * cpus), RATES)
+    for stage, seconds in predict(work, here, RATES).stages_s.items():
+        assert twice.stages_s[stage] == pytest.approx(seconds / 2)
+
+
+def planned(catalog: DeltaStreamCatalog, **options: int) -> CompactionPlan:
+    job = prepare(catalog, Request("t", options=Options(**options)))  # type: ignore[arg-type]
+    return plan_work(job, job.work[0], job.snapshots[0], HERE)
+
+
+def test_the_work_of_a_plan_is_the_most_that_it_may_come_to() -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    for start in (0, 50):
+        catalog.append("t", pa.table({"k": range(start, start + 50), "v": ["x" * 100] * 50}))
+    first = Work.of(planned(catalog, rows_per_round=50))
+    assert (first.delta_rows, first.merged_entries, first.written_rows) == (100, 0, 100)
+    assert (first.rounds, first.files, first.hash_buckets, first.entry_bytes) == (2, 2, 1, 32)
+    assert 100 * 108 <= first.written_bytes < 100 * 200
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    catalog.append("t", pa.table({"k": [7]}), operation="delete")
+    change = Work.of(planned(catalog))
+    assert (change.delta_rows, change.merged_entries) == (1, 0), "the index gets a run"
+    assert change.written_rows == 100, "any base file may have lost a row; a delete is not written"
+    assert predict(change, HERE, RATES).seconds < predict(first, HERE, RATES).seconds
