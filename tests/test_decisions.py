@@ -244,7 +244,7 @@ def test_every_live_row_has_one_place_whatever_dies(drawn: tuple[CompactionPlan,
     assert staying + outputs.rows_rewritten == sum(live)
     ends = [0, *(output.stop for output in outputs.outputs)]
     assert [output.first for output in outputs.outputs] == ends[:-1] and ends == sorted(set(ends))
-    assert all(output.rows <= plan.arguments.rows_per_compacted_file for output in outputs.outputs)
+    assert all(output.rows <= plan.options.rows_per_compacted_file for output in outputs.outputs)
 
 
 @given(plans_and_live_rows())

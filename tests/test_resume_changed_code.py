@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from test_resume import (
 )
 
 from deltacompact import Settings
+from deltacompact.base.limits import LIMITS, Limits, ReadLimits
 from deltacompact.planning import decisions, sizing
 from deltacompact.session import records as session_records
 from deltacompact.storage.memory import MemoryStore
@@ -170,6 +172,35 @@ def test_a_plan_that_does_not_fit_this_machine_is_left_for_one_that_does(expecte
     assert session.rounds > 1
     assert live_rows(store) == expected
     assert_sound(store)
+
+
+SMALL = Limits(
+    runs_max=1,
+    small_rows_per_bucket=2,
+    small_buckets_max=4,
+    task_rows_min=1,
+    groups=2,
+    delta_kept_bytes_min=1,
+    exchange_share=0.0,
+    held_share=0.0,
+    chunk_entries=1,
+    copied_group_share_min=0.0,
+    reading=ReadLimits(batch_rows_max=1),
+)
+
+
+@pytest.mark.parametrize(("first", "then"), [(LIMITS, SMALL), (SMALL, LIMITS)], ids=["then small", "first small"])
+def test_an_attempt_with_other_limits_is_one_at_the_same_session(expected: Rows, first: Limits, then: Limits) -> None:
+    def session_by(limits: Limits) -> dict[str, Any]:
+        return {**THREE_ROUNDS, "settings": replace(THREE_ROUNDS["settings"], limits=limits)}
+
+    resumed = 0
+    for store, _ in each_crash(session_by(first)):
+        session = run(store, session_by(then))
+        assert session.error is None and live_rows(store) == expected
+        assert_sound(store)
+        resumed += session.rounds_resumed
+    assert resumed > 10
 
 
 def test_a_plan_that_fits_is_resumed_on_a_smaller_machine(expected: Rows) -> None:

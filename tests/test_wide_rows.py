@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltacompact import ContentType, DeltaStreamCatalog
+from deltacompact.base.limits import READ_LIMITS
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import files, formats, row_bytes, writing
-from deltacompact.tabular.parquet_read import BATCH_BYTES
 from deltacompact.tabular.row_group_copy import encoded
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, ROW_GROUP_ROWS, WriteOptions
 from deltacompact.tabular.writing import TableWriter
@@ -163,7 +163,7 @@ def test_batches_of_wide_rows_are_small(tmp_path: Path, statistics: bool) -> Non
         (tmp_path / "theirs.parquet").rename(source)
     found = batches_of(tmp_path / "wide.parquet")
     assert pa.concat_tables(found).cast(whole.schema).equals(whole)
-    large = [batch.nbytes for batch in found if batch.nbytes > 2 * BATCH_BYTES]
+    large = [batch.nbytes for batch in found if batch.nbytes > 2 * READ_LIMITS.batch_bytes]
     assert len(large) <= 1 and sum(large) <= (257 if statistics else 512) * MIB
 
 
@@ -175,7 +175,7 @@ def test_strings_of_a_mebibyte_in_structs_are_read(tmp_path: Path) -> None:
     pq.write_table(whole, tmp_path / "wide.parquet", row_group_size=rows)
     seen = 0
     for batch in batches_of_lazily(tmp_path / "wide.parquet"):
-        assert batch.nbytes <= 2 * BATCH_BYTES
+        assert batch.nbytes <= 2 * READ_LIMITS.batch_bytes
         seen += batch.num_rows
     assert seen == rows
 

@@ -1,11 +1,11 @@
-"""Thresholds that a small table never meets: when an index is merged, how many rows one task gets, how much is read.
+"""Thresholds that only large tables reach. Tests hand in lower ones, so that ten rows go the way of ten million.
 
-    LIMITS                                   what a release works by
-    Limits(chunk_entries=2, groups=3)        ten rows take the ways of ten million: for tests
-    Settings(limits=…)                       handed in; the plan carries them, and every task gets its own
+    LIMITS                                   those of this release
+    Limits(chunk_entries=2, groups=3)        lowered, for a test
+    Settings(limits=…)                       the way in: the plan carries them, and its tasks get them
 
-A limit decides how the work is divided, or when small things are merged, never which rows live. So attempts with other
-limits are attempts at the same session, like those on a machine with other memory: what was decided is recorded.
+A limit changes how the work is divided, or which small pieces are merged. It never changes which rows live. Attempts
+with other limits meet in the same session, which records what was decided.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def _check_number(name: str, value: float, minimum: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """In which sizes Parquet files are read.
+    """How much of a Parquet file is read at a time.
 
-    batch_bytes         rows are decoded in batches of about so many bytes: larger buffers are fresh pages each time
-    batch_rows_max      most rows of a batch
-    run_bytes           row groups are read together up to this size, decoded: of a remote file that spares round trips
-    read_ahead_bytes    of a remote file, so many bytes are fetched at a time
-    tail_bytes          of a remote file: a footer that is not larger is read with one request
+    batch_bytes         decode about so many bytes at a time: larger buffers are fresh pages, which cost more
+    batch_rows_max      and at most so many rows
+    run_bytes           read row groups together up to this size, decoded: this spares round trips to a remote file
+    read_ahead_bytes    fetch so many bytes of a remote file at a time
+    tail_bytes          fetch so many bytes at the end of a remote file: one request for a footer that fits
     """
 
     batch_bytes: int = 32 << 20
@@ -58,22 +58,22 @@ READ_LIMITS = ReadLimits()
 class Limits:
     """For tests and experts. Shares are fractions.
 
-    runs_max                    an index is merged when it would have more runs than this,
-    runs_share_max              or the later ones more than this share of the first one's entries,
-    masks_share_of_index        or when readers would apply masks of more than this share of the index's bytes
-    small_rows_per_bucket       rows of a hash bucket in a small table, which has
-    small_buckets_max           so many buckets at most; and a few output files become a power of two below this number
-    task_rows_min               smaller hash bucket tasks would cost more in scheduling than they gain in balance
-    groups                      groups of buckets and of source files, a task for each (None: by rows and slots)
-    delta_kept_bytes_min        a smaller delta file is written anew, even where it would do as a compacted file
-    output_parallel_bytes_min   larger output files are split further, for the sake of parallel writing
-    exchange_share              of the object store, what pointers and ranks may take there, else they go through files
-    held_share                  and the last round's entries, until their pointers are known
-    chunk_entries               index entries of one batch: what a merge holds of an index at a time
-    copied_group_share_min      row groups are copied from so many times a full one on; smaller ones are merged
-    local_nodes                 slots of the nodes that the local executor plans for (none: one node)
-    ray_answer_s                a Ray address that does not answer within so many seconds is refused
-    ray_silent_s                connecting is told about after so many seconds
+    runs_max                    merge an index before it has more runs than this,
+    runs_share_max              or the later runs have more than this share of the first one's entries,
+    masks_share_of_index        or readers apply masks of more than this share of the index's bytes
+    small_rows_per_bucket       give a small table a hash bucket for so many rows,
+    small_buckets_max           up to so many buckets; make fewer output files than this a power of two
+    task_rows_min               give a hash bucket task so many rows: fewer cost more in scheduling than balance gains
+    groups                      make so many groups of buckets, and of source files (None: by rows and slots)
+    delta_kept_bytes_min        write a smaller delta file anew, even where it would do as a compacted file
+    output_parallel_bytes_min   split larger output files further, so that more tasks write
+    exchange_share              keep pointers and ranks in the object store up to this share of it, else in files
+    held_share                  keep the last round's entries there up to this share, until their pointers are known
+    chunk_entries               hold so many entries of an index at a time
+    copied_group_share_min      copy row groups from this share of a full one on; merge smaller ones
+    local_nodes                 let the local executor plan for nodes of so many slots each (none: one node)
+    ray_answer_s                refuse a Ray address that does not answer within so many seconds
+    ray_silent_s                say after so many seconds that the address is being tried
     reading                     see ReadLimits
     """
 

@@ -135,7 +135,7 @@ _OUTPUT_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Options(Settings):
-    """The settings of a compaction, and the parameters of compact() that are numbers and choices like them.
+    """The settings of a compaction, and the choices that compact() takes as parameters of its own.
 
     rows_per_primary_key_index_file    most entries of an index file
     rows_per_compacted_file            most rows of a compacted file
@@ -157,14 +157,14 @@ class Options(Settings):
 
     @classmethod
     def of(cls, settings: Settings, **parameters: Any) -> Options:
-        """The settings with the other fields beside them."""
+        """The settings, and the other fields beside them."""
         return cls(**{field.name: getattr(settings, field.name) for field in fields(Settings)}, **parameters)
 
     @property
     def output_options(self) -> dict[str, str]:
         """Options that change the output; they are part of the session id.
 
-        Limits are not among them: like the memory of the machine, they are decided by and recorded.
+        Limits are not part of it, and neither is the memory of the machine: the session records what they decided.
         """
         return {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
 
@@ -183,4 +183,4 @@ class Options(Settings):
 
 
 DEFAULTS = Options()
-"""Where the signature of compact(), the command line and the writers of files take their defaults from."""
+"""The signature of compact(), the command line and the writers of files take their defaults from here."""
