@@ -20,7 +20,7 @@ from spark_fixtures import LOCAL, compact
 
 from deltacompact import _kernels
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.entries import IndexReplaced
+from deltacompact.catalog.delta_stream.log_entries import IndexReplaced
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer

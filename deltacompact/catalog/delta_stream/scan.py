@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +31,23 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.state import StreamState
 
 
+class Selection(TypedDict, total=False):
+    """What of a table is read, all of it optional.
+
+    columns   names; without them all columns
+    filter    an expression of pyarrow.compute, or a list of (column, operator, value) as pyarrow.parquet.read_table
+              takes it, of which only the columns are read
+    version   name or number of a version of one partition that is still retained; without it the active one
+    """
+
+    columns: Sequence[str] | None
+    filter: Any
+    version: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is read of a table: a partition (None: all), columns (None: all), rows that a filter lets through.
-
-    `filter` is an expression of pyarrow.compute, or a list of (column, operator, value) as pyarrow.parquet.read_table
-    takes it, of which only the columns are read. `version` names a version of one partition (None: the active one).
-    """
+    """What is read of a table: a partition (None: all), and the parts of a Selection."""
 
     table_id: str
     partition: Mapping[str, Any] | Partition | None = None

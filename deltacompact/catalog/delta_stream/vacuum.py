@@ -29,8 +29,8 @@ from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.partitions import all_done
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.contradictions import Evidence, contradictions
-from deltacompact.catalog.delta_stream.entries import Entry, Fence
 from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log_entries import Entry, Fence
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
