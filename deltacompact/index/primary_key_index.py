@@ -195,18 +195,26 @@ def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iter
 
 
 def _merged(older: Iterator[Entries], newer: Iterator[Entries]) -> Iterator[Entries]:
-    """Two streams in digest order as one, in which the newer one's entry of a key counts."""
-    a, b = next(older, None), next(newer, None)
-    while a is not None and b is not None:
-        if not len(a) or not len(b):
-            a, b = (a if len(a) else next(older, None)), (b if len(b) else next(newer, None))
-            continue
-        upto = min(a[-1:], b[-1:], key=lambda last: last[0, :20].tobytes())
-        from_a, from_b = _kernels.count_to(a, upto), _kernels.count_to(b, upto)
-        yield _kernels.merge_entries(a[:from_a], b[:from_b])
-        a, b = a[from_a:], b[from_b:]
-    yield from () if a is None else chain((a,), older)
-    yield from () if b is None else chain((b,), newer)
+    """Two streams in digest order as one, in which the newer one's entry of a key counts.
+
+    older  k1 k4 k6 | k8 …      both are known up to k4: k1, k2 and the newer k4 go out,
+    newer  k2 k4 | k9 …         k6 waits for the newer stream's next chunk
+    """
+    old, new = _next_chunk(older), _next_chunk(newer)
+    while old is not None and new is not None:
+        upto = min(old[-1:], new[-1:], key=lambda last: last[0, :20].tobytes())
+        from_old, from_new = _kernels.count_to(old, upto), _kernels.count_to(new, upto)
+        yield _kernels.merge_entries(old[:from_old], new[:from_new])
+        old = old[from_old:] if from_old < len(old) else _next_chunk(older)
+        new = new[from_new:] if from_new < len(new) else _next_chunk(newer)
+    for rest, stream in ((old, older), (new, newer)):
+        if rest is not None:
+            yield from chain((rest,), stream)
+
+
+def _next_chunk(stream: Iterator[Entries]) -> Entries | None:
+    """The next chunk that has an entry; None at the end."""
+    return next((chunk for chunk in stream if len(chunk)), None)
 
 
 def newest_entries(

@@ -83,14 +83,14 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     Raises NotFoundError for an unknown table, partition or version, InputError for an unknown column.
     """
     table = catalog.table(scan.table_id)
-    states = [(place, _state(catalog, scan, place)) for place in _chosen(catalog, scan, table)]
+    states = [(partition, _state(catalog, scan, partition)) for partition in _chosen(catalog, scan, table)]
     table = with_keys_of(catalog, table, [state for _, state in states])
-    snapshots = [everything(scan.table_id, place, state) for place, state in states]
+    snapshots = [everything(scan.table_id, partition, state) for partition, state in states]
     described = []
-    for (place, state), snapshot in zip(states, snapshots, strict=True):
-        with advising(catalog.uri, scan.table_id, place, state):
+    for (partition, state), snapshot in zip(states, snapshots, strict=True):
+        with advising(catalog.uri, scan.table_id, partition, state):
             described.append(
-                DataFile(UNNUMBERED, f"{scan.table_id}/{place}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
+                DataFile(UNNUMBERED, f"{scan.table_id}/{partition}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
             )
     whole = schemas.unmarked(schemas.union(described))
     wanted = _selected(scan.table_id, whole, scan.columns)
@@ -102,8 +102,8 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
         needed = pa.schema([field for field in whole if field.name in names])
 
     def tables() -> Iterator[pa.Table]:
-        for (place, state), snapshot in zip(states, snapshots, strict=True):
-            with advising(catalog.uri, scan.table_id, place, state):
+        for (partition, state), snapshot in zip(states, snapshots, strict=True):
+            with advising(catalog.uri, scan.table_id, partition, state):
                 for rows in live_batches(catalog.store, snapshot, table, needed):
                     kept = rows if expression is None else _filtered(rows, expression)
                     yield kept.select(wanted.names)

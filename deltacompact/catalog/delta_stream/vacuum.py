@@ -87,7 +87,7 @@ def vacuum(
             "their files; where there are none, force it (force=True, --force)"
         )
     return all_done(
-        catalog.chosen(table_id, partition), lambda place: _Vacuum(catalog, table_id, place, age_min_s).run(dry_run)
+        catalog.chosen(table_id, partition), lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s).run(dry_run)
     )
 
 
@@ -103,27 +103,23 @@ class _Vacuum:
         self._shared_old_s = catalog.clock() - max(age_min_s, VACUUM_AGE_MIN_S)
 
     def run(self, dry_run: bool) -> VacuumResult:
+        """List, then read what is reached, then delete: what is committed in between is seen as reached."""
         evidence = Evidence.of(self._log)
         rooms = [stat for room in self._paths.rooms for stat in self._store.list(room)]
         listed = [stat for stat in rooms if self._paths.is_ours(stat.path)]
         chain = list(self._log.chain())
         self._refuse(contradictions(self._log, evidence, chain))
-        reached = _Reached(self._store, {path for state in self._retained(chain) for path in self._paths_of(state)})
-        reached.paths.update(path for state in chain for path in state.manifests)  # a part of the log, so they stay
+        reached = self._reached(chain)
         newest_s = self._newest_s(chain) + _TOLERANCE_S
         self._refuse(self._doubts(listed, chain[-1], reached, newest_s))
         protected, fenced = self._fenced_off(listed, chain, dry_run)
-        unreached = [
-            stat
-            for stat in listed
-            if stat.modified_s < self._old_s
-            and stat.path not in reached
-            and self._paths.session_of(stat.path) not in protected
-        ]
+        unreached = self._unreached(listed, reached, protected)
         doubtful = [stat for stat in unreached if stat.modified_s > newest_s]
-        garbage = [stat for stat in unreached if stat.modified_s <= newest_s]
-        garbage += self._unreached_logs(evidence, chain)
-        garbage += self._superseded_checkpoints(evidence, {state.version for state in chain})
+        garbage = [
+            *(stat for stat in unreached if stat.modified_s <= newest_s),
+            *self._unreached_logs(evidence, chain),
+            *self._superseded_checkpoints(evidence, {state.version for state in chain}),
+        ]
         begun = self._unfinished()
         if not dry_run:
             self._store.delete([stat.path for stat in garbage])
@@ -140,6 +136,21 @@ class _Vacuum:
             tuple(doubtful),
             tuple(begun),
         )
+
+    def _reached(self, chain: list[StreamState]) -> _Reached:
+        """What the versions that readers may be at need, and the bodies of all log entries."""
+        needed = {path for state in self._retained(chain) for path in self._paths_of(state)}
+        return _Reached(self._store, needed | {path for state in chain for path in state.manifests})
+
+    def _unreached(self, listed: list[ObjectStat], reached: _Reached, protected: set[str]) -> list[ObjectStat]:
+        """Old objects that nothing reaches, and that are of no session which may still publish."""
+        return [
+            stat
+            for stat in listed
+            if stat.modified_s < self._old_s
+            and stat.path not in reached
+            and self._paths.session_of(stat.path) not in protected
+        ]
 
     def _waiting(self, listed: list[ObjectStat], active: list[DataFile], old: set[str]) -> tuple[ObjectStat, ...]:
         """Data files that the active version does not need, and that are too young to go."""
@@ -210,9 +221,8 @@ class _Vacuum:
 
     def _paths_of(self, state: StreamState) -> Iterator[str]:
         """Every object that a reader of this version needs."""
-        for delta in state.committed:  # readers from before a retraction still read what it took out
-            yield from (file.path for file in delta.files)
-        for file in stream_files(state):
+        committed = [file for delta in state.committed for file in delta.files]
+        for file in [*committed, *stream_files(state)]:  # readers from before a retraction read what it took out
             yield file.path
             if file.deletions:
                 yield file.deletions.masks_path
