@@ -313,9 +313,9 @@ def plan(
         manifest.encoding if manifest else None,
         given.columns,
     )
-    schema = given.columns
-    if schema is None:
-        schema = schemas.union(upserts, given.base.schema if given.base else None)
+    declared = given.columns if given.columns is not None else given.base.schema if given.base else None
+    union = schemas.union(upserts, declared)
+    schema = union if given.columns is None else given.columns
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
