@@ -19,10 +19,11 @@ from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, check_keys, open_catalog
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
+from deltacompact.catalog.delta_stream.table_documents import check_keys
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile

@@ -15,7 +15,7 @@ import pytest
 
 from deltacompact import InputError, Settings, compact, open_catalog
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream import catalog as delta_stream
+from deltacompact.catalog.delta_stream import stream_writer
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.tabular import stamps
@@ -109,11 +109,11 @@ def test_a_restored_copy_with_another_time_is_the_same_file(catalog, reference, 
 
 def test_entries_without_stamps_are_still_read_and_their_size_is_compared(tmp_path, catalog, monkeypatch):
     """As an older release wrote them."""
-    from deltacompact.catalog.delta_stream import entries
+    from deltacompact.catalog.delta_stream import log_entries
 
-    original = entries.file_to_json
+    original = log_entries.file_to_json
     plain = lambda file, schemas: {k: v for k, v in original(file, schemas).items() if k not in ("stamp", "name")}  # noqa: E731
-    monkeypatch.setattr(entries, "file_to_json", plain)
+    monkeypatch.setattr(log_entries, "file_to_json", plain)
     path = written(ROWS, tmp_path / "old.csv")
     catalog.append_files("t", [path], reference=True)
     fresh = open_catalog(tmp_path / "lake")
@@ -152,13 +152,13 @@ def test_a_file_that_is_written_to_while_it_is_appended_by_reference_is_refused(
 
 def growing(monkeypatch, grow):
     """The source is written to after it was looked at and before it is copied."""
-    original = delta_stream.copy_into
+    original = stream_writer.copy_into
 
     def copy_into(*arguments):
         grow()
         return original(*arguments)
 
-    monkeypatch.setattr(delta_stream, "copy_into", copy_into)
+    monkeypatch.setattr(stream_writer, "copy_into", copy_into)
 
 
 def test_a_copy_is_described_by_what_was_copied(tmp_path, catalog, monkeypatch):

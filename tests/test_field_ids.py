@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +16,12 @@ from toy_catalog import ToyCatalog
 from toy_runs import rows as live_rows
 from toy_runs import run, snapshot
 
+from deltacompact import Settings
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import ContentType, DataFile, SortKey, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
+from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import field_ids, files, formats, writing
 from deltacompact.tabular.field_ids import FIELD_ID, field_id
@@ -184,6 +188,41 @@ def test_a_file_is_matched_once_however_often_a_snapshot_is_made() -> None:
     assert field_ids.matched(file, toy.columns) == file
     again = field_ids.matched(file, pa.schema([ID, column(2, "third", pa.string())]))
     assert (again.schema.names, again.stored) == (["id", "third"], file.stored)
+
+
+def test_what_was_measured_of_a_column_goes_by_its_id() -> None:
+    """The old note has longer values than the new one, which is another column."""
+    a, v = column(2, "note", pa.string()), column(3, "v", pa.int64())
+    file = writing.write_table(MemoryStore(), "a.parquet", table([ID, a, v], []), WriteOptions())
+    file = replace(file, schema=pa.schema([ID, a, v]), longest=(("note", 9),))
+    assert field_ids.matched(file, pa.schema([ID, column(7, "note", pa.string())])).longest == ()
+    renamed = field_ids.matched(file, pa.schema([ID, column(2, "remark", pa.string())]))
+    assert renamed.longest == (("remark", 9),)
+    assert field_ids.matched(renamed, pa.schema([ID, a])).longest == (("note", 9),)
+
+
+def test_a_file_whose_values_no_column_of_the_table_holds_is_refused_before_any_work() -> None:
+    toy = toy_of([ID, column(2, "n", pa.int64())])
+    toy.append(1, table([ID, column(2, "m", pa.string())], [{"id": 1, "m": "a"}]))
+    with pytest.raises(SchemaError, match="column 'n' is string, which does not fit int64"):
+        run(toy)
+    assert not [stat.path for stat in toy.store.list("toy/index")]
+
+
+def test_the_same_on_ray(tmp_path: Path, ray_cluster: str) -> None:
+    from deltacompact.executors.ray import RayExecutor
+
+    a, b, v = column(1, "a", pa.int64()), column(2, "b", pa.int64()), column(3, "v", pa.int32())
+    toy = ToyCatalog(LocalStore(tmp_path), TableKeys.of(["a", "b"]), columns=pa.schema([a, b, v]))
+    executor = RayExecutor(Settings(executor="ray", ray_address=ray_cluster))
+    toy.append(1, table([a, b, v], [{"a": n, "b": n, "v": n} for n in range(9)]))
+    run(toy, executor, rows_per_round=4)
+    z, w = column(1, "z", pa.int64()), column(7, "v", pa.string())
+    evolve(toy, [b, w, z], "z", "b")
+    toy.append(2, table([z, w, b], [{"z": 3, "b": 3, "v": "new"}]))
+    run(toy, executor)
+    expected = [{"b": n, "v": "new" if n == 3 else None, "z": n} for n in range(9)]
+    assert sorted(live_rows(toy), key=lambda row: row["z"]) == expected
 
 
 def test_manifests_of_tables_that_match_by_name_say_nothing_of_ids_or_paths() -> None:

@@ -31,10 +31,11 @@ def rows(*pairs: tuple[int, str]) -> pa.Table:
 
 
 def filled(store: Any, data: str = "") -> ToyCatalog:
+    """Three deltas. The last row of the second and of the third is dead already, and means nothing."""
     toy = ToyCatalog(store, KEYS, data)
     toy.append(1, rows(*[(k, "a") for k in range(10)]))
-    toy.append(2, rows(*[(k, "b") for k in range(5, 15)]))
-    toy.append(3, pa.table({"k": [0, 7]}), "delete")
+    toy.append(2, rows(*[(k, "b") for k in range(5, 15)], (1, "dead")), dead=[10])
+    toy.append(3, pa.table({"k": [0, 7, 9]}), "delete", dead=[2])
     return toy
 
 

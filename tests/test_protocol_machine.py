@@ -24,8 +24,8 @@ from deltacompact import ConflictError, DeltaStreamCatalog, NotFoundError, Posit
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import Commit, OperationType, Partition, Token
 from deltacompact.catalog.delta_stream import log as stream_log
-from deltacompact.catalog.delta_stream.entries import Fence
 from deltacompact.catalog.delta_stream.log import LogLimits
+from deltacompact.catalog.delta_stream.log_entries import Fence
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table

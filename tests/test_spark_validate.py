@@ -22,7 +22,7 @@ import deltacompact
 from deltacompact import Settings, _kernels
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.entries import IndexReplaced
+from deltacompact.catalog.delta_stream.log_entries import IndexReplaced
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer

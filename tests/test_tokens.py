@@ -17,7 +17,7 @@ import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
 from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
 from deltacompact.catalog.delta_stream import log as stream_log
-from deltacompact.catalog.delta_stream.entries import from_document, to_document
+from deltacompact.catalog.delta_stream.log_entries import from_document, to_document
 from deltacompact.catalog.delta_stream.state import replay
 from deltacompact.catalog.delta_stream.tokens import Commits
 from deltacompact.storage.local import LocalStore

@@ -195,46 +195,26 @@ def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iter
 
 
 def _merged(older: Iterator[Entries], newer: Iterator[Entries]) -> Iterator[Entries]:
-    """Two streams in digest order as one, in which the newer one's entry of a key counts."""
-    streams = _Cursor(older), _Cursor(newer)
-    while all(stream.has_entries() for stream in streams):
-        upto = min((stream.last for stream in streams), key=lambda last: last[0, :20].tobytes())
-        yield _kernels.merge_entries(*(stream.take(upto) for stream in streams))
-    for stream in streams:
-        yield from stream.rest()
+    """Two streams in digest order as one, in which the newer one's entry of a key counts.
+
+    older  k1 k4 k6 | k8 …      both are known up to k4: k1, k2 and the newer k4 go out,
+    newer  k2 k4 | k9 …         k6 waits for the newer stream's next chunk
+    """
+    old, new = _next_chunk(older), _next_chunk(newer)
+    while old is not None and new is not None:
+        upto = min(old[-1:], new[-1:], key=lambda last: last[0, :20].tobytes())
+        from_old, from_new = _kernels.count_to(old, upto), _kernels.count_to(new, upto)
+        yield _kernels.merge_entries(old[:from_old], new[:from_new])
+        old = old[from_old:] if from_old < len(old) else _next_chunk(older)
+        new = new[from_new:] if from_new < len(new) else _next_chunk(newer)
+    for rest, stream in ((old, older), (new, newer)):
+        if rest is not None:
+            yield from chain((rest,), stream)
 
 
-class _Cursor:
-    """A stream of entries that is taken up to one digest after the other. One chunk is held at a time."""
-
-    def __init__(self, chunks: Iterator[Entries]) -> None:
-        self._chunks = chunks
-        self._chunk = next(chunks, None)
-
-    def has_entries(self) -> bool:
-        """Read on where the chunk is used up; False at the end of the stream."""
-        while self._chunk is not None and not len(self._chunk):
-            self._chunk = next(self._chunks, None)
-        return self._chunk is not None
-
-    @property
-    def last(self) -> Entries:
-        """The last entry of the chunk."""
-        assert self._chunk is not None
-        return self._chunk[-1:]
-
-    def take(self, upto: Entries) -> Entries:
-        """The entries of the chunk up to this one's digest."""
-        assert self._chunk is not None
-        count = _kernels.count_to(self._chunk, upto)
-        taken, self._chunk = self._chunk[:count], self._chunk[count:]
-        return taken
-
-    def rest(self) -> Iterator[Entries]:
-        if self.has_entries():
-            assert self._chunk is not None
-            yield self._chunk
-            yield from self._chunks
+def _next_chunk(stream: Iterator[Entries]) -> Entries | None:
+    """The next chunk that has an entry; None at the end."""
+    return next((chunk for chunk in stream if len(chunk)), None)
 
 
 def newest_entries(

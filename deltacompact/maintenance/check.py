@@ -28,8 +28,8 @@ from deltacompact.catalog.delta_stream.advice import with_advice
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.contradictions import Evidence, contradictions
-from deltacompact.catalog.delta_stream.entries import Entry, IndexReplaced
 from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log_entries import Entry, IndexReplaced
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.shape import StreamShape, compacted_shape
 from deltacompact.catalog.delta_stream.snapshots import everything

@@ -272,9 +272,11 @@ def plan(
     delta_files = [(source.operation, source.file) for source in deltas]
     indexed = manifest.encoding if manifest else None
     encoding = resolve_encoding(keys, partition_keys, delta_files, indexed, snapshot.columns)
-    schema = snapshot.columns
-    if schema is None:
-        schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
+    declared = snapshot.columns
+    if declared is None and snapshot.base:
+        declared = snapshot.base.schema
+    union = schemas.union(upserts, declared)
+    schema = union if snapshot.columns is None else snapshot.columns
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.

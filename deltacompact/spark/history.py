@@ -109,9 +109,9 @@ def _missing(store: ObjectStore, files: Iterable[DataFile]) -> set[str]:
 
 def _missing_paths(store: ObjectStore, paths: list[str]) -> set[str]:
     def is_missing(path: str) -> bool:
-        place, name = open_object(store, path)
+        its_store, name = open_object(store, path)
         try:
-            place.stat(name)
+            its_store.stat(name)
         except NotFoundError:
             return True
         return False

@@ -6,6 +6,11 @@
     target.publish(snapshot, session, result)     a new version, or a ConflictError and no visible trace
 
 An attempt that was interrupted asks for the snapshot of an earlier moment: `source.fetch(moment)`.
+
+    path                          managed   matched by     dead rows of its own
+    orders/data/5c….parquet       yes       name           no           delta streams
+    landing/b.csv by file://…     no        name           no           the same, appended by reference
+    s3://lake/t/data/a.parquet    yes       field id       yes          another table format
 """
 
 from __future__ import annotations

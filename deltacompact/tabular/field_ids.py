@@ -38,7 +38,10 @@ def matched(file: DataFile, columns: pa.Schema) -> DataFile:
     _refuse_unidentified(columns, "the table")
     _refuse_unidentified(stored, file.path)
     pairs = [(wanted, found) for wanted in columns if (found := _same_id(stored, wanted)) is not None]
-    return replace(file, schema=pa.schema([_matched(wanted, found) for wanted, found in pairs]), stored=stored)
+    schema = pa.schema([_matched(wanted, found) for wanted, found in pairs])
+    known = [(_same_id(columns, file.schema.field(name)), size) for name, size in file.longest]
+    longest = tuple((column.name, size) for column, size in known if column is not None)
+    return replace(file, schema=schema, stored=stored, longest=longest)
 
 
 def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.model import Partition, Table, TableKeys
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, check_keys
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.table_documents import check_keys
 
 
 def check_destination(catalog: DeltaStreamCatalog, source: Table, keys: TableKeys, table_id: str) -> None:

@@ -45,21 +45,21 @@ def publish(
     Raises InputError where nothing was compacted, or where a file has dead rows in it, once the other partitions are
     published.
     """
-    return all_done(catalog.chosen(table_id, partition), lambda place: _publish_stream(catalog, table_id, place))
+    return all_done(catalog.chosen(table_id, partition), lambda chosen: _publish_stream(catalog, table_id, chosen))
 
 
-def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, place: Partition) -> Published:
-    state = catalog.state(table_id, place)
+def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> Published:
+    state = catalog.state(table_id, partition)
     if state.compacted is None:
-        raise InputError(f"table {table_id!r}, partition {place}: nothing was compacted yet")
+        raise InputError(f"table {table_id!r}, partition {partition}: nothing was compacted yet")
     if any(file.deletions for file in state.compacted.files):
         raise InputError(
-            f"table {table_id!r}, partition {place}: files have dead rows under deletion vectors, which other "
+            f"table {table_id!r}, partition {partition}: files have dead rows under deletion vectors, which other "
             "engines would see: compact with --purge first"
         )
     root = f"{TablePaths.of(table_id).root}/published"
     where = unquote(catalog.uri) if catalog.uri.startswith("file://") else catalog.uri
-    folder = partition_folder(place)
+    folder = partition_folder(partition)
     below = f"{folder}/" if folder else ""
     uris = [where + file.path for file in state.compacted.files]
     plain = [uri.removeprefix("file://") for uri in uris]
@@ -67,4 +67,4 @@ def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, place: Partition
     for name, listed in zip(names, (plain, plain, uris), strict=True):
         catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
     _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
-    return Published(place, state.version, manifest, files, state.compacted.rows, len(state.deltas))
+    return Published(partition, state.version, manifest, files, state.compacted.rows, len(state.deltas))

@@ -28,7 +28,7 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly
-from deltacompact.catalog.delta_stream.entries import (
+from deltacompact.catalog.delta_stream.log_entries import (
     Carried,
     Committed,
     Compacted,

@@ -13,8 +13,8 @@ from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
 from deltacompact.catalog.delta_stream.advice import advised
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.destinations import open_destination
-from deltacompact.catalog.delta_stream.entries import Compacted, Opened
 from deltacompact.catalog.delta_stream.log import StreamLog, genesis_state
+from deltacompact.catalog.delta_stream.log_entries import Compacted, Opened
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, TablePaths
 from deltacompact.catalog.delta_stream.snapshots import choose
 from deltacompact.catalog.delta_stream.state import StreamState

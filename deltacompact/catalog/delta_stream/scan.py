@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +31,23 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.state import StreamState
 
 
+class Selection(TypedDict, total=False):
+    """What of a table is read, all of it optional.
+
+    columns   names; without them all columns
+    filter    an expression of pyarrow.compute, or a list of (column, operator, value) as pyarrow.parquet.read_table
+              takes it, of which only the columns are read
+    version   name or number of a version of one partition that is still retained; without it the active one
+    """
+
+    columns: Sequence[str] | None
+    filter: Any
+    version: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is read of a table: a partition (None: all), columns (None: all), rows that a filter lets through.
-
-    `filter` is an expression of pyarrow.compute, or a list of (column, operator, value) as pyarrow.parquet.read_table
-    takes it, of which only the columns are read. `version` names a version of one partition (None: the active one).
-    """
+    """What is read of a table: a partition (None: all), and the parts of a Selection."""
 
     table_id: str
     partition: Mapping[str, Any] | Partition | None = None
@@ -73,14 +83,14 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     Raises NotFoundError for an unknown table, partition or version, InputError for an unknown column.
     """
     table = catalog.table(scan.table_id)
-    states = [(place, _state(catalog, scan, place)) for place in _chosen(catalog, scan, table)]
+    states = [(partition, _state(catalog, scan, partition)) for partition in _chosen(catalog, scan, table)]
     table = with_keys_of(catalog, table, [state for _, state in states])
-    snapshots = [everything(scan.table_id, place, state) for place, state in states]
+    snapshots = [everything(scan.table_id, partition, state) for partition, state in states]
     described = []
-    for (place, state), snapshot in zip(states, snapshots, strict=True):
-        with advising(catalog.uri, scan.table_id, place, state):
+    for (partition, state), snapshot in zip(states, snapshots, strict=True):
+        with advising(catalog.uri, scan.table_id, partition, state):
             described.append(
-                DataFile(UNNUMBERED, f"{scan.table_id}/{place}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
+                DataFile(UNNUMBERED, f"{scan.table_id}/{partition}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
             )
     whole = schemas.unmarked(schemas.union(described))
     wanted = _selected(scan.table_id, whole, scan.columns)
@@ -92,8 +102,8 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
         needed = pa.schema([field for field in whole if field.name in names])
 
     def tables() -> Iterator[pa.Table]:
-        for (place, state), snapshot in zip(states, snapshots, strict=True):
-            with advising(catalog.uri, scan.table_id, place, state):
+        for (partition, state), snapshot in zip(states, snapshots, strict=True):
+            with advising(catalog.uri, scan.table_id, partition, state):
                 for rows in live_batches(catalog.store, snapshot, table, needed, catalog.read_limits):
                     kept = rows if expression is None else _filtered(rows, expression)
                     yield kept.select(wanted.names)

@@ -135,8 +135,8 @@ def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
     at = next((place for place, sign in enumerate(name) if sign in _MAGIC), len(name))
     folder = name[: at if at == len(name) else name.rindex("/", 0, at) + 1]
     pattern = name[len(folder) :]
-    place, prefix = open_object(store, folder)
-    for stat in place.list(prefix):
+    its_store, prefix = open_object(store, folder)
+    for stat in its_store.list(prefix):
         path = stat.path.removeprefix(prefix)
         if not path or path.endswith("/"):  # what consoles make of a folder
             continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
-from deltacompact.catalog.delta_stream.entries import (
+from deltacompact.catalog.delta_stream.log_entries import (
     Carried,
     Committed,
     Compacted,

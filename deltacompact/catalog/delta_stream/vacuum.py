@@ -29,8 +29,8 @@ from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.partitions import all_done
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.contradictions import Evidence, contradictions
-from deltacompact.catalog.delta_stream.entries import Entry, Fence
 from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log_entries import Entry, Fence
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
@@ -232,9 +232,8 @@ class _Vacuum:
 
     def _paths_of(self, state: StreamState) -> Iterator[str]:
         """Every object that a reader of this version needs."""
-        for delta in state.committed:  # readers from before a retraction still read what it took out
-            yield from (file.path for file in delta.files)
-        for file in stream_files(state):
+        committed = [file for delta in state.committed for file in delta.files]
+        for file in [*committed, *stream_files(state)]:  # readers from before a retraction read what it took out
             yield file.path
             if file.deletions:
                 yield file.deletions.masks_path

@@ -21,8 +21,8 @@ from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log_entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.catalog.delta_stream.paths import StreamPaths
 from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.index.primary_key_index import read_manifest
@@ -87,9 +87,9 @@ def rollback(
     compaction or a restatement came first, InputError where the version is active or too old.
     """
     expect.text("version", version)
-    place = catalog.partition(table_id, partition)
-    log = catalog.log(table_id, place)
-    base, wanted = log.active(strictly=True), state_of_version(catalog, table_id, place, version)
+    chosen = catalog.partition(table_id, partition)
+    log = catalog.log(table_id, chosen)
+    base, wanted = log.active(strictly=True), state_of_version(catalog, table_id, chosen, version)
     if wanted.version == base.version:
         raise InputError(f"version {wanted.version} is the active one")
     if base.compacted and base.compacted.source_table_id != table_id:
@@ -103,7 +103,7 @@ def rollback(
 
     def check(state: StreamState) -> None:
         if state.sealed:
-            raise ConflictError(f"table {table_id!r}, partition {place}: compacted or restated meanwhile")
+            raise ConflictError(f"table {table_id!r}, partition {chosen}: compacted or restated meanwhile")
         _refuse_old(catalog, log, wanted)  # it may have grown old while this went on
 
     with telling_interrupts():
@@ -120,19 +120,19 @@ def retract(
     """
     if isinstance(position, bool) or not isinstance(position, int):
         raise InputError(f"position is {position!r}, it must be a whole number")
-    place = catalog.partition(table_id, partition)
+    chosen = catalog.partition(table_id, partition)
 
     def decide(state: StreamState) -> Entry | None:
         if position in state.retracted:
             return None
         if position not in {delta.position for delta in state.deltas}:
             raise InputError(
-                f"table {table_id!r}, partition {place}: no delta at position {position} since the last compaction"
+                f"table {table_id!r}, partition {chosen}: no delta at position {position} since the last compaction"
             )
         return Retracted(position)
 
     with telling_interrupts():
-        state = catalog.log(table_id, place).extend(decide)
+        state = catalog.log(table_id, chosen).extend(decide)
     if position in state.retracted:
         return state
     return replay(state.version, [(Retracted(position), None)], state)
