@@ -20,6 +20,8 @@ from deltacompact.session.driver import Session
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store
+from deltacompact.storage.s3 import S3Store
+from deltacompact.storage.throttle import Pace, PacedStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import writing
@@ -135,13 +137,17 @@ def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None
     assert live(toy) == EXPECTED
 
 
-def test_a_bucket_is_opened_once(s3_catalog_uri: str) -> None:
+def test_a_bucket_is_opened_once_with_the_access_of_the_root(s3_catalog_uri: str) -> None:
     root = open_store(s3_catalog_uri)
-    bucket = s3_catalog_uri.removeprefix("s3://").partition("/")[0]
+    assert isinstance(root, S3Store)
+    bucket = root.bucket
     opened = {id(open_object(root, f"s3://{bucket}/a/{name}.parquet")[0]) for name in range(10)}
     assert len(opened) == 1
-    store, name = open_object(root, f"s3://{bucket}/a/b c%20.parquet")
-    assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20.parquet")
+    store, name = open_object(root, f"s3://{bucket}/a/b c%20?.parquet")
+    assert isinstance(store, S3Store) and store.access == root.access
+    assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20?.parquet")
+    slow, _ = open_object(PacedStore(root, Pace(requests_per_s=1e6)), f"s3://{bucket}/a/b.parquet")
+    assert isinstance(slow, PacedStore)
 
 
 def test_data_in_another_bucket_than_the_index(tmp_path: Path, s3_catalog_uri: str) -> None:
