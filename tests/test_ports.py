@@ -20,6 +20,8 @@ from deltacompact.session.driver import Session
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store
+from deltacompact.storage.s3 import S3Store
+from deltacompact.storage.throttle import Pace, PacedStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import writing
@@ -119,12 +121,12 @@ def test_a_session_resumes_with_outputs_that_lie_elsewhere(tmp_path: Path) -> No
 def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None:
     store, data = MemoryStore(), tmp_path.as_uri()
     filled(store, data)
-    refused = FailsAt(1, kind="put_if_absent", error=Crash)
 
     def before_the_switch(kind: str, path: str, act: Any) -> Any:
-        return refused(kind, path, act) if path.startswith("toy/000") else act()
+        if (kind, path) == ("put_if_absent", "toy/0001.json"):
+            raise Crash
+        return act()
 
-    refused.at = 0
     with pytest.raises(Crash):
         run(ToyCatalog(InterceptedStore(store, before_the_switch), KEYS, data))
     outputs = list(tmp_path.glob("*/*.parquet"))
@@ -135,13 +137,17 @@ def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None
     assert live(toy) == EXPECTED
 
 
-def test_a_bucket_is_opened_once(s3_catalog_uri: str) -> None:
+def test_a_bucket_is_opened_once_with_the_access_of_the_root(s3_catalog_uri: str) -> None:
     root = open_store(s3_catalog_uri)
-    bucket = s3_catalog_uri.removeprefix("s3://").partition("/")[0]
+    assert isinstance(root, S3Store)
+    bucket = root.bucket
     opened = {id(open_object(root, f"s3://{bucket}/a/{name}.parquet")[0]) for name in range(10)}
     assert len(opened) == 1
-    store, name = open_object(root, f"s3://{bucket}/a/b c%20.parquet")
-    assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20.parquet")
+    store, name = open_object(root, f"s3://{bucket}/a/b c%20?.parquet")
+    assert isinstance(store, S3Store) and store.access == root.access
+    assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20?.parquet")
+    slow, _ = open_object(PacedStore(root, Pace(requests_per_s=1e6)), f"s3://{bucket}/a/b.parquet")
+    assert isinstance(slow, PacedStore)
 
 
 def test_data_in_another_bucket_than_the_index(tmp_path: Path, s3_catalog_uri: str) -> None:

@@ -16,21 +16,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
-from spark_fixtures import LOCAL, compact
+from spark_fixtures import LOCAL, compact, sorted_rows
 
 import deltacompact
 from deltacompact import Settings, _kernels
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import Partition
+from deltacompact.base.model import OperationType, Partition
 from deltacompact.catalog.delta_stream.log_entries import IndexReplaced
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer
+from deltacompact.index.live_bitmaps import write_deletions
 from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
-from deltacompact.maintenance.check import rehash_table
+from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.spark.validate import validate
+from deltacompact.tabular.row_groups import WriteOptions
+from deltacompact.tabular.writing import write_table
 
 
 def judge(spark, catalog, table, **arguments):
@@ -441,3 +446,44 @@ def test_an_index_of_runs_and_relocations_is_judged_like_any_other(spark, compac
     ref = write_manifest(compacted.store, log.paths.fresh("index", ".json"), changed)
     assert log.put(state.version, state.tail, IndexReplaced(ref))
     assert "index entries are of no live row: 1" in problems(spark, compacted, "t")
+
+
+def test_files_of_deltas_with_dead_rows(spark, catalog):
+    """Readers, the validator, check, compaction and vacuum go by the deletion vectors of delta files."""
+
+    def commit(table, rows, dead, operation=OperationType.UPSERT):
+        paths = TablePaths.of(table).stream(Partition())
+        file = write_table(catalog.store, paths.fresh("data", ".parquet"), rows, WriteOptions())
+        path = paths.fresh("index", ".masks.arrow")
+        (deletions,) = write_deletions(catalog.store, path, [(file.rows, dead)])
+        catalog.commit(table, Partition(), [(operation, [replace(file, deletions=deletions)])])
+
+    def read(table):
+        frame = spark.read.format("deltacompact").options(catalog=catalog.uri, table=table).load()
+        found = sorted_rows(frame.toArrow(), "id")
+        assert found == sorted_rows(catalog.read(table), "id")
+        return [(row["id"], row["v"]) for row in found]
+
+    catalog.create_table("plain")
+    commit("plain", pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}), [1])
+    assert read("plain") == [(1, "a"), (3, "c")]
+    catalog.create_table("t", primary_keys=["id"])
+    commit("t", pa.table({"id": [1, 2, 3, 4], "v": ["a", "b", "c", "d"]}), [3])
+    commit("t", pa.table({"id": [1, 2, 5], "v": ["x", "y", "z"]}), [1])
+    commit("t", pa.table({"id": [3, 1]}), [1], OperationType.DELETE)
+    expected = [(1, "x"), (2, "b"), (5, "z")]
+    assert read("t") == expected
+    (report,) = judge(spark, catalog, "t")
+    assert report.rows == 3
+    compact(catalog, "t")
+    vacuum(catalog, "t", age_min_s=0, force=True)
+    assert read("t") == expected
+    commit("t", pa.table({"id": [2, 5], "v": ["new", "dead"]}), [1])
+    expected[1] = (2, "new")
+    assert read("t") == expected
+    judge(spark, catalog, "t")
+    vacuum(catalog, "t", age_min_s=0, force=True)
+    compact(catalog, "t")
+    assert read("t") == expected
+    judge(spark, catalog, "t")
+    assert check(catalog, "t")[0].problems == ()
