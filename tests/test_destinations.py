@@ -12,8 +12,12 @@ from simulation import Simulation, everywhere
 from stores import FailsAt, InterceptedStore, unmeasured  # noqa: F401
 
 import deltacompact
-from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError
+from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError, SessionResult
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import retract
 from deltacompact.maintenance.check import check
+from deltacompact.planning import sizing
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
@@ -289,3 +293,70 @@ def test_destinations_of_release_0_1_are_compacted_into_as_before(tmp_path: Path
     catalog.append("events", pa.table({"k": [1]}))
     with pytest.raises(InputError, match="'flat' is a destination of 'orders'"):
         catalog.append("flat", rows(1), {"day": "x"})
+
+
+# --- a destination follows its source --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def numbers() -> DeltaStreamCatalog:
+    """Table t with the key k, without rows."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    return catalog
+
+
+def session(catalog: DeltaStreamCatalog, destination: str | None, **arguments: Any) -> SessionResult:
+    """Compact t into the destination, or in place."""
+    (session,) = deltacompact.compact(
+        "t",
+        delta_catalog_client=catalog,
+        destination_compacted_table_id=destination,
+        settings=LOCAL,
+        **arguments,
+    ).sessions
+    return session
+
+
+def test_a_destination_never_refers_to_large_delta_files_of_its_source(
+    numbers: DeltaStreamCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizing, "DELTA_KEPT_BYTES_MIN", 1)
+    for first in (1, 3):
+        numbers.append("t", pa.table({"k": [first, first + 1]}))
+        session(numbers, "d", rows_per_compacted_file=2)
+    compacted = numbers.state("d", Partition()).compacted
+    assert compacted is not None and [file.path.partition("/")[0] for file in compacted.files] == ["d", "d"]
+    session(numbers, None)
+    vacuum(numbers, "t", age_min_s=0, force=True)
+    assert sorted(numbers.read("d")["k"].to_pylist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("compacted_between", [False, True])
+def test_a_destination_that_folded_a_delta_is_rebuilt_when_it_is_retracted(
+    numbers: DeltaStreamCatalog, compacted_between: bool
+) -> None:
+    for position in (1, 2):
+        numbers.append("t", pa.table({"k": [position]}), stream_position=position)
+    session(numbers, "d")
+    retract(numbers, "t", 2)
+    if compacted_between:
+        session(numbers, None)
+    session(numbers, "d")
+    assert numbers.read("d").equals(numbers.read("t")) and numbers.read("d")["k"].to_pylist() == [1]
+    numbers.append("t", pa.table({"k": [3]}))
+    session(numbers, "d")
+    assert numbers.read("d")["k"].to_pylist() == [1, 3]
+    assert session(numbers, "d").nothing_to_do is not None
+
+
+def test_a_destination_is_emptied_with_its_source(numbers: DeltaStreamCatalog) -> None:
+    numbers.append("t", pa.table({"k": [1]}), stream_position=1)
+    session(numbers, "d")
+    retract(numbers, "t", 1)
+    session(numbers, "d")
+    assert numbers.read("d").num_rows == 0 and session(numbers, "d").nothing_to_do is not None
+    assert [report.problems for report in check(numbers, "d")] == [()]
+    numbers.append("t", pa.table({"k": [2]}), stream_position=2)
+    session(numbers, "d")
+    assert numbers.read("d")["k"].to_pylist() == [2]

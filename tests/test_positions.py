@@ -170,3 +170,11 @@ def test_what_is_no_table_name_is_refused(tmp_path: Path, table_id: Any) -> None
         with pytest.raises(InputError):
             catalog.create_table(table_id)
         assert stored(catalog) == []
+
+
+def test_no_position_follows_the_greatest(catalog: DeltaStreamCatalog) -> None:
+    catalog.append("t", pa.table({"id": [1]}), stream_position=2**63 - 1, force_position=True)
+    with pytest.raises(PositionError, match="no stream position follows 9223372036854775807"):
+        catalog.append("t", pa.table({"id": [2]}))
+    deltacompact.compact("t", delta_catalog_client=catalog, settings=deltacompact.Settings(executor="local"))
+    assert catalog.read("t")["id"].to_pylist() == [1]
