@@ -62,6 +62,7 @@ class World:
 
     def __init__(self, shape: Shape, limits: Limits) -> None:
         self.shape = shape
+        self.limits = limits
         self.now_s = 1_000_000_000.0
         self.inner = MemoryStore(clock=self._clock)
         self.store = HookedStore(self.inner, limits.remote)
