@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Oracle, Row
 from stores import unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
-from deltacompact.maintenance.check import check
 from deltacompact.planning import sizing
 from deltacompact.storage.memory import MemoryStore
 
@@ -283,7 +283,7 @@ def assert_any_division_gives_the_oracles_rows(case: Case) -> None:
                 if session.nothing_to_do is None:
                     assert session.live == len(oracles[day].rows())
             assert_holds(catalog, oracles, case.partitioned)
-            assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+            assert problems(catalog) == []
     for day, oracle in oracles.items():
         assert (superseded[day], deleted[day]) == (oracle.superseded, oracle.deleted)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.memory import MemoryStore
 
 THREE_ROUNDS: dict[str, Any] = {
@@ -101,7 +101,7 @@ def was_published(store: MemoryStore) -> bool:
 
 
 def assert_sound(store: MemoryStore) -> None:
-    assert [problem for each in check(DeltaStreamCatalog(store), "t") for problem in each.problems] == []
+    assert problems(DeltaStreamCatalog(store)) == []
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_a_destination_that_died_half_written_reads_as_empty_until_the_rerun_pub
         run(store, to_another_table)
         assert rows_of_destination(store) == expected, crash
         assert live_rows(store) == expected, crash
-        assert [problem for each in check(DeltaStreamCatalog(store), "d") for problem in each.problems] == []
+        assert problems(DeltaStreamCatalog(store), "d") == []
 
 
 def test_a_first_compaction_that_dies_anywhere_declares_the_keys_at_most_once() -> None:

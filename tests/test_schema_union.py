@@ -19,11 +19,11 @@ from columns import bag
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, OperationType, Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import schemas
@@ -47,7 +47,7 @@ def compacted(catalog: DeltaStreamCatalog, content_type: str = "parquet") -> lis
     compact("t", delta_catalog_client=catalog, settings=LOCAL, compacted_file_content_type=content_type)
     after = rows_of(catalog)
     assert list(map(canonical, after)) == list(map(canonical, before))
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
     return after
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from stores import unmeasured  # noqa: F401
+from tables import lake_of_release_0_1
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
@@ -273,9 +273,7 @@ def test_commits_that_grow_in_two_ways_do_not_see_each_other() -> None:
 
 
 def test_the_golden_lake_of_release_0_1_knows_its_tokens(tmp_path: Path) -> None:
-    with tarfile.open(Path(__file__).parent / "golden" / "lake_0_1_0.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog = DeltaStreamCatalog(LocalStore(lake_of_release_0_1(tmp_path)))
     golden_tokens(catalog)
     assert not catalog.append("orders", rows(1), {"day": None}, token="etl:4").committed
     compact(catalog, "orders")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from columns import bag
+from tables import problems
 
 from deltacompact.base.model import DataFile
 from deltacompact.catalog.delta_stream.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.maintenance.check import check
 
 from .model import folded
 from .world import World
@@ -32,7 +32,7 @@ class Reader:
                 assert bag(world.read(day, "d")) == bag(folded(world.shape, stream.destination).rows())
             self._count(day)
         for table in ("t", "d") if world.has_destination else ("t",):
-            assert [problem for report in check(world.catalog, table) for problem in report.problems] == []
+            assert problems(world.catalog, table) == []
 
     def _old_version(self, day: str | None, choice: int) -> None:
         world, stream = self.world, self.world.streams[day]

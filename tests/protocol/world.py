@@ -15,10 +15,10 @@ from typing import Any
 from columns import bag
 from oracle import Oracle, Row
 from simulation import Simulation
+from tables import problems
 
 from deltacompact.base.model import Commit, Partition, Token
 from deltacompact.catalog.delta_stream import log as stream_log
-from deltacompact.maintenance.check import check
 
 ALL = Partition()
 Bag = Counter[Any]
@@ -143,5 +143,4 @@ class World:
 
 
 def assert_index_is_sound(world: World, table_id: str) -> None:
-    problems = [problem for report in check(world.simulation.catalog(), table_id) for problem in report.problems]
-    assert not problems, problems
+    assert problems(world.simulation.catalog(), table_id) == []
