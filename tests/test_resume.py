@@ -70,18 +70,24 @@ def run(store: Any, arguments: dict[str, Any]) -> SessionResult:
 
 def each_crash(arguments: dict[str, Any]) -> Iterator[tuple[MemoryStore, str]]:
     """A store for each operation of a session, which died just before that operation."""
-    at = 0
+    for store, crash in crashes_of(tuple(arguments.items())):
+        yield copy_of(store), crash
+
+
+@functools.cache
+def crashes_of(arguments: tuple[tuple[str, Any], ...]) -> list[tuple[MemoryStore, str]]:
+    """Several tests begin with the same deaths: a session dies only once at each operation."""
+    crashes: list[tuple[MemoryStore, str]] = []
     while True:
-        store, crashing = table_with_a_base_and_deltas(), FailsAt(at, error=Crash)
+        store, crashing = table_with_a_base_and_deltas(), FailsAt(len(crashes), error=Crash)
         try:
-            run(InterceptedStore(store, crashing), arguments)
+            run(InterceptedStore(store, crashing), dict(arguments))
         except Crash:
             assert crashing.failed is not None
-            yield store, f"operation {at}: {crashing.failed}"
+            crashes.append((store, f"operation {len(crashes)}: {crashing.failed}"))
         else:
-            assert at > 40
-            return
-        at += 1
+            assert len(crashes) > 40
+            return crashes
 
 
 def recorded_rounds(store: MemoryStore) -> int:
