@@ -30,6 +30,8 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ENCODING = Encoding((KeyColumn("k", KeyClass.INTEGER),), version=1)
 CAPACITY = Capacity(4, 2 << 30, 1 << 30)
 MIB = 1 << 20
+LARGE = 300 * MIB
+"""Of a base file that is not small, whatever its rows."""
 
 
 def file(rows: int, data_bytes: int = 100 * MIB, number: int = 0, dead: int = 0, **changes: Any) -> DataFile:
