@@ -182,7 +182,8 @@ class Story:
             if number not in new:
                 file = old[number]
                 left = sum(row in live for row in self._rows(file))
-                lines.append(f"{'rewritten':<10}  {self._labels[file.path]:<22}  {left:,} of {file.rows:,} rows live")
+                fate = "rewritten" if left else "dropped"
+                lines.append(f"{fate:<10}  {self._labels[file.path]:<22}  {left:,} of {file.rows:,} rows live")
                 continue
             file = new[number]
             label = f"file {number}"
