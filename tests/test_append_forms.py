@@ -101,6 +101,11 @@ def test_what_holds_no_rows_is_refused_in_one_line(catalog, given, said):
     assert [stat.path for stat in catalog.store.list("t/data/")] == []
 
 
+def test_rows_without_columns_are_refused(catalog):
+    with pytest.raises(InputError, match="3 rows without columns"):
+        catalog.append("t", pa.table({"id": [1, 2, 3]}).select([]))
+
+
 def test_a_pandas_index_that_carries_data_is_never_lost(catalog):
     frame = ROWS.to_pandas()
     levels = frame.assign(day="mon").set_index(["id", "day"])

@@ -252,6 +252,19 @@ def test_a_damaged_file_is_not_appended(lake, capfd):
     refused(lake, capfd, "append", "t", path, names=["bad.parquet"])
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("short.orc", b""), ("sealed.parquet", b"PAR1" + b"." * 40 + b"\x10\0\0\0PARE"), ("a.parquet", None)],
+)
+def test_what_will_never_be_readable_is_bad_input(lake, tmp_path, name, data):
+    lake.catalog.create_table("t", primary_keys=["k"])
+    path = tmp_path / name
+    path.mkdir() if data is None else path.write_bytes(data)
+    with pytest.raises(InputError, match=name) as raised:
+        lake.catalog.append_files("t", [path])
+    assert raised.value.exit_status == 2
+
+
 def test_a_file_that_vanished(lake, capfd):
     call = prepared(lake, pa.table({"id": [1]}))
     path = stored_data(lake)

@@ -15,10 +15,10 @@ from toy_catalog import ToyCatalog
 from toy_runs import KEYS, live, run, snapshot
 
 from deltacompact.base.errors import CorruptionError, SchemaError
+from deltacompact.base.limits import LIMITS
 from deltacompact.base.model import SortKey, TableKeys
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import read_index, read_manifest
-from deltacompact.planning.sizing import DELTA_KEPT_BYTES_MIN
 from deltacompact.storage.memory import MemoryStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -106,7 +106,7 @@ def check_index(toy: ToyCatalog) -> None:
 
 def large(rows: int) -> pa.Table:
     """A file that is as large as a kept delta file must be."""
-    wide = np.random.default_rng(7).bytes(DELTA_KEPT_BYTES_MIN * 5 // 4)
+    wide = np.random.default_rng(7).bytes(LIMITS.delta_kept_bytes_min * 5 // 4)
     size = len(wide) // rows
     values = [wide[row * size : (row + 1) * size] for row in range(rows)]
     return pa.table({"k": pa.array(range(rows), pa.int64()), "v": pa.array(values, pa.binary())})

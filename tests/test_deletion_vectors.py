@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from oracle import Oracle
 from spark_fixtures import spark  # noqa: F401  (fixture)
 from stores import unmeasured  # noqa: F401
+from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact
-from deltacompact.base.model import DataFile, Partition
 from deltacompact.catalog.delta_stream.scan import export_table
 from deltacompact.catalog.delta_stream.vacuum import vacuum
-from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
@@ -27,14 +26,8 @@ def run(catalog: DeltaStreamCatalog, fraction: float = 0.5, **arguments: Any) ->
     limits = Settings(executor="local", local_threads=1, rewrite_dead_fraction=fraction, row_group_rows=4)
     (session,) = compact("t", delta_catalog_client=catalog, settings=limits, **arguments).sessions
     assert session.error is None and session.rows_in == session.live + session.superseded + session.deleted
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
     return session
-
-
-def files(catalog: DeltaStreamCatalog) -> tuple[DataFile, ...]:
-    compacted = catalog.state("t", Partition()).compacted
-    assert compacted is not None
-    return compacted.files
 
 
 def keys(catalog: DeltaStreamCatalog) -> list[int]:
@@ -58,7 +51,7 @@ def test_every_reader_leaves_the_dead_row_out(catalog: DeltaStreamCatalog, tmp_p
     from deltacompact.spark.validate import validate
 
     expected = [k for k in range(20) if k != 7]
-    (file,) = files(catalog)
+    (file,) = compacted_files(catalog)
     assert file.deletions is not None and (file.rows, file.live_rows) == (20, 19)
     assert pq.read_metadata(catalog.store.open(file.path)).num_rows == 20
     assert keys(catalog) == expected
@@ -82,18 +75,18 @@ def test_a_file_is_rewritten_once_its_dead_rows_come_to_the_share(catalog: Delta
         catalog.append("t", pa.table({"k": [10 + dead]}), operation="delete")
         session = run(catalog)
         assert (session.files_marked, session.files_rewritten) == (1, 0)
-        assert files(catalog)[0].live_rows == 18 - dead
+        assert compacted_files(catalog)[0].live_rows == 18 - dead
     catalog.append("t", pa.table({"k": [18]}), operation="delete")  # the tenth of twenty
     session = run(catalog)
     assert (session.files_marked, session.files_rewritten, session.files_new) == (0, 1, 1)
-    assert files(catalog)[0].deletions is None and keys(catalog) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 19]
+    assert compacted_files(catalog)[0].deletions is None and keys(catalog) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 19]
 
 
 def test_by_default_no_dead_row_stays(catalog: DeltaStreamCatalog) -> None:
     catalog.append("t", pa.table({"k": [8]}), operation="delete")
     session = run(catalog, 0.0)
     assert (session.files_marked, session.files_rewritten) == (0, 1)
-    assert all(file.deletions is None for file in files(catalog))
+    assert all(file.deletions is None for file in compacted_files(catalog))
 
 
 def test_a_purge_rewrites_and_a_vacuum_says_what_went(catalog: DeltaStreamCatalog) -> None:
@@ -101,7 +94,7 @@ def test_a_purge_rewrites_and_a_vacuum_says_what_went(catalog: DeltaStreamCatalo
     assert run(catalog).nothing_to_do is not None
     session = run(catalog, purge=True)
     assert (session.files_rewritten, session.files_new, session.live) == (1, 1, 19)
-    assert all(file.deletions is None for file in files(catalog))
+    assert all(file.deletions is None for file in compacted_files(catalog))
     assert run(catalog, purge=True).nothing_to_do is not None
     (result,) = vacuum(catalog, "t")
     assert not result.deleted and len(result.waiting) == 3  # two deltas, and the file of the version before
@@ -145,4 +138,4 @@ def test_whatever_stays_the_rows_are_the_oracles(
         expected = sorted(oracle.rows(), key=lambda row: row["k"])
         assert sorted(made.read("t").to_pylist(), key=lambda row: row["k"]) == expected
         if purge or not fraction:
-            assert purge is False or all(file.deletions is None for file in files(made))
+            assert purge is False or all(file.deletions is None for file in compacted_files(made))

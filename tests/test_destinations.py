@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,14 @@ import pyarrow as pa
 import pytest
 from simulation import Simulation, everywhere
 from stores import FailsAt, InterceptedStore, unmeasured  # noqa: F401
+from tables import lake_of_release_0_1, problems
 
 import deltacompact
-from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError
+from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError, SessionResult
+from deltacompact.base.limits import Limits
+from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import retract
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -165,7 +170,7 @@ def test_whichever_operation_of_a_first_compaction_fails_the_next_run_completes_
             return
         into(DeltaStreamCatalog(store), "flat")
         assert sorted(plain.read("flat")["id"].to_pylist()) == [1, 2], failing.failed
-        assert [problem for each in check(plain, "flat") for problem in each.problems] == []
+        assert problems(plain, "flat") == []
         at += 1
 
 
@@ -278,9 +283,7 @@ def test_an_append_pays_for_it_once_in_the_life_of_a_table() -> None:
 
 
 def test_destinations_of_release_0_1_are_compacted_into_as_before(tmp_path: Path) -> None:
-    with tarfile.open(Path(__file__).parent / "golden" / "lake_0_1_0.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog = DeltaStreamCatalog(LocalStore(lake_of_release_0_1(tmp_path)))
     into(catalog, "flat", primary_keys=None)
     assert catalog.read("flat").num_rows == catalog.read("orders").num_rows
     for own in ("events", "wide", "interrupted"):
@@ -289,3 +292,72 @@ def test_destinations_of_release_0_1_are_compacted_into_as_before(tmp_path: Path
     catalog.append("events", pa.table({"k": [1]}))
     with pytest.raises(InputError, match="'flat' is a destination of 'orders'"):
         catalog.append("flat", rows(1), {"day": "x"})
+
+
+# --- a destination follows its source --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def numbers() -> DeltaStreamCatalog:
+    """Table t with the key k, without rows."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    return catalog
+
+
+def session(
+    catalog: DeltaStreamCatalog, destination: str | None, settings: deltacompact.Settings = LOCAL, **arguments: Any
+) -> SessionResult:
+    """Compact t into the destination, or in place."""
+    (session,) = deltacompact.compact(
+        "t",
+        delta_catalog_client=catalog,
+        destination_compacted_table_id=destination,
+        settings=settings,
+        **arguments,
+    ).sessions
+    return session
+
+
+def test_a_destination_never_refers_to_large_delta_files_of_its_source(
+    numbers: DeltaStreamCatalog,
+) -> None:
+    settings = dataclasses.replace(LOCAL, limits=Limits(delta_kept_bytes_min=1))
+    for first in (1, 3):
+        numbers.append("t", pa.table({"k": [first, first + 1]}))
+        session(numbers, "d", settings, rows_per_compacted_file=2)
+    compacted = numbers.state("d", Partition()).compacted
+    assert compacted is not None and [file.path.partition("/")[0] for file in compacted.files] == ["d", "d"]
+    session(numbers, None)
+    vacuum(numbers, "t", age_min_s=0, force=True)
+    assert sorted(numbers.read("d")["k"].to_pylist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("compacted_between", [False, True])
+def test_a_destination_that_folded_a_delta_is_rebuilt_when_it_is_retracted(
+    numbers: DeltaStreamCatalog, compacted_between: bool
+) -> None:
+    for position in (1, 2):
+        numbers.append("t", pa.table({"k": [position]}), stream_position=position)
+    session(numbers, "d")
+    retract(numbers, "t", 2)
+    if compacted_between:
+        session(numbers, None)
+    session(numbers, "d")
+    assert numbers.read("d").equals(numbers.read("t")) and numbers.read("d")["k"].to_pylist() == [1]
+    numbers.append("t", pa.table({"k": [3]}))
+    session(numbers, "d")
+    assert numbers.read("d")["k"].to_pylist() == [1, 3]
+    assert session(numbers, "d").nothing_to_do is not None
+
+
+def test_a_destination_is_emptied_with_its_source(numbers: DeltaStreamCatalog) -> None:
+    numbers.append("t", pa.table({"k": [1]}), stream_position=1)
+    session(numbers, "d")
+    retract(numbers, "t", 1)
+    session(numbers, "d")
+    assert numbers.read("d").num_rows == 0 and session(numbers, "d").nothing_to_do is not None
+    assert [report.problems for report in check(numbers, "d")] == [()]
+    numbers.append("t", pa.table({"k": [2]}), stream_position=2)
+    session(numbers, "d")
+    assert numbers.read("d")["k"].to_pylist() == [2]

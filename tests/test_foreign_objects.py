@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from simulation import Simulation
 from stores import InterceptedStore
+from tables import problems
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
@@ -44,10 +45,6 @@ def entry(sequence: int, version: str = "0") -> str:
 
 def keys(catalog: DeltaStreamCatalog, **how: Any) -> list[int]:
     return sorted(catalog.read("t", **how)["k"].to_pylist())
-
-
-def problems(catalog: DeltaStreamCatalog) -> list[str]:
-    return [problem for each in check(catalog, "t") for problem in each.problems]
 
 
 def run(catalog: DeltaStreamCatalog) -> str:

@@ -50,7 +50,8 @@ from parquet_footers import (
     with_footer,
 )
 from spark_fixtures import spark  # noqa: F401  (fixture)
-from test_parquet_copy import GROUP, KEYS, catalog, files, of_every_kind, run  # noqa: F401  (fixture)
+from tables import compacted_files
+from test_parquet_copy import GROUP, KEYS, catalog, of_every_kind, run  # noqa: F401  (fixture)
 
 from deltacompact import DeltaStreamCatalog, InputError
 from deltacompact import _kernels as kernels
@@ -112,7 +113,7 @@ def compacted_twice(catalog: DeltaStreamCatalog, table: pa.Table) -> tuple[pa.Ta
 
 
 def path_of(catalog: DeltaStreamCatalog) -> str:  # noqa: F811
-    (file,) = files(catalog)
+    (file,) = compacted_files(catalog)
     return str(Path(catalog.store.root) / file.path)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from stores import unmeasured  # noqa: F401
+from tables import lake_of_release_0_1, problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import rollback, versions
-from deltacompact.maintenance.check import check
 
-GOLDEN = Path(__file__).parent / "golden" / "lake_0_1_0.tar.gz"
 TABLES = ("orders", "flat", "events", "wide", "interrupted")
 LOCAL = Settings(executor="local", local_threads=1)
 
@@ -37,9 +35,7 @@ LOCAL = Settings(executor="local", local_threads=1)
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     """The lake as if it had been written just now."""
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(tmp_path, filter="data")
-    root = tmp_path / "lake"
+    root = lake_of_release_0_1(tmp_path)
     for path in sorted(root.rglob("*"), key=lambda path: path.stat().st_mtime_ns):
         os.utime(path, (time.time(), time.time()))
     return root
@@ -62,10 +58,6 @@ def rows(catalog: DeltaStreamCatalog, table: str) -> dict[str, list[dict[str, An
         str(partition): sorted(catalog.read(table, partition).to_pylist(), key=key)
         for partition in catalog.partitions(table)
     }
-
-
-def problems(catalog: DeltaStreamCatalog, table: str) -> list[str]:
-    return [problem for result in check(catalog, table) for problem in result.problems]
 
 
 @pytest.mark.parametrize("table", TABLES)

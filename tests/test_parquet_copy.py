@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from spark_fixtures import spark  # noqa: F401  (fixture)
 from stores import unmeasured  # noqa: F401
+from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
 from deltacompact import _kernels as kernels
-from deltacompact.base.model import DataFile, Partition
-from deltacompact.maintenance.check import check
+from deltacompact.base.model import Partition
 from deltacompact.storage.local import LocalStore
 
 GROUP = 8
@@ -38,18 +38,12 @@ def catalog(tmp_path: Path) -> DeltaStreamCatalog:
 def run(catalog: DeltaStreamCatalog, settings: Settings = LOCAL, **arguments: Any) -> SessionResult:
     (session,) = compact("t", delta_catalog_client=catalog, settings=settings, **arguments).sessions
     assert session.error is None
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
     return session
 
 
-def files(catalog: DeltaStreamCatalog) -> tuple[DataFile, ...]:
-    compacted = catalog.state("t", Partition()).compacted
-    assert compacted is not None
-    return compacted.files
-
-
 def footer(catalog: DeltaStreamCatalog, place: int = 0) -> pq.FileMetaData:
-    return pq.read_metadata(catalog.store.open(files(catalog)[place].path))
+    return pq.read_metadata(catalog.store.open(compacted_files(catalog)[place].path))
 
 
 def commit(catalog: DeltaStreamCatalog, table: pa.Table, tmp_path: Path, **how: Any) -> None:
@@ -115,7 +109,7 @@ def test_every_engine_reads_copied_and_encoded_row_groups(catalog: DeltaStreamCa
     catalog.append("t", of_every_kind([KEYS[3], 100, 101]))
     session = run(catalog)
     assert 0 < session.rows_copied < session.live == 66
-    path = str(tmp_path / files(catalog)[0].path)
+    path = str(tmp_path / compacted_files(catalog)[0].path)
     expected = of_every_kind([key for key in KEYS if key != KEYS[3]] + [KEYS[3], 100, 101]).to_pylist()
     whole = pq.read_table(path)
     whole.validate(full=True)
@@ -178,7 +172,7 @@ def test_a_large_delta_file_of_which_every_row_lives_is_kept(catalog: DeltaStrea
     delta = catalog.state("t", Partition()).deltas[0].files[0]
     session = run(catalog, rows_per_compacted_file=4)
     assert (session.files_kept, session.files_rewritten, session.files_new) == (1, 0, 1)
-    assert [file.path == delta.path for file in files(catalog)] == [True, False]
+    assert [file.path == delta.path for file in compacted_files(catalog)] == [True, False]
     catalog.append("t", pa.table({"k": [2]}), operation="delete")
     session = run(catalog, rows_per_compacted_file=4)
     assert (session.files_kept, session.live) == (0, 2)

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tables import problems
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, PositionError, cli
 from deltacompact.base.model import OperationType, Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
@@ -148,7 +148,7 @@ def test_a_partition_value_comes_back_whatever_is_in_it(tmp_path: Path, value: s
         fresh = DeltaStreamCatalog(store)
         assert fresh.partitions("t") == [Partition((("day", value),))]
         assert fresh.read("t", {"day": value})["id"].to_pylist() == [1]
-        assert [problem for each in check(fresh, "t") for problem in each.problems] == []
+        assert problems(fresh) == []
 
 
 @pytest.mark.parametrize(("value", "said"), [("x" * 10_000, "10,0.. bytes|too long"), ("\ud800", "UTF-8")])
@@ -170,3 +170,11 @@ def test_what_is_no_table_name_is_refused(tmp_path: Path, table_id: Any) -> None
         with pytest.raises(InputError):
             catalog.create_table(table_id)
         assert stored(catalog) == []
+
+
+def test_no_position_follows_the_greatest(catalog: DeltaStreamCatalog) -> None:
+    catalog.append("t", pa.table({"id": [1]}), stream_position=2**63 - 1, force_position=True)
+    with pytest.raises(PositionError, match="no stream position follows 9223372036854775807"):
+        catalog.append("t", pa.table({"id": [2]}))
+    deltacompact.compact("t", delta_catalog_client=catalog, settings=deltacompact.Settings(executor="local"))
+    assert catalog.read("t")["id"].to_pylist() == [1]

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.memory import MemoryStore
 
 THREE_ROUNDS: dict[str, Any] = {
@@ -70,18 +70,24 @@ def run(store: Any, arguments: dict[str, Any]) -> SessionResult:
 
 def each_crash(arguments: dict[str, Any]) -> Iterator[tuple[MemoryStore, str]]:
     """A store for each operation of a session, which died just before that operation."""
-    at = 0
+    for store, crash in crashes_of(tuple(arguments.items())):
+        yield copy_of(store), crash
+
+
+@functools.cache
+def crashes_of(arguments: tuple[tuple[str, Any], ...]) -> list[tuple[MemoryStore, str]]:
+    """Several tests begin with the same deaths: a session dies only once at each operation."""
+    crashes: list[tuple[MemoryStore, str]] = []
     while True:
-        store, crashing = table_with_a_base_and_deltas(), FailsAt(at, error=Crash)
+        store, crashing = table_with_a_base_and_deltas(), FailsAt(len(crashes), error=Crash)
         try:
-            run(InterceptedStore(store, crashing), arguments)
+            run(InterceptedStore(store, crashing), dict(arguments))
         except Crash:
             assert crashing.failed is not None
-            yield store, f"operation {at}: {crashing.failed}"
+            crashes.append((store, f"operation {len(crashes)}: {crashing.failed}"))
         else:
-            assert at > 40
-            return
-        at += 1
+            assert len(crashes) > 40
+            return crashes
 
 
 def recorded_rounds(store: MemoryStore) -> int:
@@ -101,7 +107,7 @@ def was_published(store: MemoryStore) -> bool:
 
 
 def assert_sound(store: MemoryStore) -> None:
-    assert [problem for each in check(DeltaStreamCatalog(store), "t") for problem in each.problems] == []
+    assert problems(DeltaStreamCatalog(store)) == []
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +197,7 @@ def test_a_destination_that_died_half_written_reads_as_empty_until_the_rerun_pub
         run(store, to_another_table)
         assert rows_of_destination(store) == expected, crash
         assert live_rows(store) == expected, crash
-        assert [problem for each in check(DeltaStreamCatalog(store), "d") for problem in each.problems] == []
+        assert problems(DeltaStreamCatalog(store), "d") == []
 
 
 def test_a_first_compaction_that_dies_anywhere_declares_the_keys_at_most_once() -> None:

@@ -34,20 +34,11 @@ FOUR_ROWS_A_FILE: dict[str, Any] = {**THREE_ROUNDS, "rows_per_compacted_file": 4
 
 def died_with(session: dict[str, Any], record: str) -> MemoryStore:
     """A store whose session died right after it put its first record of this kind."""
-    at = 0
-    while True:
-        store = table_with_a_base_and_deltas()
-        before = {stat.path for stat in store.list("t/sessions/")}
-        crashing = FailsAt(at, error=Crash)
-        try:
-            run(InterceptedStore(store, crashing), session)
-        except Crash:
-            made = {stat.path for stat in store.list("t/sessions/")} - before
-            if any(f"/{record}" in path for path in made):
-                return store
-        else:
-            raise AssertionError(f"no session recorded {record}")
-        at += 1
+    before = set(paths(table_with_a_base_and_deltas(), f"/{record}"))
+    for store, _ in each_crash(session):
+        if set(paths(store, f"/{record}")) - before:
+            return store
+    raise AssertionError(f"no session recorded {record}")
 
 
 def records_of_the_dead(store: MemoryStore, name: str) -> list[str]:

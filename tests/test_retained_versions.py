@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from simulation import Simulation
 from stores import InterceptedStore, unmeasured  # noqa: F401
+from tables import one_row_simulated
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
@@ -113,10 +113,7 @@ def test_versions_are_verified_by_listing_and_not_file_by_file(catalog: DeltaStr
 
 
 def test_a_rollback_that_is_held_up_until_its_version_is_too_old_is_refused_before_its_last_put() -> None:
-    simulation = Simulation()
-    made = simulation.catalog()
-    made.create_table("t", (), ["k"])
-    made.append("t", rows(1))
+    simulation, made = one_row_simulated()
     run(made)
     made.append("t", rows(2))
     simulation.now_s += 35 * HOURS
@@ -131,10 +128,7 @@ def test_a_rollback_that_is_held_up_until_its_version_is_too_old_is_refused_befo
 
 
 def test_a_rollback_looks_at_the_age_right_before_the_seal() -> None:
-    simulation = Simulation()
-    made = simulation.catalog()
-    made.create_table("t", (), ["k"])
-    made.append("t", rows(1))
+    simulation, made = one_row_simulated()
     run(made)
     simulation.now_s += 35 * HOURS
     back = simulation.start(lambda catalog: rollback(catalog, "t", "0"))
@@ -145,10 +139,7 @@ def test_a_rollback_looks_at_the_age_right_before_the_seal() -> None:
 
 
 def test_a_restatement_that_loses_its_slot_looks_at_the_age_of_its_files_again() -> None:
-    simulation = Simulation()
-    made = simulation.catalog()
-    made.create_table("t", (), ["k"])
-    made.append("t", rows(1))
+    simulation, made = one_row_simulated()
     again = simulation.start(lambda catalog: catalog.restate("t", rows(7)))
     again.run_to("put_if_absent", "t/stream/0/")
     made.append("t", rows(2))

@@ -15,14 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from columns import bag
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, OperationType, Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import schemas
@@ -46,7 +47,7 @@ def compacted(catalog: DeltaStreamCatalog, content_type: str = "parquet") -> lis
     compact("t", delta_catalog_client=catalog, settings=LOCAL, compacted_file_content_type=content_type)
     after = rows_of(catalog)
     assert list(map(canonical, after)) == list(map(canonical, before))
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
     return after
 
 
@@ -280,6 +281,23 @@ def test_json_lines_take_the_types_of_a_file_of_polars_before_them(
     catalog.append_files("t", [tmp_path / "a.jsonl"])
     assert compacted(catalog) == [{"k": 1, "c": value}, {"k": 2, "c": value}]
     assert catalog.read("t").schema.field("c").type == type_
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("csv", ["id,v\n", "id,v\n,\n", "id,v\n7,x\n"]), ("jsonl", ["", '{"id":null,"v":null}\n', '{"id":7,"v":"x"}\n'])],
+)
+def test_a_column_that_had_no_value_yet_takes_any(tmp_path: Any, name: str, texts: list[str]) -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", (), ["id"])
+    for number, text in enumerate(texts):
+        path = tmp_path / f"{number}.{name}"
+        path.write_text(text)
+        if text:
+            catalog.append_files("t", [path])
+    expected = bag([{"id": None}, {"id": 7, "v": "x"}])
+    assert bag(catalog.read("t").to_pylist()) == expected
+    assert bag(compacted(catalog)) == expected
 
 
 def test_half_floats_are_written_as_csv_and_read_again(catalog: DeltaStreamCatalog) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from oracle import Oracle
 from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact
 from deltacompact.base.errors import InputError, SchemaError
@@ -22,7 +23,6 @@ from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.keys import Encoding, SortColumn, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, reencoded
 from deltacompact.index.sort_keys import decode
-from deltacompact.maintenance.check import check
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -53,7 +53,7 @@ def widths(catalog: DeltaStreamCatalog) -> list[tuple[int | None, int]]:
 def run(catalog: DeltaStreamCatalog, settings: Settings = LOCAL) -> None:
     (session,) = compact("t", delta_catalog_client=catalog, settings=settings).sessions
     assert session.error is None
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
 
 
 def winners(catalog: DeltaStreamCatalog) -> dict[int, Any]:

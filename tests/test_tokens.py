@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from stores import unmeasured  # noqa: F401
+from tables import lake_of_release_0_1
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
@@ -19,7 +19,7 @@ from deltacompact.base.model import Commit, ContentType, DataFile, Delta, Operat
 from deltacompact.catalog.delta_stream import log as stream_log
 from deltacompact.catalog.delta_stream.log_entries import from_document, to_document
 from deltacompact.catalog.delta_stream.state import replay
-from deltacompact.catalog.delta_stream.tokens import Commits
+from deltacompact.catalog.delta_stream.tokens import TOKEN_RETENTION_S, Commits
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
@@ -130,6 +130,22 @@ def test_every_token_comes_back_from_an_entry_as_it_was() -> None:
         commit = Commit("id", 0, (Delta(1, OperationType.UPSERT),), token)
         entry = stream_log.Committed(commit)
         assert from_document(json.loads(json.dumps(to_document(entry))), "entry") == entry
+
+
+def test_a_token_expires_after_its_commit_was_compacted_not_after_it_was_made() -> None:
+    now_s = [1e9]
+    catalog = DeltaStreamCatalog(MemoryStore(), clock=lambda: now_s[0])
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", pa.table({"k": [1], "v": ["first"]}), token="nightly")
+    now_s[0] += TOKEN_RETENTION_S + 1
+    compact(catalog)
+    catalog.append("t", pa.table({"k": [1], "v": ["again"]}), token="nightly")
+    assert catalog.read("t")["v"].to_pylist() == ["first"]
+    now_s[0] += TOKEN_RETENTION_S + 1
+    catalog.append("t", pa.table({"k": [2], "v": ["second"]}))
+    compact(catalog)
+    catalog.append("t", pa.table({"k": [1], "v": ["much later"]}), token="nightly")
+    assert sorted(catalog.read("t")["v"].to_pylist()) == ["much later", "second"]
 
 
 # The command line
@@ -257,9 +273,7 @@ def test_commits_that_grow_in_two_ways_do_not_see_each_other() -> None:
 
 
 def test_the_golden_lake_of_release_0_1_knows_its_tokens(tmp_path: Path) -> None:
-    with tarfile.open(Path(__file__).parent / "golden" / "lake_0_1_0.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog = DeltaStreamCatalog(LocalStore(lake_of_release_0_1(tmp_path)))
     golden_tokens(catalog)
     assert not catalog.append("orders", rows(1), {"day": None}, token="etl:4").committed
     compact(catalog, "orders")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from simulation import Fault, Simulation
 from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import (
     ConflictError,
@@ -26,7 +27,7 @@ from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.vacuum import VacuumResult, vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
-from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.maintenance.check import rehash_table
 from deltacompact.storage.memory import MemoryStore
 
 ALL = Partition()
@@ -52,7 +53,7 @@ def live(catalog: DeltaStreamCatalog, table_id: str = "t") -> dict[Any, Any]:
 
 
 def assert_sound(catalog: DeltaStreamCatalog, table_id: str = "t") -> None:
-    assert [problem for each in check(catalog, table_id) for problem in each.problems] == []
+    assert problems(catalog, table_id) == []
 
 
 def clean(simulation: Simulation, table_id: str = "t") -> VacuumResult:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 from stores import unmeasured  # noqa: F401
+from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SchemaError, SessionResult, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local")
@@ -28,7 +28,7 @@ def table_of(keys: list[str], sort_keys: list[Any] | None = None, **options: Any
 
 def run(catalog: DeltaStreamCatalog, **arguments: Any) -> SessionResult:
     (session,) = compact("t", delta_catalog_client=catalog, **{"settings": LOCAL, **arguments}).sessions
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
     return session
 
 

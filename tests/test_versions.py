@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from simulation import Simulation
 from stores import unmeasured  # noqa: F401
+from tables import one_row_simulated, problems
 
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
@@ -21,7 +21,6 @@ from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
 from deltacompact.cli import run as command_line
-from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -37,7 +36,7 @@ def run(catalog: DeltaStreamCatalog) -> None:
 
 
 def keys(catalog: DeltaStreamCatalog, **how: object) -> list[int]:
-    assert [problem for each in check(catalog, "t") for problem in each.problems] == []
+    assert problems(catalog) == []
     return sorted(catalog.read("t", **how)["k"].to_pylist())
 
 
@@ -127,10 +126,7 @@ def test_rollbacks_that_are_refused(catalog: DeltaStreamCatalog, tmp_path: Path)
 
 
 def test_what_is_committed_during_a_rollback_stays_and_a_compaction_conflicts() -> None:
-    simulation = Simulation()
-    made = simulation.catalog()
-    made.create_table("t", (), ["k"])
-    made.append("t", rows(1))
+    simulation, made = one_row_simulated()
     run(made)
     made.append("t", rows(2))
     compacting = simulation.start(lambda c: run_quietly(c))
@@ -176,10 +172,7 @@ def test_a_corrupt_delta_blocks_its_partition_until_it_is_retracted(catalog: Del
 
 def test_a_delta_that_is_retracted_while_it_is_folded_or_carried_over_does_not_come_back() -> None:
     for stop in ("stream/1-", "stream/0/"):
-        simulation = Simulation()
-        made = simulation.catalog()
-        made.create_table("t", (), ["k"])
-        made.append("t", rows(1))
+        simulation, made = one_row_simulated()
         folded = made.append("t", rows(2))
         compacting = simulation.start(lambda c: run_quietly(c))
         compacting.run_to("put_if_absent", stop)
@@ -191,10 +184,7 @@ def test_a_delta_that_is_retracted_while_it_is_folded_or_carried_over_does_not_c
 
 
 def test_a_late_delta_that_was_carried_over_and_then_retracted_does_not_come_back() -> None:
-    simulation = Simulation()
-    made = simulation.catalog()
-    made.create_table("t", (), ["k"])
-    made.append("t", rows(1))
+    simulation, made = one_row_simulated()
     compacting = simulation.start(lambda c: run_quietly(c))
     compacting.run_to("put_if_absent", "stream/0/")  # the seal is pending
     late = made.append("t", rows(2))

@@ -1,0 +1,59 @@
+"""The historian: takes back what was written. Retracts a delta, restates a partition, rolls back to an old version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
+
+from .model import Content, Event
+from .world import World
+
+
+class Historian:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def retract(self, day: str | None, choice: int) -> None:
+        """Take back a delta that is not compacted yet, if there is one."""
+        stream = self.world.streams[day]
+        waiting = stream.events[stream.compacted :]
+        if not waiting:
+            return
+        event = waiting[choice % len(waiting)]
+        retract(self.world.catalog, "t", event.position, self.world.values(day))
+        stream.events.remove(event)
+        self.world.seen["retracted"] += 1
+        self.world.note(day)
+
+    def restate(self, day: str | None, files: Sequence[Content]) -> None:
+        """Put these rows in the place of all that there is."""
+        contents, tables = [], []
+        for rows, types in files:
+            rows = [{**row, "origin": f"restated {self.world.count()}"} for row in rows]
+            contents.append(tuple(rows))
+            tables.append(self.world.table(rows, types, "upsert", day))
+        state = self.world.catalog.restate("t", tables, self.world.values(day))
+        self.world.restated(day, Event(state.deltas[0].position, "upsert", tuple(contents)))
+        self.world.seen["restated"] += 1
+        self.world.note(day)
+
+    def rollback(self, day: str | None, choice: int) -> None:
+        """Go back to a version that was sealed at most 36 hours ago, if there is one."""
+        world, stream = self.world, self.world.streams[day]
+        young = [
+            info.state.version
+            for info in versions(world.catalog, "t", world.partition(day))
+            if info.sealed_s is not None
+            and world.now_s - info.sealed_s <= VACUUM_AGE_MIN_S / 2
+            and info.state.version not in stream.lost
+        ]
+        if not young:
+            return
+        version = young[choice % len(young)]
+        rollback(world.catalog, "t", version, world.values(day))
+        events, stream.compacted = stream.history[version]
+        stream.events = list(events)
+        world.seen["rolled back"] += 1
+        world.note(day)

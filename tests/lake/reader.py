@@ -1,0 +1,66 @@
+"""The reader: the table, an old version and the destination hold what the model says, and `check` finds nothing."""
+
+from __future__ import annotations
+
+from columns import bag
+from tables import problems
+
+from deltacompact.base.model import DataFile
+from deltacompact.catalog.delta_stream.versions import versions
+from deltacompact.index.primary_key_index import read_manifest
+
+from .model import folded
+from .world import World
+
+
+class Reader:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def verify(self, choice: int = 0) -> None:
+        """Compare every partition with the model, and one of the versions that are retained."""
+        world = self.world
+        keys = world.catalog.table("t").keys is not None
+        for day, stream in world.streams.items():
+            if not stream.begun:
+                continue
+            world.note(day)
+            assert bag(world.read(day)) == bag(world.expected(day, keys))
+            if keys:
+                self._old_version(day, choice)
+            if stream.destination is not None:
+                assert bag(world.read(day, "d")) == bag(folded(world.shape, stream.destination).rows())
+            self._count(day)
+        for table in ("t", "d") if world.has_destination else ("t",):
+            assert problems(world.catalog, table) == []
+
+    def _old_version(self, day: str | None, choice: int) -> None:
+        world, stream = self.world, self.world.streams[day]
+        infos = versions(world.catalog, "t", world.partition(day))
+        names = [info.state.version for info in infos if info.state.version not in stream.lost]
+        if names:
+            name = names[choice % len(names)]
+            events, _ = stream.history[name]
+            assert bag(world.read(day, version=name)) == bag(folded(world.shape, events).rows()), f"version {name}"
+            world.seen["old versions read"] += name != names[-1]
+
+    def _count(self, day: str | None) -> None:
+        """What there is to see of runs, relocations, vectors and the like."""
+        world, seen = self.world, self.world.seen
+        state = world.catalog.state("t", world.partition(day))
+        seen["stubs"] += len(state.manifests)
+        seen["checkpoints"] += any("/checkpoints/" in path for path in world.inner._objects)
+        seen["exchanged"] += any(path.endswith(".exchange.arrow") for path in world.inner._objects)
+        if state.index is not None:
+            manifest = read_manifest(world.inner, state.index)
+            seen["runs"] += len(manifest.runs) - 1
+            seen["relocations"] += len(manifest.relocations)
+            seen["tombstones"] += manifest.tombstones
+        for file in state.compacted.files if state.compacted else ():
+            seen["delta files kept"] += _is_delta_file(file)
+            seen["deletion vectors"] += file.deletions is not None
+
+
+def _is_delta_file(file: DataFile) -> bool:
+    """One that no session wrote: sessions have folders of their own."""
+    return "/" not in file.path.partition("/data/")[2]

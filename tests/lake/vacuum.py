@@ -1,0 +1,33 @@
+"""The vacuum: deletes what is old, of the table and of its destination. Versions that it may have taken are lost."""
+
+from __future__ import annotations
+
+from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.versions import versions
+
+from .world import HOUR_S, World
+
+
+class Vacuum:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def run(self, force: bool = False) -> None:
+        world, age_min_s = self.world, 0 if force else VACUUM_AGE_MIN_S
+        results = vacuum(world.catalog, "t", age_min_s=age_min_s, force=force)
+        world.seen["vacuumed objects"] += sum(len(result.deleted) for result in results)
+        world.seen["fenced"] += sum(len(result.fenced) for result in results)
+        if world.has_destination:
+            vacuum(world.catalog, "d", age_min_s=age_min_s, force=force)
+        for day, stream in world.streams.items():
+            if stream.begun:
+                stream.lost |= {
+                    info.state.version
+                    for info in versions(world.catalog, "t", world.partition(day))
+                    if info.sealed_s is not None and (force or world.now_s - info.sealed_s >= VACUUM_AGE_MIN_S)
+                }
+
+    def run_days_later(self) -> None:
+        self.world.now_s += 80 * HOUR_S
+        self.run()

@@ -1,0 +1,158 @@
+"""Every content type of compacted files gives back what was put in, or refuses the column by name before it publishes.
+
+NaN, null, "NaN"     Parquet, Feather, ORC and CSV keep them apart
+dictionaries         files with different categories become one column
+year 9999            ORC would wrap it around: refused, the deltas stay
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
+from columns import bag
+from oracle import Row
+
+from deltacompact import DeltaStreamCatalog, InputError, Settings, compact
+from deltacompact.base.model import Partition
+from deltacompact.maintenance.check import check
+from deltacompact.storage.memory import MemoryStore
+
+LOCAL = Settings(executor="local", local_threads=1)
+EVERY_FORMAT = ["parquet", "feather", "orc", "csv"]
+
+
+@pytest.fixture
+def catalog() -> DeltaStreamCatalog:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    return catalog
+
+
+def compacted(catalog: DeltaStreamCatalog, content_type: str = "parquet", settings: Settings = LOCAL) -> None:
+    compact("t", delta_catalog_client=catalog, compacted_file_content_type=content_type, settings=settings)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content_type", EVERY_FORMAT)
+def test_nan_is_a_number_and_null_is_none_in_every_format(catalog: DeltaStreamCatalog, content_type: str) -> None:
+    table = pa.table({"k": [math.nan, 1.0, None], "v": [None, math.nan, math.inf], "n": ["NaN", "null", None]})
+    catalog.append("t", table)
+    compacted(catalog, content_type)
+    assert bag(catalog.read("t").to_pylist()) == bag(table.to_pylist())
+    assert [report.problems for report in check(catalog, "t")] == [()]
+
+
+def test_a_null_in_the_only_column_is_refused_where_csv_would_lose_it(catalog: DeltaStreamCatalog) -> None:
+    catalog.append("t", pa.table({"k": pa.array([None, 1])}))
+    with pytest.raises(InputError, match="CSV cannot hold a null in a table of one column, 'k'"):
+        compacted(catalog, "csv")
+    assert catalog.read("t").num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("content_type", "type_"),
+    [
+        ("csv", pa.decimal256(50, 2)),
+        ("csv", pa.list_(pa.int64())),
+        ("orc", pa.uint64()),
+        ("orc", pa.time64("us")),
+        ("orc", pa.duration("s")),
+    ],
+)
+def test_a_type_that_a_format_does_not_give_back_is_refused_by_name(
+    catalog: DeltaStreamCatalog, content_type: str, type_: pa.DataType
+) -> None:
+    catalog.append("t", pa.table({"k": [1], "v": pa.nulls(1, type_)}))
+    with pytest.raises(InputError, match=r"column 'v' is .*, which .* files cannot hold"):
+        compacted(catalog, content_type)
+    assert catalog.read("t").num_rows == 1 and catalog.state("t", Partition()).compacted is None
+
+
+@pytest.mark.parametrize("type_", [pa.timestamp("us"), pa.timestamp("s"), pa.date64(), pa.timestamp("ms", "UTC")])
+def test_orc_refuses_the_year_9999_before_anything_is_published(
+    catalog: DeltaStreamCatalog, type_: pa.DataType
+) -> None:
+    catalog.append("t", pa.table({"k": [1], "until": pa.array([datetime(9999, 12, 31)]).cast(type_)}))
+    with pytest.raises(InputError, match="column 'until': ORC holds timestamps of the years"):
+        compacted(catalog, "orc")
+    assert catalog.read("t").num_rows == 1
+
+
+def test_structs_come_back_from_orc_as_they_were(catalog: DeltaStreamCatalog) -> None:
+    structs = [None if n % 3 == 0 else {"a": n} for n in range(10)]
+    table = pa.table({"k": list(range(10)), "v": structs, "l": [[struct] for struct in structs]})
+    catalog.append("t", table)
+    small = dataclasses.replace(LOCAL, row_group_rows=4)
+    compacted(catalog, "orc", small)
+    assert catalog.read("t").to_pylist() == table.to_pylist()
+
+
+# --- dictionaries ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content_type", EVERY_FORMAT)
+def test_dictionaries_of_several_files_go_into_one(catalog: DeltaStreamCatalog, content_type: str) -> None:
+    tables = [pa.table({"k": [n, n + 10], "v": pa.array([f"v{n}", None]).dictionary_encode()}) for n in range(3)]
+    expected = bag(row for table in tables for row in table.to_pylist())
+    for table in tables:
+        catalog.append("t", table)
+    small = dataclasses.replace(LOCAL, row_group_rows=1)
+    compacted(catalog, content_type, small)
+    assert bag(catalog.read("t").to_pylist()) == expected
+    assert catalog.read("t").schema.field("v").type == pa.dictionary(pa.int32(), pa.string())
+    catalog.append("t", pa.table({"k": [10]}), operation="delete")
+    compacted(catalog, content_type)
+    assert catalog.read("t").num_rows == 5
+
+
+@pytest.mark.parametrize("content_type", EVERY_FORMAT)
+@pytest.mark.parametrize("value_type", [pa.string(), pa.int64()])
+def test_categories_of_two_files_are_more_than_a_byte_counts(
+    catalog: DeltaStreamCatalog, content_type: str, value_type: pa.DataType
+) -> None:
+    codes = pa.array(range(100), pa.int8())
+    for first in (0, 100):
+        keys = pa.array(range(first, first + 100))
+        values = keys.cast(pa.string()).cast(value_type)
+        catalog.append("t", pa.table({"k": keys, "v": pa.DictionaryArray.from_arrays(codes, values)}))
+    compacted(catalog, content_type)
+    assert [(row["k"], int(row["v"])) for row in catalog.read("t").to_pylist()] == [(n, n) for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda values: pa.ListArray.from_arrays(list(range(101)), values),
+        lambda values: pa.FixedSizeListArray.from_arrays(values, 1),
+        lambda values: pa.StructArray.from_arrays([values], ["s"]),
+        lambda values: pa.MapArray.from_arrays(list(range(101)), pa.array(["key"] * 100), values),
+    ],
+)
+def test_categories_inside_of_nested_columns_are_too(
+    catalog: DeltaStreamCatalog, nested: Callable[[pa.Array], pa.Array]
+) -> None:
+    expected: list[Row] = []
+    for first in (0, 100):
+        categories = pa.array([str(first + n) for n in range(100)])
+        values = nested(pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), categories))
+        table = pa.table({"k": list(range(first, first + 100)), "v": values})
+        expected += table.to_pylist()
+        catalog.append("t", table)
+    compacted(catalog)
+    assert catalog.read("t").to_pylist() == expected
+
+
+def test_a_table_of_several_dictionaries_is_appended(catalog: DeltaStreamCatalog) -> None:
+    pieces = [
+        pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array([f"{n}/{m}" for n in range(100)]))
+        for m in range(2)
+    ]
+    catalog.append("t", pa.table({"k": list(range(200)), "v": pa.chunked_array(pieces)}))
+    assert catalog.read("t")["v"].to_pylist()[-1] == "99/1"
