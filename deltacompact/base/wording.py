@@ -2,7 +2,7 @@
 
 counted(1, "file") -> "1 file"       counted(12_000, "row") -> "12,000 rows"
 with_article("integer") -> "an integer"
-one_line(ZeroDivisionError("x")) -> "ZeroDivisionError: x"
+text_of(OSError("no   route")) -> "no route"       one_line(OSError("no   route")) -> "OSError: no route"
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class _Reading:
         for run, bucket, path in tasks_of(batches):
             with self.store.open(path) as source:
                 reader = pa.ipc.open_file(source)
-                for place in range(reader.num_record_batches):
-                    yield from self._entries(run, bucket, reader.get_batch(place).column(0))
+                for number in range(reader.num_record_batches):
+                    yield from self._entries(run, bucket, reader.get_batch(number).column(0))
 
     def _entries(self, run: int, bucket: int, column: pa.Array) -> Iterator[pa.RecordBatch]:
         width = column.type.byte_width

@@ -132,13 +132,13 @@ class StreamWriter:
 
     def restate(self, tables: Any, keys: TableKeys | None) -> StreamState:
         """Replace the contents by these rows; what is committed meanwhile stays, on top of them."""
-        given = incoming(tables)
-        first = next(given, None)
+        restating = incoming(tables)
+        first = next(restating, None)
         if first is None:
             raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         log = self._catalog.begin_stream(self._table_id, self._partition)
         base, begun_s = log.active(strictly=True), self._catalog.clock()
-        files = self._restated(chain((first,), given), keys)
+        files = self._restated(chain((first,), restating), keys)
         now_ms, lineage = self._now_ms(), uuid.uuid4().hex
         # Below all that is carried over on top of it, at whatever position.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
