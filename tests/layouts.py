@@ -232,7 +232,7 @@ class Story:
         source = pa.BufferReader(self.catalog.store.get(file.path))
         match file.content_type:
             case ContentType.PARQUET:
-                table = pq.read_table(source, columns=["n"])
+                table = pq.ParquetFile(source).read(columns=["n"])
             case ContentType.ORC:
                 table = pyarrow.orc.ORCFile(source).read(columns=["n"])
             case _:
