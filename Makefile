@@ -39,7 +39,7 @@ tools:
 # The package, editable, and what it depends on.
 .venv/.installed: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install 'maturin>=1.9,<2' 'ziglang>=0.13'
-	$(BIN)/maturin develop --release --quiet --extras test,bench
+	$(BIN)/maturin develop --release --quiet --extras test,bench,sessions
 	@touch $(KERNELS) $@
 
 # Readers of some years ago, which tests have read what we write.
