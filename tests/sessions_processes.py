@@ -22,7 +22,9 @@ ROOT = Path(__file__).parent.parent
 class DispatcherProcess:
     """`deltacompact-sessions dispatch` in a process of its own; its log goes to a file."""
 
-    def __init__(self, queue: str, state: str, log: Path, *options: str, lease_s: float = 2, **environment: str) -> None:
+    def __init__(
+        self, queue: str, state: str, log: Path, *options: str, lease_s: float = 2, **environment: str
+    ) -> None:
         command = [sys.executable, "-m", "sessions", "dispatch", "--queue", queue, "--state", state]
         self.log = log
         with open(log, "ab") as output:

@@ -10,7 +10,7 @@ import time
 import psutil
 import pyarrow as pa
 import pytest
-from sessions_processes import DispatcherProcess, chain, dispatching, resume, suspend, until
+from sessions_processes import chain, dispatching, resume, suspend, until
 from spark_fixtures import moto_endpoint, s3_catalog_uri  # noqa: F401
 from test_sessions_queues import sqs_queues
 
@@ -90,7 +90,9 @@ def test_job_runs_from_submit_to_status(place, capsys):
     place.table("orders", partitions=("a", "b"))
     place.table("items")
     document = place.folder / "job.json"
-    document.write_text(json.dumps({"version": 1, "catalog": place.lake, "source_table_id": "orders", "desired_sla": 900}))
+    document.write_text(
+        json.dumps({"version": 1, "catalog": place.lake, "source_table_id": "orders", "desired_sla": 900})
+    )
     for _ in range(2):
         assert run(["submit", str(document), "--queue", place.queue, "--job-run-id", "nightly", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("}\n")[0] + "}")["job_run_id"] == "nightly"

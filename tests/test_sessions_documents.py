@@ -81,7 +81,8 @@ good_documents = st.fixed_dictionaries(
         "hash_bucket_count": st.none() | st.integers(1, 1_000_000),
         "sns_event_topic_arn": st.none() | names,
         "compacted_file_content_type": st.sampled_from(["parquet", "feather", "orc", "csv", "text/csv"]),
-        "partitions": st.none() | st.lists(st.dictionaries(names, partition_values, max_size=3), min_size=1, max_size=3),
+        "partitions": st.none()
+        | st.lists(st.dictionaries(names, partition_values, max_size=3), min_size=1, max_size=3),
         "purge": st.booleans(),
         "settings": st.none()
         | st.fixed_dictionaries(
@@ -283,7 +284,14 @@ def test_catalogs_in_folders_by_where_they_really_are(tmp_path):
     check = AllowList([f"file://{tmp_path}/alias/"]).check
     for catalog in (lake, lake / "eu", lake / "new", tmp_path / "alias" / "eu", lake.as_uri(), f"{lake}/"):
         check(of_values({**GOOD, "catalog": str(catalog)}))
-    for catalog in (other, lake / "link", lake / "link" / "x", tmp_path, f"{tmp_path}/lakes", lake.as_uri() + "/%2e%2e/other"):
+    for catalog in (
+        other,
+        lake / "link",
+        lake / "link" / "x",
+        tmp_path,
+        f"{tmp_path}/lakes",
+        lake.as_uri() + "/%2e%2e/other",
+    ):
         with pytest.raises(RefusedDocument):
             check(of_values({**GOOD, "catalog": str(catalog)}))
 
@@ -306,7 +314,9 @@ def test_a_prefix_that_does_not_hold_the_catalog_is_not_an_invalid_document():
         AllowList(["s3://other"]).check(of_values(GOOD))
 
 
-@given(st.lists(st.sampled_from(["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]), max_size=6))
+@given(
+    st.lists(st.sampled_from(["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]), max_size=6)
+)
 def test_whatever_is_allowed_lies_below_the_prefix(parts):
     catalog = "s3://lake/" + "/".join(parts)
     try:

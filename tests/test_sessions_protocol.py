@@ -40,6 +40,7 @@ from sessions.documents.instruction import of_values
 from sessions.queues.directory import DirectoryQueue
 from sessions.records.leases import LeaseLostError, claim
 from sessions.records.state_store import StateStore
+from sessions.runner import reporting
 from sessions.runner.group import GroupRun
 from sessions.runner.reporting import Superseded
 
@@ -55,9 +56,10 @@ DOCUMENT = {
 
 @pytest.fixture(autouse=True, scope="module")
 def no_waiting():
-    """Retries after a failed operation follow at once."""
+    """Retries after a failed operation follow at once, and no record is written because a second has passed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tenacity.nap, "time", _NoTime())
+        patch.setattr(reporting, "_WRITE_EVERY_S", 1e9)
         yield
 
 

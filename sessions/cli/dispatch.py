@@ -127,6 +127,7 @@ def dispatcher_of(
     from sessions.launchers.local import LocalLauncher
     from sessions.queues.queue import open_queue
     from sessions.records.state_store import StateStore
+    from sessions.runner.group import run_group
 
     allowed = AllowList(allow)
     queue = open_queue(queue_uri, dead_letters, visibility_s)
@@ -137,7 +138,7 @@ def dispatcher_of(
         Intake(queue, state, allowed),
         state,
         simple_plan,
-        LocalLauncher(_logs(state, logs)),
+        LocalLauncher(_logs(state, logs), run_group),
         Admission(Budget(max_sessions or os.cpu_count() or 1, memory)),
         DispatcherSettings(ttl_s=lease_s, drain=drain, grace_s=grace_s, retries=Retries(tries)),
     )
