@@ -7,6 +7,7 @@ dead letters are the bad documents. `DELTACOMPACT_CHAOS_SEED` makes another hist
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -156,10 +157,8 @@ def _asked(
 
 
 def _kill(process: psutil.Process) -> None:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
-    except psutil.NoSuchProcess:
-        pass
 
 
 def _sorted(rows: list[dict[str, int]]) -> list[tuple[int, int]]:

@@ -67,7 +67,9 @@ def test_every_setting_is_a_field_but_where_the_dispatcher_has_its_machines():
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 counts = st.integers(1, 2**53)
+PARTS = ["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]
 partition_values = st.one_of(names, st.just(""), st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none())
+partitions = st.dictionaries(names, partition_values, max_size=3)
 good_documents = st.fixed_dictionaries(
     {"version": st.just(1), "catalog": names, "source_table_id": names},
     optional={
@@ -167,6 +169,7 @@ def _leaves(value):
         ({"desired_sla": "900"}, "desired_sla", '(it is "900")'),
         ({"desired_sla": True}, "desired_sla", "(it is true)"),
         ({"version": 2}, "version", "it must be 1 (it is 2)"),
+        ({"version": True}, "version", "it must be 1 (it is true)"),
         ({"catalog": None}, "catalog", "valid string (it is null)"),
         ({"partitions": []}, "partitions", "at least 1 item"),
         ({"partitions": [{"day": "a"}, {"day": []}]}, "partitions[1].day", "valid string"),

@@ -47,9 +47,8 @@ class LocalLauncher:
     def launch(self, spec: GroupSpec) -> None:
         with self._lock:  # multiprocessing keeps a list of its children that is not for several threads
             if spec.id not in self._groups:
-                process = self._context.Process(
-                    target=run_in_own_session, args=(self._run, spec, str(self._log(spec.id)))
-                )
+                arguments = (self._run, spec, str(self._log(spec.id)))
+                process = self._context.Process(target=run_in_own_session, args=arguments)
                 process.start()
                 self._groups[spec.id] = process
 
