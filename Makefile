@@ -10,7 +10,7 @@ CRATE := deltacompact/kernels
 KERNELS := deltacompact/_kernels.abi3.so
 RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
 
-DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench
+DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,sessions
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

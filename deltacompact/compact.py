@@ -107,18 +107,22 @@ def compact(
     settings: Settings | None = None,
     purge: bool = DEFAULTS.purge,
     event_sinks: Sequence[EventSink] = (),
+    attempt: str | None = None,
 ) -> CompactionResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds is recorded
-    with the events. `partitions` is a list of dicts, default all. `purge` rewrites every file with dead rows in it. A
-    session's error is in its result; where every session failed, the first error is raised. Raises InputError, before
-    any work, for what cannot be served.
+    with the events. `partitions` is a list of dicts, default all. `purge` rewrites every file with dead rows in it.
+    `attempt` is a name with a slash in it ("run-1/3"), by which a scheduler can fence this call off when it has given
+    it up: it then ends in a ConflictError and publishes nothing. A session's error is in its result; where every
+    session failed, the first error is raised. Raises InputError, before any work, for what cannot be served.
     """
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
     expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
+    if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
+        raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
@@ -130,7 +134,9 @@ def compact(
         content_type=content_type(compacted_file_content_type),
         purge=purge,
     )
-    request = Request(source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, options)
+    request = Request(
+        source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, options, attempt
+    )
     return compact_job(catalog, request, [*sinks, *topic_sinks(sns_event_topic_arn, desired_sla)])
 
 
@@ -138,7 +144,8 @@ def compact(
 class Request:
     """What is asked for: which table and partitions, by which keys, into which table (None: in place), and how.
 
-    `primary_keys` None are the table's own, `partitions` None are all.
+    `primary_keys` None are the table's own, `partitions` None are all. `attempt` names the call, so that it
+    can be fenced off.
     """
 
     source_table_id: str
@@ -147,6 +154,7 @@ class Request:
     destination_table_id: str | None = None
     partitions: Sequence[Mapping[str, Any]] | None = None
     options: Options = DEFAULTS
+    attempt: str | None = None
 
 
 def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:
@@ -234,7 +242,7 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
         check_destination(catalog, source, keys, destination)
     work = []
     for partition in chosen:
-        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge)
+        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
         work.append(Work(stream, _found(stream, source, keys)))
     terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
     return Job(source_table_id, destination, terms, tuple(work))

@@ -1,0 +1,199 @@
+"""The records of a job run: plain values, kept as JSON below the state's URI.
+
+    job-runs/run-1/run/…                       JobRun: its document, state and lease; replaced by compare-and-swap
+    job-runs/run-1/sessions/day=2024-01-01/…   Session: one partition, its plan, progress and outcome; likewise
+    job-runs/run-1/events/…                    each event once
+    dispatchers/host-7.4711.…json              Dispatcher: who works, and when it last said so
+
+A job run that a dispatcher claimed for the third time, with one session under way:
+
+    JobRun   run-1    RUNNING   lease: owner host-7/4711, epoch 3    expected 412 s, 371 … 453
+    Session  day=…    RUNNING   epoch 3, round 2 of 5, materialize   expected 412 s
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class JobRunState(enum.StrEnum):
+    """ACCEPTED -> RUNNING -> SUCCEEDED or FAILED. It fails where one of its sessions failed."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def ended(self) -> bool:
+        return self in (JobRunState.SUCCEEDED, JobRunState.FAILED)
+
+
+class SessionState(enum.StrEnum):
+    """PLANNED -> RUNNING -> SUCCEEDED, NOTHING_TO_DO or FAILED; a takeover brings RUNNING back to PLANNED."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    NOTHING_TO_DO = "nothing_to_do"
+    FAILED = "failed"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (SessionState.PLANNED, SessionState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who works on a job run. `epoch` grows by one with every claim; `renewals` makes each renewal another record.
+
+    The lease is stale once the store says that the record is older than `ttl_s` and the skew that we allow for.
+    """
+
+    owner: str
+    epoch: int
+    ttl_s: float
+    renewals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An expected SLA: seconds from the start of the session, with its 90 % interval, as of `at_s` (Unix seconds)."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision of the planner. `reason` is a value of planning.reasons.Reason, `text` says it to people."""
+
+    what: str
+    value: Any
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What one session is to run on, and what that takes. `group` names the sessions that share a process or cluster.
+
+    `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's.
+    """
+
+    partition: dict[str, str | None]
+    group: str
+    executor: str
+    node_type: str
+    workers_initial: int
+    workers_max: int
+    hash_bucket_count: int
+    rehash: bool
+    rounds: int
+    delta_files: int
+    delta_rows: int
+    base_rows: int
+    bytes: int
+    peak_bytes: int
+    expected: Estimate
+    cost_usd: float
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a session is. `share` is what is done of all its work, from 0 to 1, by the planner's model."""
+
+    stage: str = ""
+    round: int = 0
+    rounds: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
+    share: float = 0.0
+    updated_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a session did: the fields of deltacompact's SessionResult that are counts, bytes and seconds."""
+
+    seconds: float
+    rows_in: int = 0
+    live: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    rounds: int = 0
+    rounds_resumed: int = 0
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    planned_peak_bytes: int = 0
+    measured_peak_bytes: int = 0
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it.
+
+    `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
+    that has not ended, `error` says why the latest try failed; `failures` counts such tries.
+    """
+
+    id: str
+    job_run_id: str
+    partition: dict[str, str | None]
+    state: SessionState = SessionState.PLANNED
+    epoch: int = 0
+    attempts: int = 0
+    attempt: str | None = None
+    failures: int = 0
+    plan: SessionPlan | None = None
+    engine_session_id: str | None = None
+    started_s: float | None = None
+    finished_s: float | None = None
+    expected_first: Estimate | None = None
+    expected: Estimate | None = None
+    progress: Progress = Progress()
+    outcome: Outcome | None = None
+    nothing_to_do: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One instruction document under way. `message` is what the queue knew it by."""
+
+    id: str
+    document: dict[str, Any]
+    state: JobRunState
+    accepted_s: float
+    message: str = ""
+    started_s: float | None = None
+    finished_s: float | None = None
+    lease: Lease | None = None
+    takeovers: int = 0
+    desired_sla_s: int | None = None
+    expected_first: Estimate | None = None
+    expected: Estimate | None = None
+    session_ids: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """One dispatcher that shares the state. `job_run_ids` are those that it holds."""
+
+    owner: str
+    host: str
+    pid: int
+    started_s: float
+    said_s: float
+    queue: str
+    sessions_max: int
+    job_run_ids: tuple[str, ...] = ()
+    draining: bool = False
