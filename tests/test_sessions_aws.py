@@ -123,7 +123,7 @@ class Nodes:
             running = node["State"]["Name"] == "running"
             if running and name not in self.processes:
                 with contextlib.suppress(self.s3.exceptions.NoSuchKey):
-                    key = f"prod/dispatchers/{name}/task-token"
+                    key = f"prod/nodes/{name}/task-token"
                     token = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
                     self.processes[name] = subprocess.Popen(
                         [sys.executable, "-c", NODE, token], stdout=subprocess.PIPE, text=True
