@@ -10,6 +10,7 @@ import boto3
 import jsonschema
 import pytest
 from sessions_records import NOW_S, OUTCOME, job_run, plan, session, succeeded
+from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
@@ -20,7 +21,6 @@ from sessions.events.event import SCHEMA_PATH, EventType
 from sessions.events.outbox import Outbox
 from sessions.events.recording import EventRecorder
 from sessions.records.state_store import StateStore
-from stores import FailsAt, InterceptedStore
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads(SCHEMA_PATH.read_text()), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER

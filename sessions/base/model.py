@@ -141,7 +141,8 @@ class Session:
     """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it.
 
     `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
-    that has not ended, `error` says why the latest try failed.
+    that has not ended, `error` says why the latest try failed. `error_named` is the error for those who may not see
+    the data: its class, and the files and columns that it names.
     """
 
     id: str
@@ -161,11 +162,15 @@ class Session:
     outcome: Outcome | None = None
     nothing_to_do: str | None = None
     error: str | None = None
+    error_named: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One instruction document under way. `message` is what the queue knew it by."""
+    """One instruction document under way. `message` is what the queue knew it by.
+
+    `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
+    """
 
     id: str
     document: dict[str, Any]
@@ -176,6 +181,7 @@ class JobRun:
     finished_s: float | None = None
     lease: Lease | None = None
     takeovers: int = 0
+    late_heartbeats: int = 0
     desired_sla_s: int | None = None
     expected_first: Estimate | None = None
     expected: Estimate | None = None

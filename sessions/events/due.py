@@ -1,6 +1,6 @@
 """Which events follow from a record. They are a function of it, so what a crash kept from being told is told later.
 
-    Session  RUNNING    attempt 2, round 3 of 5     started~2, round_completed~1, round_completed~2
+    Session  RUNNING    attempt 2, 2 of 5 rounds    started~2, round_completed~1, round_completed~2
     Session  SUCCEEDED  after 5 rounds              … round_completed~5, succeeded
     JobRun   ACCEPTED                               accepted
 
@@ -65,7 +65,7 @@ def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
         if progress.stage != "rehash":
             said.append((EventType.REHASH_COMPLETED, 0, now_s, buckets))
     rounds = outcome.rounds if outcome else progress.rounds
-    completed = outcome.rounds if outcome else max(0, progress.round - 1)
+    completed = outcome.rounds if outcome else progress.round
     for number in range(1, completed + 1):
         said.append((EventType.ROUND_COMPLETED, number, now_s, {"round": number, "rounds": rounds}))
     if session.state is SessionState.FAILED:

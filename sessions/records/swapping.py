@@ -17,7 +17,7 @@ import contextlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,20 @@ class SwappedRecords:
                         yield self._version(newest)
                     except NotFoundError:
                         yield self.read(folder)
+
+    def read_changed(self, prefix: str, known: Mapping[str, Version]) -> dict[str, Version]:
+        """Every record below a prefix by folder; those whose number is known are not read again."""
+        read = {}
+        for folder, newest in _newest(self._store.list(prefix)).items():
+            if folder in known and known[folder].number == _number(newest):
+                read[folder] = known[folder]
+                continue
+            with contextlib.suppress(NotFoundError):
+                try:
+                    read[folder] = self._version(newest)
+                except NotFoundError:
+                    read[folder] = self.read(folder)
+        return read
 
     def create(self, folder: str, value: Any) -> bool:
         """Put the first version. False where the record is there already."""
