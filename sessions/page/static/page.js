@@ -174,7 +174,7 @@ function renderRuns() {
     class: "run", type: "button", "data-run": run.id, "aria-current": String(run.id === view.run), onclick: () => select(run.id, null),
   }, icon(run.state), make("span", { class: "name clip", title: run.table }, run.table), make("span", { class: "when" }, ago(run.accepted_s)),
   make("span", { class: "sub" },
-    make("span", { class: "clip" }, run.sessions ? `${count(run.ended)} of ${plural(run.sessions, "session")}` : "not planned yet"),
+    make("span", { class: "clip" }, run.sessions ? `${count(run.ended)} of ${plural(run.sessions, "session")}` : ended(run) ? "no session" : "not planned yet"),
     make("span", {}, ended(run) ? seconds(elapsed(run)) : run.expected ? `${seconds(run.expected[0])} expected` : "")),
   run.sessions > 0 && stateBar(run.states, run.sessions)))));
   if (focused !== undefined) for (const button of $("runs").querySelectorAll("button")) if (button.dataset.run === focused) button.focus({ preventScroll: true });
@@ -210,7 +210,7 @@ function renderDetail() {
       $("rows").scrollTop = 0;
       renderLine();
     } }));
-    $("filters").append(make("input", { type: "search", id: "search", placeholder: "Filter partitions  ( / )", "aria-label": "Filter partitions", autocomplete: "off", oninput: (event) => {
+    $("filters").append(make("input", { type: "search", id: "search", placeholder: "Filter:  press /", "aria-label": "Filter partitions", autocomplete: "off", oninput: (event) => {
       view.search = event.target.value.toLowerCase();
       $("rows").scrollTop = 0;
       renderLine();
