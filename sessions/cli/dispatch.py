@@ -57,6 +57,17 @@ _MEMORY_SHARE = 0.8
     metavar="N",
     help="How often a session may fail before its job run has failed.",
 )
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="P", help="Serve the page, /metrics and /healthz there; 0: any."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where the page listens.")
+@click.option("--topic", metavar="ARN", help="SNS: events of job runs whose document names no topic go there.")
+@click.option(
+    "--task-token",
+    envvar="DELTACOMPACT_TASK_TOKEN",
+    metavar="TOKEN",
+    help="Of the Step Functions task that waits on this dispatcher. Default: $DELTACOMPACT_TASK_TOKEN.",
+)
 @click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, where it is a folder.")
 def dispatch(
     queue: str,
@@ -68,6 +79,10 @@ def dispatch(
     lease_s: float,
     grace_s: float,
     tries: int,
+    port: int | None,
+    host: str,
+    topic: str | None,
+    task_token: str | None,
     logs: str | None,
 ) -> None:
     """Run job runs from a queue. Any number of dispatchers may share a queue and a state.
@@ -82,12 +97,18 @@ def dispatch(
         --state s3://lake/job-runs --allow s3://lake/tables --max-sessions 8
     """
     from sessions.base.logs import log_json
+    from sessions.cli.watched import answering, couriered, served
 
     log_json(dispatcher=os.getpid())
     dispatcher = dispatcher_of(queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, logs)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
-    dispatcher.run()
+    with (
+        answering(task_token),
+        served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong),
+        couriered(dispatcher.state, topic),
+    ):
+        dispatcher.run()
 
 
 def dispatcher_of(
@@ -111,13 +132,14 @@ def dispatcher_of(
     from sessions.dispatch.job_run_work import Retries
     from sessions.dispatch.simple_plan import simple_plan
     from sessions.documents.allow_list import AllowList
+    from sessions.events.recording import EventRecorder
     from sessions.launchers.local import LocalLauncher
     from sessions.queues.queue import open_queue
     from sessions.records.state_store import StateStore
 
     allowed = AllowList(allow)
     queue = open_queue(queue_uri, dead_letters)
-    state = StateStore(state_uri)
+    state = StateStore(state_uri, EventRecorder(StateStore(state_uri)))
     memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
     return Dispatcher(
         queue,
