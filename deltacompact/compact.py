@@ -102,19 +102,23 @@ def compact(
     settings: Settings | None = None,
     purge: bool = False,
     event_sinks: Sequence[EventSink] = (),
+    attempt: str | None = None,
 ) -> CompactionResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds is recorded
-    with the events. `partitions` is a list of dicts, default all. `purge` rewrites every file with dead rows in it. A
-    session's error is in its result; where every session failed, the first error is raised. Raises InputError, before
-    any work, for what cannot be served.
+    with the events. `partitions` is a list of dicts, default all. `purge` rewrites every file with dead rows in it.
+    `attempt` is a name with a slash in it ("run-1/3"), by which a scheduler can fence this call off when it has given
+    it up: it then ends in a ConflictError and publishes nothing. A session's error is in its result; where every
+    session failed, the first error is raised. Raises InputError, before any work, for what cannot be served.
     """
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
     expect.flag("purge", purge)
     expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
+    if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
+        raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
     if sns_event_topic_arn is not None:
         from deltacompact.sinks.sns import sns_sink
@@ -139,6 +143,7 @@ def compact(
             purge,
         ),
         partitions,
+        attempt,
     )
     emit = fan_out(sinks)
     executor: Executor | None = None
@@ -206,6 +211,7 @@ def prepare(
     destination_table_id: str | None,
     arguments: Arguments,
     partitions: Sequence[Mapping[str, Any]] | None,
+    attempt: str | None = None,
 ) -> Job:
     """Resolve tables, keys and partitions; nothing is written.
 
@@ -220,7 +226,7 @@ def prepare(
         check_destination(catalog, source, keys, destination)
     work = []
     for partition in chosen:
-        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, arguments.purge)
+        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, arguments.purge, attempt)
         work.append(Work(stream, _found(stream, source, keys)))
     terms = Terms(keys, source.partition_keys, arguments, source.tombstone_retention)
     return Job(source_table_id, destination, terms, tuple(work))

@@ -363,13 +363,13 @@ def _bounded(call: Callable[[], Any], deadline_s: float, doing: str) -> Any:
     return value
 
 
-def aws_client(service: str, region: str | None = None) -> Any:
+def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
     """A boto3 client of another AWS service, by the same settings as S3 (few retries, short time-outs)."""
     from botocore.config import Config
 
     settings = _resolved(S3Settings.from_environment())
     session = _session(settings, _static_credentials(settings))
-    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=5)
+    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
     return session.client(service, region_name=region or settings.region, config=config)
 
 

@@ -1,8 +1,9 @@
 """The records of a job run: plain values, kept as JSON below the state's URI.
 
-    job-runs/run-1/run.json                       JobRun: its document, state and lease; replaced by compare-and-swap
-    job-runs/run-1/sessions/day=2024-01-01.json   Session: one partition, its plan, progress and outcome
-    job-runs/run-1/events/…                       each event once
+    job-runs/run-1/run/…                       JobRun: its document, state and lease; replaced by compare-and-swap
+    job-runs/run-1/sessions/day=2024-01-01/…   Session: one partition, its plan, progress and outcome; likewise
+    job-runs/run-1/events/…                    each event once
+    dispatchers/host-7.4711.…json              Dispatcher: who works, and when it last said so
 
 A job run that a dispatcher claimed for the third time, with one session under way:
 
@@ -149,7 +150,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it."""
+    """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it.
+
+    `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
+    that has not ended, `error` says why the latest try failed.
+    """
 
     id: str
     job_run_id: str
@@ -157,6 +162,7 @@ class Session:
     state: SessionState = SessionState.PLANNED
     epoch: int = 0
     attempts: int = 0
+    attempt: str | None = None
     plan: SessionPlan | None = None
     engine_session_id: str | None = None
     started_s: float | None = None
@@ -187,3 +193,18 @@ class JobRun:
     expected: Estimate | None = None
     session_ids: tuple[str, ...] = ()
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """One dispatcher that shares the state. `job_run_ids` are those that it holds."""
+
+    owner: str
+    host: str
+    pid: int
+    started_s: float
+    said_s: float
+    queue: str
+    sessions_max: int
+    job_run_ids: tuple[str, ...] = ()
+    draining: bool = False

@@ -13,7 +13,8 @@ from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
 from deltacompact.catalog.delta_stream.advice import advised
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.destinations import open_destination
-from deltacompact.catalog.delta_stream.entries import Compacted, Opened
+from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.entries import Compacted, Fence, Opened
 from deltacompact.catalog.delta_stream.log import StreamLog, genesis_state
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, TablePaths
 from deltacompact.catalog.delta_stream.snapshots import choose
@@ -32,6 +33,7 @@ class DeltaStreamPartition:
         partition: Partition,
         keys: TableKeys,
         purge: bool = False,
+        attempt: str | None = None,
     ) -> None:
         self.partition = partition
         self._catalog = catalog
@@ -39,6 +41,7 @@ class DeltaStreamPartition:
         self._destination_id = destination_table_id
         self._keys = keys
         self._purge = purge
+        self._attempt = attempt
         self._in_place = source.table_id == destination_table_id
         self._states: dict[Moment, tuple[StreamState, StreamState]] = {}
 
@@ -123,9 +126,34 @@ class DeltaStreamPartition:
             raise ConflictError(f"{where}: the delta at position {min(taken)} was retracted; start again")
         if session in state.fences:
             raise ConflictError(f"{where}: a vacuum fenced off session {session}; start it again")
+        if self._attempt in state.fences:
+            raise ConflictError(f"{where}: attempt {self._attempt} was fenced off: another one has taken over")
         _, base = self._states[snapshot.moment]
         if not self._in_place and len(state.commits) > len(base.commits):
             raise ConflictError(f"{where}: deltas were appended to a destination table")
+
+    # Attempts
+
+    def fence_attempt(self, attempt: str) -> None:
+        """After this, an attempt that has taken its snapshot publishes nothing: it meets the fence, or a seal.
+
+        An attempt that has not would fold what is there then: whoever starts attempts has to stop it otherwise.
+        """
+        if not self._log.exists():  # of a destination that was never published
+            open_destination(self._catalog, self._source, self._keys, self._destination_id, self.partition)
+        with telling_interrupts():
+            self._log.extend(lambda state: None if attempt in state.fences else Fence(attempt))
+
+    def version_of(self, session: str) -> str | None:
+        """The newest version that a session has published; None where it has published none."""
+        if not self._log.exists():
+            return None
+        state: StreamState | None = self._log.active(strictly=True)
+        while state is not None:
+            if state.compacted and state.compacted.session_id == session:
+                return state.version
+            state = self._log.state(state.opened.parent) if state.opened.parent is not None else None
+        return None
 
     @property
     def _log(self) -> StreamLog:

@@ -62,7 +62,7 @@ def _snapshot(
         watermark=chosen.deltas[-1].position if chosen.deltas else done.watermark if done else -INT64_MAX - 1,
         next_file_number=destination.compacted.next_file_number if destination.compacted else 0,
         moment=Moment(source.version, source.tail, destination.version, destination.tail),
-        identity={"fences": len(destination.fences), "retracted": sorted(source.retracted)},
+        identity={"fences": len(destination.fenced_sessions), "retracted": sorted(source.retracted)},
         why=chosen.why,
     )
 

@@ -26,6 +26,11 @@ from deltacompact.catalog.delta_stream.entries import (
 from deltacompact.catalog.delta_stream.tokens import Commits, Known, Tokens
 
 
+def is_attempt(fenced: str) -> bool:
+    """Whether a fence names an attempt ("run-1/3/1"), by which a scheduler knows who works; a session has no slash."""
+    return "/" in fenced
+
+
 @dataclass(frozen=True, slots=True)
 class StreamState:
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
@@ -46,6 +51,11 @@ class StreamState:
     manifests: tuple[str, ...] = ()
     indices: tuple[ObjectRef, ...] = ()
     retracted: frozenset[int] = frozenset()
+
+    @property
+    def fenced_sessions(self) -> frozenset[str]:
+        """The sessions that a vacuum fenced off; the other fences name attempts, see `is_attempt`."""
+        return frozenset(name for name in self.fences if not is_attempt(name))
 
     @property
     def deltas(self) -> tuple[Delta, ...]:

@@ -1,0 +1,117 @@
+"""Which catalogs a document may name: those under the prefixes that the dispatcher was started with.
+
+    allowed s3://lake/tables       s3://lake/tables, s3://lake/tables/eu/       yes
+                                   s3://lake/tables2, s3://other/tables         no
+                                   s3://lake/tables/../secret, …/%2e%2e/…       refused: no part of a path
+    allowed file:///srv/lake       /srv/lake/eu                                 yes
+                                   /srv/lake/link, which leads to /etc          no: links are followed first
+
+Both sides are normalised before they are compared, part by part. What could be read in two ways is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from deltacompact.base.errors import InputError
+from sessions.documents.instruction import Instruction, RefusedDocument
+from sessions.documents.paths import shown
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A catalog or a prefix of catalogs: "s3" and the bucket and folders, or "file" and the folders from the root."""
+
+    scheme: str
+    parts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, uri: str) -> Place:
+        """Raises InputError for what is no absolute place, or could be taken for another one."""
+        if _CONTROL.search(uri) or uri != uri.strip():
+            raise InputError(f"{shown(uri)} has control characters or spaces at its ends")
+        scheme = _SCHEME.match(uri)
+        if scheme is None:
+            return cls._local(uri, uri)
+        parts = urlsplit(uri)
+        if parts.query or parts.fragment or uri.endswith(("?", "#")):
+            raise InputError(f"{shown(uri)} has a query or a fragment: it is no catalog")
+        if parts.scheme == "file" and uri.startswith("file://") and parts.netloc in ("", "localhost"):
+            return cls._local(unquote(parts.path), uri)
+        if parts.scheme == "s3" and uri.startswith("s3://"):
+            return cls._s3(parts.netloc, parts.path, uri)
+        raise InputError(f"{shown(uri)} is no catalog: use s3://bucket/prefix, file:///path or an absolute path")
+
+    @classmethod
+    def _s3(cls, bucket: str, path: str, uri: str) -> Place:
+        if not _BUCKET.fullmatch(bucket):
+            raise InputError(f"{shown(uri)} names no bucket that there can be")
+        folders = tuple(path.strip("/").split("/")) if path.strip("/") else ()
+        for folder in folders:
+            _refuse_dots(folder, uri)
+        return cls("s3", (bucket, *folders))
+
+    @classmethod
+    def _local(cls, path: str, uri: str) -> Place:
+        if not path.startswith("/"):
+            raise InputError(f"{shown(uri)} is no absolute path: use s3://bucket/prefix, file:///path or /path")
+        if "\x00" in path:
+            raise InputError(f"{shown(uri)} holds a null byte")
+        for folder in path.split("/"):
+            if folder:
+                _refuse_dots(folder, uri)
+        return cls("file", Path(os.path.realpath(path)).parts[1:])
+
+    def holds(self, other: Place) -> bool:
+        return self.scheme == other.scheme and other.parts[: len(self.parts)] == self.parts
+
+
+class AllowList:
+    """Prefixes of catalogs. Without any, every catalog is allowed."""
+
+    def __init__(self, prefixes: Iterable[str] = ()) -> None:
+        self._places = tuple(Place.of(_absolute(prefix)) for prefix in prefixes)
+
+    def check(self, instruction: Instruction) -> None:
+        """Raises RefusedDocument for a catalog that is not allowed, or that is none."""
+        try:
+            place = Place.of(instruction.catalog)
+        except InputError as error:
+            raise RefusedDocument("catalog", str(error)) from None
+        if self._places and not any(allowed.holds(place) for allowed in self._places):
+            raise NotAllowed("catalog", f"{shown(instruction.catalog)} is not under a prefix that is allowed here")
+
+
+class NotAllowed(RefusedDocument):
+    """A catalog that this dispatcher does not serve."""
+
+
+def _refuse_dots(folder: str, uri: str) -> None:
+    """No part of a path may lead elsewhere, however often somebody on the way decodes it."""
+    if folder == "":
+        raise InputError(f"{shown(uri)} has an empty part (//)")
+    decoded = folder
+    for _ in range(4):
+        if decoded in (".", "..") or "/" in decoded.replace(folder, "", 1) or "\\" in decoded:
+            raise InputError(f"{shown(uri)} has a part that leads elsewhere: {shown(folder)}")
+        again = unquote_to_bytes(decoded).decode(errors="replace")
+        if again == decoded:
+            return
+        if "/" in again or "\x00" in again:
+            raise InputError(f"{shown(uri)} has a part that leads elsewhere: {shown(folder)}")
+        decoded = again
+    raise InputError(f"{shown(uri)} is encoded too often")
+
+
+def _absolute(prefix: str) -> str:
+    """Who starts a dispatcher may name a folder as it is called where he stands."""
+    return prefix if _SCHEME.match(prefix) or not prefix else os.path.abspath(prefix)

@@ -1,0 +1,220 @@
+"""The instruction document (paper, compaction job runs): `catalog` and every parameter of compact() by its own name.
+
+    {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "orders",
+     "sort_keys": [["updated", "ascending"]], "desired_sla": 900, "partitions": [{"day": "2024-01-01"}]}
+
+    {"version": 1, …, "desired_sla": 0}        desired_sla: it must be greater than or equal to 1 (it is 0)
+    {"version": 1, …, "partitions": [{"day": []}]}
+                                               partitions[0].day: it must be a text, a whole number, true, false or null
+    {"version": 1, …, "priority": 7}           priority: no such field
+
+Unknown fields, other types than those of the schema, and what is longer than a limit are refused, by the path of the
+field and in one line. `python -m sessions.documents.instruction` writes the JSON Schema beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError, create_model
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import INT64_MAX, partition_text
+from deltacompact.base.settings import COUNT_MAX, EXECUTORS, Settings
+from deltacompact.base.wording import one_line
+from sessions.base.ids import JOB_RUN_ID
+from sessions.documents.paths import no_text_in, path_of, shown
+
+DOCUMENT_BYTES_MAX = 1 << 20
+PARTITIONS_MAX = 10_000
+SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
+
+_NAME_CHARACTERS_MAX = 1000
+_COLUMNS_MAX = 100
+_NOT_OF_A_DOCUMENT = ("ray_address",)
+"""Settings that say where the dispatcher's machines are: that is its own business."""
+
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=_NAME_CHARACTERS_MAX)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=COUNT_MAX)]
+PartitionValue: TypeAlias = (
+    Annotated[StrictStr, Field(max_length=_NAME_CHARACTERS_MAX)]
+    | Annotated[StrictInt, Field(ge=-INT64_MAX - 1, le=INT64_MAX)]
+    | StrictBool
+    | None
+)
+Partition: TypeAlias = Annotated[dict[Name, PartitionValue], Field(max_length=_COLUMNS_MAX)]
+Direction: TypeAlias = Literal["ascending", "descending"]
+_SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
+_FORBIDDING = ConfigDict(extra="forbid", strict=True, frozen=True, regex_engine="rust-regex")
+
+
+def _settings_model() -> type[BaseModel]:
+    """The fields of deltacompact.Settings, so that none is ever missing here; their values are checked by it."""
+    types = typing.get_type_hints(Settings)
+    kinds: dict[str, Any] = {
+        each.name: (types[each.name], each.default) for each in fields(Settings) if each.name not in _NOT_OF_A_DOCUMENT
+    }
+    kinds["executor"] = (Literal[EXECUTORS], "auto")
+    return create_model("InstructionSettings", __config__=_FORBIDDING, **kinds)
+
+
+InstructionSettings = _settings_model()
+
+
+class Instruction(BaseModel):
+    """A job run's instruction document. Names and meanings are those of `deltacompact.compact`."""
+
+    model_config = _FORBIDDING
+
+    version: Literal[1] = Field(description="Of this format.")
+    job_run_id: Annotated[str, Field(pattern=f"^{JOB_RUN_ID}$")] | None = Field(
+        None, description="Names the job run, which runs once however often it is sent. Default: made by submit."
+    )
+    catalog: Annotated[str, Field(min_length=1, max_length=_NAME_CHARACTERS_MAX)] = Field(
+        description="s3://bucket/prefix, file:///path or an absolute path; under a prefix that the dispatcher allows."
+    )
+    source_table_id: Name = Field(description="The table whose deltas are folded.")
+    primary_keys: Annotated[list[Name], Field(min_length=1, max_length=_COLUMNS_MAX)] | None = Field(
+        None, description="Columns. Default: those of the table."
+    )
+    sort_keys: Annotated[list[tuple[Name, Direction]], Field(max_length=_COLUMNS_MAX)] | None = Field(
+        None, description="Pairs of column and direction, the most significant first. Default: those of the table."
+    )
+    desired_sla: Annotated[int, Field(ge=1, le=COUNT_MAX)] | None = Field(
+        None, description="Seconds in which every session is to be done."
+    )
+    destination_compacted_table_id: Name | None = Field(None, description="Default: in place.")
+    rows_per_primary_key_index_file: Count = Field(38_000_000, description="Most rows of a file of the index.")
+    rows_per_compacted_file: Count = Field(4_000_000, description="Most rows of a compacted file.")
+    hash_bucket_count: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="Default: chosen by the planner."
+    )
+    sns_event_topic_arn: Annotated[str, Field(min_length=1, max_length=400)] | None = Field(
+        None, description="Where events of the job run are published."
+    )
+    compacted_file_content_type: Literal[
+        "parquet", "feather", "orc", "csv", "application/parquet", "application/feather", "application/orc", "text/csv"
+    ] = Field("parquet", description="Format of compacted files.")
+    partitions: Annotated[list[Partition], Field(min_length=1, max_length=PARTITIONS_MAX)] | None = Field(
+        None, description="Values by partition key, for each partition; null is a value. Default: all partitions."
+    )
+    purge: bool = Field(False, description="Rewrite every file that has dead rows in it.")
+    settings: InstructionSettings | None = Field(  # type: ignore[valid-type]
+        None, description="Limits and choices of the compaction: deltacompact.Settings."
+    )
+
+    @property
+    def partition_values(self) -> list[dict[str, str | None]] | None:
+        """The partitions as the engine knows them: every value is a text or null."""
+        if self.partitions is None:
+            return None
+        return [{name: partition_text(value) for name, value in values.items()} for values in self.partitions]
+
+    def engine_settings(self, **overriding: Any) -> Settings:
+        """Settings of the engine, as the document asks for them, but for what the planner decided."""
+        asked = self.settings.model_dump(exclude_unset=True) if self.settings else {}  # type: ignore[attr-defined]
+        return Settings(**{**asked, **overriding})
+
+
+class RefusedDocument(InputError):
+    """A document that can never be served. `field` is the path of what is wrong; "" is the document itself."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(f"{field}: {text}" if field else text)
+        self.field = field
+
+
+def parse(data: bytes | str) -> Instruction:
+    """The document in some bytes. Raises RefusedDocument, which names the field."""
+    raw = data.encode(errors="surrogateescape") if isinstance(data, str) else data
+    if len(raw) > DOCUMENT_BYTES_MAX:
+        raise RefusedDocument("", f"the document has {len(raw):,} bytes, {DOCUMENT_BYTES_MAX:,} at most")
+    try:
+        document = json.loads(raw, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    except RecursionError:
+        raise RefusedDocument("", "the document is nested too deeply") from None
+    except RefusedDocument:
+        raise
+    except ValueError as error:
+        raise RefusedDocument("", f"the document is not JSON: {one_line(error)[:200]}") from None
+    return of_values(document)
+
+
+def of_values(document: Any) -> Instruction:
+    """The document in JSON values. Raises RefusedDocument."""
+    if not isinstance(document, dict):
+        raise RefusedDocument("", f"the document is {shown(document)}, it must be a JSON object")
+    if (place := no_text_in(document)) is not None:
+        raise RefusedDocument(path_of(place, document), "a text that UTF-8 cannot hold (half of a surrogate pair)")
+    try:
+        # Strict Python values would want tuples where JSON has lists.
+        instruction = Instruction.model_validate_json(json.dumps(document))
+    except ValidationError as refused:
+        raise _refusal(refused, document) from None
+    _check_settings(instruction)
+    return instruction
+
+
+def values_of(instruction: Instruction) -> dict[str, Any]:
+    """The document as JSON values, with what was given alone."""
+    return instruction.model_dump(mode="json", exclude_unset=True)
+
+
+def json_schema() -> str:
+    """The JSON Schema of instruction documents, as it is kept in the repository."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Instruction.model_json_schema()}
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDocument:
+    """The first thing that is wrong, in one line."""
+    first = refused.errors(include_url=False)[0]
+    field = path_of(first["loc"], document)
+    same = [each for each in refused.errors(include_url=False) if path_of(each["loc"], document) == field]
+    match first["type"]:
+        case "missing":
+            return RefusedDocument(field, "it is missing")
+        case "extra_forbidden":
+            return RefusedDocument(field, "no such field")
+        case "json_invalid":
+            return RefusedDocument("", one_line(ValueError(first["msg"])))
+    kinds = [each for each in same if not each["type"].endswith("_type")] or same  # a value of the right type says more
+    said = "; or ".join(dict.fromkeys(_said(each["msg"]) for each in kinds))
+    return RefusedDocument(field, f"{said} (it is {shown(first['input'])})")
+
+
+def _said(message: str) -> str:
+    return " ".join(_SUBJECT.sub("it must", message).replace(" after validation", "").split())
+
+
+def _check_settings(instruction: Instruction) -> None:
+    """What the schema cannot say: ranges that deltacompact.Settings checks, and texts that UTF-8 cannot hold."""
+    try:
+        instruction.engine_settings()
+    except InputError as error:
+        name = str(error).split(" ", 1)[0]
+        raise RefusedDocument(f"settings.{name}", str(error)) from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two fields of one name, readers of JSON take one or the other: neither is what was meant."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        raise RefusedDocument(path_of((repeated,), document), "the field is there twice")
+    return document
+
+
+def _no_number(name: str) -> None:
+    raise RefusedDocument("", f"the document is not JSON: {name} is no number of it")
+
+
+if __name__ == "__main__":
+    SCHEMA_PATH.write_text(json_schema())

@@ -1,0 +1,62 @@
+"""What a refusal says of a document: the path of a field, and a value, short and in one line.
+
+path_of(("partitions", 3, "day", "str"), document)      partitions[3].day     "str" is pydantic's, not a field
+path_of(("a\\nb",), document)                            ["a\\nb"]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from deltacompact.base.model import is_text
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def path_of(location: Sequence[int | str], document: Any) -> str:
+    """The path that leads to a place in a document; steps that are no part of the document are left out."""
+    path, here = "", document
+    for depth, step in enumerate(location):
+        if isinstance(step, int) and isinstance(here, list):
+            path += f"[{step}]"
+            here = here[step] if step < len(here) else None
+        elif isinstance(step, str) and isinstance(here, dict) and (step in here or depth == len(location) - 1):
+            if step == "[key]":  # pydantic's: the name itself is wrong
+                continue
+            if _NAME.fullmatch(step):
+                path += f".{step}" if path else step
+            else:
+                path += f"[{shown(step)}]"
+            here = here.get(step)
+    return path
+
+
+def shown(value: Any) -> str:
+    """A JSON value in one short line of ASCII."""
+    if isinstance(value, list | dict) and value:
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    if isinstance(value, str):
+        value = value[: _SHOWN_CHARACTERS_MAX + 1]  # a hostile one may be long
+    said = json.dumps(value, default=str)
+    return said if len(said) <= _SHOWN_CHARACTERS_MAX else said[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def no_text_in(document: Any) -> tuple[int | str, ...] | None:
+    """Where a document holds a string that is no text; None where all are."""
+    waiting: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
+    while waiting:
+        place, value = waiting.pop()
+        match value:
+            case str() if not is_text(value):
+                return place
+            case dict():
+                if lone := next((name for name in value if not is_text(name)), None):
+                    return (*place, lone)
+                waiting += [((*place, name), part) for name, part in value.items()]
+            case list():
+                waiting += [((*place, number), part) for number, part in enumerate(value)]
+    return None

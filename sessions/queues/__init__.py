@@ -1,0 +1,1 @@
+"""Where instruction documents wait: an SQS queue, or a directory."""

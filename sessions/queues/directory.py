@@ -1,0 +1,182 @@
+"""A queue in a directory: every step is one rename, so that a process that dies anywhere loses nothing.
+
+    ready/01763…-5c5c….0                 sent, received 0 times
+    leased/01763…-5c5c….1.9f3a…          received once, receipt 9f3a…; its modification time is when it is ready again
+    dead/01763…-5c5c….json               a dead letter: body, reason, field
+    unfinished/…                         being written
+
+Two receivers rename one file: one of them finds it gone and goes on to the next. A message that is released, or whose
+receiver died, stays in leased/ until its time comes, and is received from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from deltacompact.base.errors import InputError, StoreError
+from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
+
+RECEIVES_MAX = 20
+_POLL_S = 0.1
+_READY = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)")
+_LEASED = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)\.(?P<receipt>[0-9a-f]{32})")
+
+
+class DirectoryQueue:
+    """Messages as files. Safe to use from several threads and processes of one machine."""
+
+    def __init__(
+        self,
+        folder: Path,
+        visibility_s: float = VISIBILITY_S,
+        receives_max: int = RECEIVES_MAX,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.uri = folder.as_uri()
+        self._folder = folder
+        self._visibility_s = visibility_s
+        self._receives_max = receives_max
+        self._clock = clock
+        for name in ("ready", "leased", "dead", "unfinished"):
+            try:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"queue {folder} cannot be used: {error.strerror or error}") from None
+
+    @classmethod
+    def at(cls, uri: str) -> DirectoryQueue:
+        """The queue at "file:///path" or a local path."""
+        if not uri:
+            raise InputError("the queue is empty: name a directory or the URL of an SQS queue")
+        parts = urlsplit(uri)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            return cls(Path(unquote(parts.path)))
+        if "://" in uri:
+            raise InputError(f"queue {uri!r} is neither a directory (file:///path) nor the URL of an SQS queue")
+        return cls(Path(uri).absolute())
+
+    def send(self, body: str, group: str = "") -> str:
+        name = f"{int(self._clock() * 1000):014d}-{uuid.uuid4().hex}"
+        self._write(self._folder / "ready" / f"{name}.0", _encoded(body))
+        return name
+
+    def receive(self, most: int, wait_s: float) -> list[Message]:
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            messages = self._receive(most)
+            left_s = deadline_s - time.monotonic()
+            if messages or left_s <= 0:
+                return messages
+            time.sleep(min(_POLL_S, left_s))
+
+    def acknowledge(self, message: Message) -> None:
+        with contextlib.suppress(FileNotFoundError):  # it was received again meanwhile, which does no harm
+            os.unlink(self._leased(message))
+
+    def release(self, message: Message, after_s: float) -> None:
+        ready_s = self._clock() + after_s
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self._leased(message), (ready_s, ready_s))
+
+    def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
+        letter = {"body": message.body, "reason": reason, "field": field, "text": text, "dead_s": self._clock()}
+        self._write(self._dead(message.id), json.dumps(letter).encode())
+        self.acknowledge(message)
+
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        for path in sorted((self._folder / "dead").iterdir()):
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    yield DeadLetter(id=path.name.removesuffix(".json"), **json.loads(path.read_bytes()))
+                except (ValueError, TypeError):
+                    raise StoreError(f"{path} is no dead letter") from None
+
+    def redrive(self, dead: DeadLetter) -> None:
+        self._write(self._folder / "ready" / f"{dead.id}.0", _encoded(dead.body))
+        self._dead(dead.id).unlink(missing_ok=True)
+
+    def depth(self) -> Depth:
+        now_s = self._clock()
+        waiting = list((self._folder / "ready").iterdir())
+        leased = list((self._folder / "leased").iterdir())
+        sent_s = min((_sent_s(path.name) for path in (*waiting, *leased)), default=None)
+        dead = sum(1 for _ in (self._folder / "dead").iterdir())
+        return Depth(len(waiting), len(leased), dead, max(0.0, now_s - sent_s) if sent_s is not None else None)
+
+    # Inside
+
+    def _receive(self, most: int) -> list[Message]:
+        messages: list[Message] = []
+        for path, number, receives in self._receivable():
+            if len(messages) == most:
+                break
+            message = self._lease(path, number, receives + 1)
+            if message is None:
+                continue
+            if message.receives > self._receives_max:
+                said = f"received {receives} times and never dealt with"
+                self.dead_letter(message, DeadReason.RECEIVED_TOO_OFTEN, "", said)
+            else:
+                messages.append(message)
+        return messages
+
+    def _receivable(self) -> Iterator[tuple[Path, str, int]]:
+        """Files of messages that may be received now, with id and number of receives; the first sent first."""
+        now_s = self._clock()
+        found = []
+        for path in (self._folder / "leased").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if (name := _LEASED.fullmatch(path.name)) and path.stat().st_mtime <= now_s:
+                    found.append((path, name["id"], int(name["receives"])))
+        for path in (self._folder / "ready").iterdir():
+            if name := _READY.fullmatch(path.name):
+                found.append((path, name["id"], int(name["receives"])))
+        yield from sorted(found, key=lambda file: file[1])
+
+    def _lease(self, path: Path, number: str, receives: int) -> Message | None:
+        """Take a message; None where somebody else was faster."""
+        receipt = uuid.uuid4().hex
+        leased = self._folder / "leased" / f"{number}.{receives}.{receipt}"
+        ready_s = self._clock() + self._visibility_s
+        try:
+            os.utime(path, (ready_s, ready_s))  # first: a file in leased/ always has its time
+            os.rename(path, leased)
+            body = leased.read_bytes()
+        except FileNotFoundError:
+            return None
+        return Message(number, body.decode(errors="surrogateescape"), receipt, receives, _sent_s(number))
+
+    def _leased(self, message: Message) -> Path:
+        return self._folder / "leased" / f"{message.id}.{message.receives}.{message.receipt}"
+
+    def _dead(self, message_id: str) -> Path:
+        return self._folder / "dead" / f"{message_id}.json"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        unfinished = self._folder / "unfinished" / uuid.uuid4().hex
+        try:
+            with open(unfinished, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except OSError as error:
+            raise StoreError(f"writing to queue {self._folder} failed: {error.strerror or error}") from None
+
+
+def _encoded(body: str) -> bytes:
+    return body.encode(errors="surrogateescape")
+
+
+def _sent_s(name: str) -> float:
+    """When a message was sent, by its name; the beginning of time where somebody else named the file."""
+    digits = name.partition("-")[0]
+    return int(digits) / 1000 if digits.isdecimal() else 0.0

@@ -1,0 +1,116 @@
+"""A queue of instruction documents: receive, then acknowledge, release or dead-letter.
+
+    send a         ready: a
+    receive        leased: a, for 60 s, receipt r1, received once
+                   … nobody acknowledges it: ready again, and received a second time, receipt r2
+    acknowledge    gone
+    dead_letter    among the dead letters, with reason and field; redrive sends it back
+
+Delivery is at least once and in any order: whoever receives must not mind to see a message twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from deltacompact.base.errors import InputError
+
+VISIBILITY_S = 60.0
+"""For so long nobody else sees a message that was received: acceptance takes a fraction of it."""
+
+
+class DeadReason(enum.StrEnum):
+    """Why a message is a dead letter."""
+
+    INVALID_DOCUMENT = "invalid_document"
+    CATALOG_NOT_ALLOWED = "catalog_not_allowed"
+    JOB_RUN_ID_TAKEN = "job_run_id_taken"
+    RECEIVED_TOO_OFTEN = "received_too_often"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One delivery. `id` is the same at each delivery of a message, `receipt` belongs to this one.
+
+    `receives` counts deliveries, this one included; `sent_s` is when it was sent (Unix seconds).
+    """
+
+    id: str
+    body: str
+    receipt: str
+    receives: int
+    sent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that cannot be served. `field` is the path of what is wrong in it, "" where that is the whole."""
+
+    id: str
+    body: str
+    reason: str
+    field: str
+    text: str
+    dead_s: float
+    receipt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many messages wait, are received and not acknowledged, and are dead; how long the oldest has waited."""
+
+    ready: int
+    leased: int
+    dead: int
+    oldest_s: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.ready + self.leased == 0
+
+
+class Queue(Protocol):
+    """Raises StoreError where the queue does not answer, InputError where it does not exist."""
+
+    uri: str
+
+    def send(self, body: str, group: str = "") -> str:
+        """Send a document; the message's id. `group` (a table) is what is treated fairly, where the queue can."""
+
+    def receive(self, most: int, wait_s: float) -> list[Message]:
+        """Up to so many messages; waits for the first of them."""
+
+    def acknowledge(self, message: Message) -> None:
+        """It is dealt with."""
+
+    def release(self, message: Message, after_s: float) -> None:
+        """Let it be received again, after so many seconds."""
+
+    def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
+        """It can never be served."""
+
+    def dead_letters(self) -> Iterator[DeadLetter]: ...
+
+    def redrive(self, dead: DeadLetter) -> None:
+        """Send a dead letter back to the queue."""
+
+    def depth(self) -> Depth: ...
+
+
+def open_queue(uri: str, dead_letters: str | None = None) -> Queue:
+    """The queue at "https://sqs.…", or in a directory: "file:///path" or a local path.
+
+    `dead_letters` is the URL of the dead-letter queue of an SQS queue; default: that of its redrive policy.
+    """
+    if uri.startswith(("https://", "http://")):
+        from sessions.queues.sqs import SqsQueue
+
+        return SqsQueue(uri, dead_letters)
+    if dead_letters is not None:
+        raise InputError("a directory keeps its own dead letters: name a dead-letter queue with an SQS queue only")
+    from sessions.queues.directory import DirectoryQueue
+
+    return DirectoryQueue.at(uri)

@@ -1,0 +1,216 @@
+"""A queue of SQS: long polling, visibility, and a dead-letter queue that keeps reasons as message attributes.
+
+    receive         ReceiveMessage, up to 10 messages, waits up to 20 s
+    release         ChangeMessageVisibility
+    dead_letter     SendMessage to the dead-letter queue, then DeleteMessage: a message is there twice before never
+    redrive         receive from the dead-letter queue, send, delete: message by message, by reason where asked
+
+The dead-letter queue is that of the queue's redrive policy, or is named. What SQS moved there by itself was received
+too often and has no reason of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.wording import one_line
+from deltacompact.storage.s3 import aws_client
+from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
+
+LONG_POLL_S = 20
+_ANSWER_WITHIN_S = LONG_POLL_S + 10.0
+_BATCH_MAX = 10
+_LISTED_FOR_S = 30
+_HOST = re.compile(r"sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
+_GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
+_UNKNOWN = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "InvalidAddress")
+_REFUSED = ("AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken")
+_LOG = logging.getLogger("sessions")
+
+
+class SqsQueue:
+    """Messages of one SQS queue. boto3's clients are safe to use from several threads."""
+
+    def __init__(self, url: str, dead_letters: str | None = None, visibility_s: float = VISIBILITY_S) -> None:
+        self.uri = url
+        self._visibility_s = visibility_s
+        host = _HOST.fullmatch(urlsplit(url).netloc)
+        self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
+        self._dead_url = dead_letters
+        self._is_fifo = url.endswith(".fifo")
+
+    def send(self, body: str, group: str = "") -> str:
+        with self._asking():
+            return str(self._client.send_message(QueueUrl=self.uri, **self._outgoing(body, group))["MessageId"])
+
+    def receive(self, most: int, wait_s: float) -> list[Message]:
+        return [self._message(found) for found in self._received(self.uri, most, wait_s, self._visibility_s)]
+
+    def acknowledge(self, message: Message) -> None:
+        with self._asking():
+            self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
+
+    def release(self, message: Message, after_s: float) -> None:
+        with self._asking():
+            self._client.change_message_visibility(
+                QueueUrl=self.uri, ReceiptHandle=message.receipt, VisibilityTimeout=max(0, round(after_s))
+            )
+
+    def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
+        told = {"reason": str(reason), "field": field, "text": text, "message_id": message.id}
+        outgoing = self._outgoing(message.body, message.id)
+        attributes = {name: _attribute(value) for name, value in told.items() if value}
+        with self._asking():
+            self._client.send_message(QueueUrl=self._dead_letters_url(), MessageAttributes=attributes, **outgoing)
+            self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
+
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        """A dead letter that is listed is hidden from others for some seconds, and shown again at the end."""
+        url = self._dead_letters_url()
+        listed: dict[str, DeadLetter] = {}
+        try:
+            while found := self._received(url, _BATCH_MAX, 0, _LISTED_FOR_S):
+                for message in found:
+                    if message["MessageId"] not in listed:
+                        listed[message["MessageId"]] = letter = _letter(message)
+                        yield letter
+        finally:
+            for letter in listed.values():
+                with contextlib.suppress(StoreError, InputError), self._asking():
+                    self._client.change_message_visibility(
+                        QueueUrl=url, ReceiptHandle=letter.receipt, VisibilityTimeout=0
+                    )
+
+    def redrive(self, dead: DeadLetter) -> None:
+        with self._asking():
+            self._client.send_message(QueueUrl=self.uri, **self._outgoing(dead.body, dead.id))
+            self._client.delete_message(QueueUrl=self._dead_letters_url(), ReceiptHandle=dead.receipt)
+
+    def depth(self) -> Depth:
+        """As SQS approximates it. The age of the oldest message is a metric of CloudWatch, which is not asked here."""
+        dead = 0
+        with contextlib.suppress(InputError):
+            dead = sum(self._counts(self._dead_letters_url()))
+        ready, leased = self._counts(self.uri)
+        return Depth(ready, leased, dead)
+
+    # Inside
+
+    def _received(self, url: str, most: int, wait_s: float, visibility_s: float) -> list[dict[str, Any]]:
+        with self._asking():
+            answer = self._client.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=max(1, min(most, _BATCH_MAX)),
+                WaitTimeSeconds=max(0, min(round(wait_s), LONG_POLL_S)),
+                VisibilityTimeout=round(visibility_s),
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            )
+        found: list[dict[str, Any]] = answer.get("Messages", [])
+        return found
+
+    @staticmethod
+    def _message(found: dict[str, Any]) -> Message:
+        system = found.get("Attributes", {})
+        return Message(
+            found["MessageId"],
+            found["Body"],
+            found["ReceiptHandle"],
+            int(system.get("ApproximateReceiveCount", 1)),
+            int(system.get("SentTimestamp", 0)) / 1000,
+        )
+
+    def _outgoing(self, body: str, group: str) -> dict[str, Any]:
+        if not body:
+            raise InputError("an empty document cannot be sent")
+        told: dict[str, Any] = {"MessageBody": body}
+        if _GROUP.fullmatch(group):
+            told["MessageGroupId"] = group  # on a standard queue: fair among tables
+        if self._is_fifo:
+            told.setdefault("MessageGroupId", "all")
+            told["MessageDeduplicationId"] = f"{time.time_ns()}"
+        return told
+
+    def _dead_letters_url(self) -> str:
+        """Raises InputError where none is known."""
+        if self._dead_url is None:
+            with self._asking():
+                answer = self._client.get_queue_attributes(QueueUrl=self.uri, AttributeNames=["RedrivePolicy"])
+                policy = answer.get("Attributes", {}).get("RedrivePolicy")
+                if policy is None:
+                    raise InputError(
+                        f"queue {self.uri} has no redrive policy: name its dead-letter queue (--dead-letters)"
+                    )
+                *_, account, name = json.loads(policy)["deadLetterTargetArn"].split(":")
+                found = self._client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)
+                self._dead_url = str(found["QueueUrl"])
+        return self._dead_url
+
+    def _counts(self, url: str) -> tuple[int, int]:
+        names = (
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesDelayed",
+            "ApproximateNumberOfMessagesNotVisible",
+        )
+        with self._asking():
+            told = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))["Attributes"]
+        ready, delayed, leased = (int(told.get(name, 0)) for name in names)
+        return ready + delayed, leased
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Say in one line what SQS answered."""
+        import botocore.exceptions as aws
+
+        try:
+            yield
+        except aws.ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code", "unknown"))
+            if code in _UNKNOWN:
+                raise InputError(f"queue {self.uri} does not exist") from error
+            if code in _REFUSED:
+                raise InputError(f"queue {self.uri}: SQS refused access ({code})") from error
+            if code in ("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue") and "eceipt" in str(
+                error
+            ):
+                _LOG.info("queue %s: a receipt had expired, the message will be received again", self.uri)
+                return
+            if code in ("InvalidParameterValue", "InvalidMessageContents", "BatchRequestTooLong"):
+                raise InputError(f"queue {self.uri}: {one_line(error)}") from error
+            raise StoreError(f"queue {self.uri}: SQS answered {code}: {one_line(error)}") from error
+        except (
+            aws.NoCredentialsError,
+            aws.PartialCredentialsError,
+            aws.NoRegionError,
+            aws.ParamValidationError,
+        ) as error:
+            raise InputError(f"queue {self.uri}: {one_line(error)}") from error
+        except (aws.BotoCoreError, aws.HTTPClientError, ValueError) as error:
+            raise StoreError(f"queue {self.uri}: {one_line(error)}") from error
+
+
+def _attribute(value: str) -> dict[str, str]:
+    """SQS takes no control characters in a text."""
+    printable = "".join(letter if letter.isprintable() else "?" for letter in value)
+    return {"DataType": "String", "StringValue": printable[:2000]}
+
+
+def _letter(found: dict[str, Any]) -> DeadLetter:
+    told = {name: value.get("StringValue", "") for name, value in found.get("MessageAttributes", {}).items()}
+    return DeadLetter(
+        found["MessageId"],
+        found["Body"],
+        told.get("reason", str(DeadReason.RECEIVED_TOO_OFTEN)),
+        told.get("field", ""),
+        told.get("text", "received too often and never dealt with: SQS moved it here"),
+        int(found.get("Attributes", {}).get("SentTimestamp", 0)) / 1000,
+        found["ReceiptHandle"],
+    )

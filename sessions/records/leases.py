@@ -1,0 +1,118 @@
+"""Who works on a job run: a lease with a fencing epoch, in the record itself.
+
+    run-1   no lease                                      claim    ->  owner a, epoch 1
+    run-1   owner a, epoch 1, renewed 15 s ago            claim    ->  no: it is alive
+    run-1   owner a, epoch 1, renewed 80 s ago, ttl 60    claim    ->  owner b, epoch 2: a takeover
+    a wakes up and renews epoch 1                         its swap fails: LeaseLostError
+
+Age is what the store says of the record (Last-Modified) against what it says of an object that was put just now: no
+clock of ours is asked. Every change of a job run's state is a swap by the holder, so that who has lost the lease can
+change nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from sessions.base.model import JobRun, JobRunState, Lease
+from sessions.records.state_store import StateStore, Stored
+
+NOBODY = ""
+"""The owner of a lease that was given back: the epoch goes on from it."""
+
+
+class LeaseLostError(Exception):
+    """Somebody else works on the job run now, or may."""
+
+
+def allowed_skew_s(ttl_s: float) -> float:
+    """Beyond its ttl a lease has so long: stores round times to seconds, and a renewal takes a while."""
+    return 1.0 + ttl_s / 4
+
+
+def is_free(stored: Stored[JobRun], now_s: float) -> bool:
+    """Whether a job run may be claimed. `now_s` is the store's time."""
+    run, lease = stored.value, stored.value.lease
+    if run.state.ended:
+        return False
+    return lease is None or lease.owner == NOBODY or now_s > free_at_s(stored)
+
+
+def free_at_s(stored: Stored[JobRun]) -> float:
+    """When a lease that is not renewed any more becomes stale, by the store's clock."""
+    lease = stored.value.lease
+    return stored.modified_s + (lease.ttl_s + allowed_skew_s(lease.ttl_s) if lease else 0.0)
+
+
+def claim(state: StateStore, stored: Stored[JobRun], owner: str, ttl_s: float, now_s: float) -> HeldJobRun | None:
+    """Take a job run that is free; None where it is not, or somebody else was faster."""
+    if not is_free(stored, now_s):
+        return None
+    run, before = stored.value, stored.value.lease
+    taken_over = before is not None and before.owner != NOBODY
+    lease = Lease(owner, before.epoch + 1 if before else 1, ttl_s)
+    claimed = state.change_job_run(stored, replace(run, lease=lease, takeovers=run.takeovers + taken_over))
+    return HeldJobRun(state, claimed) if claimed else None
+
+
+class HeldJobRun:
+    """A job run under our lease. One thread renews it while another works on it."""
+
+    def __init__(self, state: StateStore, stored: Stored[JobRun]) -> None:
+        assert stored.value.lease is not None
+        self.state = state
+        self.owner, self.epoch = stored.value.lease.owner, stored.value.lease.epoch
+        self._stored = stored
+        self._lock = threading.Lock()
+        self._lost = False
+
+    @property
+    def run(self) -> JobRun:
+        return self._stored.value
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
+
+    def change(self, **fields: Any) -> JobRun:
+        """Replace the record. Raises LeaseLostError where it is no longer ours, StoreError where nobody can say."""
+        with self._lock:
+            return self._change(**fields)
+
+    def renew(self) -> None:
+        """Say that we live. Raises as `change` does."""
+        with self._lock:
+            lease = self.run.lease
+            assert lease is not None
+            self._change(lease=replace(lease, renewals=lease.renewals + 1))
+
+    def release(self) -> None:
+        """Give the job run back: others may claim it at once."""
+        with self._lock:
+            lease = self.run.lease
+            assert lease is not None
+            self._change(lease=replace(lease, owner=NOBODY))
+            self._lost = True
+
+    def end(self, state: JobRunState, **fields: Any) -> None:
+        """The job run has ended: nobody works on it any more."""
+        self.change(state=state, **fields)
+        self._lost = True
+        self.state.close(self.run)
+
+    def _change(self, **fields: Any) -> JobRun:
+        while not self._lost:
+            swapped = self.state.change_job_run(self._stored, replace(self.run, **fields))
+            if swapped is not None:
+                self._stored = swapped
+                return swapped.value
+            found = self.state.job_run(self.run.id)
+            if found.version.number == self._stored.version.number or not self._is_ours(found.value):
+                self._lost = True
+            self._stored = found  # or it was our own put, of which the reply was lost
+        raise LeaseLostError(f"job run {self.run.id}: the lease of epoch {self.epoch} is lost")
+
+    def _is_ours(self, run: JobRun) -> bool:
+        return run.lease is not None and (run.lease.owner, run.lease.epoch) == (self.owner, self.epoch)

@@ -1,0 +1,113 @@
+"""Compare-and-swap on the one primitive that the catalog needs of a store as well: put if absent.
+
+    job-runs/run-1/run/00000000000000000007.json     was replaced; it stays for readers that are at it
+    job-runs/run-1/run/00000000000000000008.json     the record as it is: the greatest number counts
+
+    swap 8 -> 9      put 9 if absent, look whether anything lies above 9, remove what lies below 8
+    swap 8 -> 9      the slot is taken: somebody else was first, nothing happened
+
+A writer may sleep between its read of 8 and its put of 9 for so long that 9 was written and removed by others. Its put
+succeeds then, but the newest record lies above, so that the writer learns that it lost and no reader ever looks at the
+late 9. No lock is held at any time: a writer that is suspended anywhere holds nobody up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import CorruptionError, NotFoundError, StoreError
+from deltacompact.catalog.delta_stream.certain_put import put_certainly
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+
+_NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
+_READS_MAX = 100
+"""A record that is replaced under a reader's eyes is read again, so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a record. `modified_s` is when it was put, by the store's clock."""
+
+    folder: str
+    number: int
+    modified_s: float
+    value: Any
+
+
+class SwappedRecords:
+    """JSON values by folder, each of them replaced by compare-and-swap."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def read(self, folder: str) -> Version:
+        """The record as it is. Raises NotFoundError."""
+        for _ in range(_READS_MAX):
+            newest = _newest(self._store.list(folder + "/")).get(folder)
+            if newest is None:
+                raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+            with contextlib.suppress(NotFoundError):
+                return self._version(newest)
+        raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be read")
+
+    def read_all(self, prefix: str, name: str = "") -> Iterator[Version]:
+        """Every record below a prefix whose folder ends in `name`. One that vanishes meanwhile is left out."""
+        for folder, newest in _newest(self._store.list(prefix)).items():
+            if folder.endswith(name):
+                with contextlib.suppress(NotFoundError):
+                    try:
+                        yield self._version(newest)
+                    except NotFoundError:
+                        yield self.read(folder)
+
+    def create(self, folder: str, value: Any) -> bool:
+        """Put the first version. False where the record is there already."""
+        return self._put(folder, 0, value) is not None
+
+    def swap(self, version: Version, value: Any) -> Version | None:
+        """Replace exactly this version. None where somebody else has replaced it.
+
+        Raises StoreError where nobody can say: read the record then.
+        """
+        return self._put(version.folder, version.number + 1, value)
+
+    def _put(self, folder: str, number: int, value: Any) -> Version | None:
+        path = f"{folder}/{number:020d}.json"
+        data = json.dumps({"written": uuid.uuid4().hex, "record": value}, separators=(",", ":")).encode()
+        if not put_certainly(self._store, path, data):
+            return None
+        versions = {_number(stat): stat for stat in self._store.list(folder + "/") if _NUMBERED.fullmatch(stat.path)}
+        if max(versions, default=number) > number:
+            return None
+        replaced = [stat.path for other, stat in versions.items() if other < number - 1]
+        with contextlib.suppress(StoreError):  # the next swap removes them
+            self._store.delete(replaced)
+        stat = versions.get(number) or self._store.stat(path)
+        return Version(folder, number, stat.modified_s, value)
+
+    def _version(self, stat: ObjectStat) -> Version:
+        data = self._store.get(stat.path)
+        try:
+            value = json.loads(data)["record"]
+        except (ValueError, LookupError, TypeError):
+            raise CorruptionError(f"{self._store.uri}{stat.path} is damaged") from None
+        return Version(stat.path.rpartition("/")[0], _number(stat), stat.modified_s, value)
+
+
+def _newest(listed: Iterable[ObjectStat]) -> dict[str, ObjectStat]:
+    """The newest version of each record. Paths come in order, and numbers have 20 digits."""
+    newest = {}
+    for stat in listed:
+        if found := _NUMBERED.fullmatch(stat.path):
+            newest[found["folder"]] = stat
+    return newest
+
+
+def _number(stat: ObjectStat) -> int:
+    return int(stat.path[-25:-5])
