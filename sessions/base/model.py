@@ -153,7 +153,7 @@ class Session:
     """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it.
 
     `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
-    that has not ended, `error` says why the latest try failed.
+    that has not ended, `error` says why the latest try failed; `failures` counts such tries.
     """
 
     id: str
@@ -163,6 +163,7 @@ class Session:
     epoch: int = 0
     attempts: int = 0
     attempt: str | None = None
+    failures: int = 0
     plan: SessionPlan | None = None
     engine_session_id: str | None = None
     started_s: float | None = None

@@ -118,7 +118,7 @@ class Instruction(BaseModel):
 
     def engine_settings(self, **overriding: Any) -> Settings:
         """Settings of the engine, as the document asks for them, but for what the planner decided."""
-        asked = self.settings.model_dump(exclude_unset=True) if self.settings else {}  # type: ignore[attr-defined]
+        asked: dict[str, Any] = self.settings.model_dump(exclude_unset=True) if self.settings else {}
         return Settings(**{**asked, **overriding})
 
 

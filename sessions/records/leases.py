@@ -98,8 +98,9 @@ class HeldJobRun:
 
     def end(self, state: JobRunState, **fields: Any) -> None:
         """The job run has ended: nobody works on it any more."""
-        self.change(state=state, **fields)
-        self._lost = True
+        with self._lock:
+            self._change(state=state, **fields)
+            self._lost = True
         self.state.close(self.run)
 
     def _change(self, **fields: Any) -> JobRun:

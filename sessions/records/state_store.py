@@ -3,6 +3,7 @@
     open/run-1                          run-1 was accepted and has not ended: what a sweep looks at
     job-runs/run-1/run/…                its record
     job-runs/run-1/sessions/day=…/…     one record for each partition
+    job-runs/run-1/groups/g0.json       which of them share a process or cluster
     dispatchers/host-7.4711.1f….json    said every few seconds; its Last-Modified is the store's clock
 
 A mark in open/ is put before the record, and removed after the record says that the job run has ended: so a job run
@@ -11,8 +12,10 @@ that was accepted and has not ended always has its mark.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +33,7 @@ R = TypeVar("R", JobRun, Session)
 
 _LOG = logging.getLogger("sessions")
 _JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(Session), TypeAdapter(Dispatcher)
+_READERS = 16
 _DISPATCHER_FORGOTTEN_S = 24 * 3600
 
 
@@ -129,9 +133,25 @@ class StateStore:
         for stored in self.stored_sessions(job_run_id):
             yield stored.value
 
+    def some_sessions(self, job_run_id: str, session_ids: Sequence[str]) -> list[Session]:
+        """Those that are named, in their order. Raises NotFoundError where one is missing."""
+        with ThreadPoolExecutor(_READERS) as threads:
+            return [stored.value for stored in threads.map(lambda name: self.session(job_run_id, name), session_ids)]
+
     def change_session(self, stored: Stored[Session], after: Session) -> Stored[Session] | None:
         """Replace exactly the version that was read; None where somebody else has replaced it."""
         return self._swapped(_SESSION, stored, after)
+
+    # Groups
+
+    def put_group(self, job_run_id: str, group: str, session_ids: Sequence[str]) -> None:
+        """Say which sessions share a process or cluster."""
+        self.store.put(_group_path(job_run_id, group), json.dumps(list(session_ids)).encode())
+
+    def group(self, job_run_id: str, group: str) -> list[str]:
+        """The ids of the sessions of a group. Raises NotFoundError."""
+        session_ids: list[str] = json.loads(self.store.get(_group_path(job_run_id, group)))
+        return session_ids
 
     # Dispatchers
 
@@ -190,19 +210,21 @@ def _session_folder(session: Session) -> str:
     return f"job-runs/{session.job_run_id}/sessions/{session.id}"
 
 
+def _group_path(job_run_id: str, group: str) -> str:
+    return f"job-runs/{job_run_id}/groups/{group}.json"
+
+
 def _dispatcher_path(owner: str) -> str:
     return f"dispatchers/{owner}.json"
 
 
 def as_document(record: JobRun | Session | Dispatcher) -> dict[str, Any]:
     """A record as JSON values."""
-    kind: TypeAdapter[Any]
     match record:
         case JobRun():
-            kind = _JOB_RUN
+            document: dict[str, Any] = _JOB_RUN.dump_python(record, mode="json")
         case Session():
-            kind = _SESSION
-        case _:
-            kind = _DISPATCHER
-    document: dict[str, Any] = kind.dump_python(record, mode="json")
+            document = _SESSION.dump_python(record, mode="json")
+        case Dispatcher():
+            document = _DISPATCHER.dump_python(record, mode="json")
     return document

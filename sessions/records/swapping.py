@@ -18,6 +18,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from deltacompact.catalog.delta_stream.certain_put import put_certainly
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
+_READERS = 16
 _READS_MAX = 100
 """A record that is replaced under a reader's eyes is read again, so often."""
 
@@ -58,13 +60,11 @@ class SwappedRecords:
 
     def read_all(self, prefix: str, name: str = "") -> Iterator[Version]:
         """Every record below a prefix whose folder ends in `name`. One that vanishes meanwhile is left out."""
-        for folder, newest in _newest(self._store.list(prefix)).items():
-            if folder.endswith(name):
-                with contextlib.suppress(NotFoundError):
-                    try:
-                        yield self._version(newest)
-                    except NotFoundError:
-                        yield self.read(folder)
+        found = {folder: stat for folder, stat in _newest(self._store.list(prefix)).items() if folder.endswith(name)}
+        with ThreadPoolExecutor(_READERS) as threads:
+            for version in threads.map(self._version_now, found, found.values()):
+                if version is not None:
+                    yield version
 
     def create(self, folder: str, value: Any) -> bool:
         """Put the first version. False where the record is there already."""
@@ -90,6 +90,15 @@ class SwappedRecords:
             self._store.delete(replaced)
         stat = versions.get(number) or self._store.stat(path)
         return Version(folder, number, stat.modified_s, value)
+
+    def _version_now(self, folder: str, newest: ObjectStat) -> Version | None:
+        """The record that was listed, or the one that has replaced it; None where it is gone altogether."""
+        try:
+            return self._version(newest)
+        except NotFoundError:
+            with contextlib.suppress(NotFoundError):
+                return self.read(folder)
+        return None
 
     def _version(self, stat: ObjectStat) -> Version:
         data = self._store.get(stat.path)

@@ -144,14 +144,14 @@ class DeltaStreamPartition:
         with telling_interrupts():
             self._log.extend(lambda state: None if attempt in state.fences else Fence(attempt))
 
-    def version_of(self, session: str) -> str | None:
+    def published_by(self, session: str) -> PublishedVersion | None:
         """The newest version that a session has published; None where it has published none."""
         if not self._log.exists():
             return None
         state: StreamState | None = self._log.active(strictly=True)
         while state is not None:
             if state.compacted and state.compacted.session_id == session:
-                return state.version
+                return PublishedVersion(state.version, state.compacted)
             state = self._log.state(state.opened.parent) if state.opened.parent is not None else None
         return None
 

@@ -1,0 +1,96 @@
+"""dlq list, show, redrive."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.cli.answers import answer, say_json
+from sessions.cli.options import dead_letters_option, json_option, queue_option
+
+if TYPE_CHECKING:
+    from sessions.queues.queue import DeadLetter, Queue
+
+reason_option = click.option("--reason", metavar="REASON", help="Only those of this reason, as list shows it.")
+
+
+@click.group()
+def dlq() -> None:
+    """Dead letters: messages that can never be served, with the reason and the field that is wrong.
+
+    \b
+    deltacompact-sessions dlq list    --queue /srv/queue
+    deltacompact-sessions dlq show    --queue /srv/queue 01763778…
+    deltacompact-sessions dlq redrive --queue /srv/queue --reason catalog_not_allowed
+    """
+
+
+@dlq.command("list")
+@queue_option
+@dead_letters_option
+@reason_option
+@json_option
+def list_(queue: str, dead_letters: str | None, reason: str | None, as_json: bool) -> None:
+    """One line for each dead letter."""
+    found = _letters(_opened(queue, dead_letters), reason)
+    if as_json:
+        say_json([{**asdict(letter), "receipt": None} for letter in found])
+    elif not found:
+        answer(False, None, "no dead letter")
+    else:
+        answer(False, None, *(f"{letter.id}  {letter.reason}  {letter.text}" for letter in found))
+
+
+@dlq.command()
+@queue_option
+@dead_letters_option
+@click.argument("message_id", metavar="ID")
+@json_option
+def show(queue: str, dead_letters: str | None, message_id: str, as_json: bool) -> None:
+    """One dead letter in full."""
+    found = [letter for letter in _letters(_opened(queue, dead_letters), None) if letter.id == message_id]
+    if not found:
+        raise NotFoundError(f"no dead letter {message_id!r} in {queue}")
+    letter = found[0]
+    answer(
+        as_json,
+        {**asdict(letter), "receipt": None},
+        f"id      {letter.id}",
+        f"reason  {letter.reason}",
+        f"field   {letter.field or '(the document)'}",
+        f"text    {letter.text}",
+        "",
+        letter.body,
+    )
+
+
+@dlq.command()
+@queue_option
+@dead_letters_option
+@click.argument("message_ids", metavar="[ID ...]", nargs=-1)
+@reason_option
+@json_option
+def redrive(
+    queue: str, dead_letters: str | None, message_ids: tuple[str, ...], reason: str | None, as_json: bool
+) -> None:
+    """Send dead letters back to the queue: those that are named, those of a reason, or all."""
+    opened = _opened(queue, dead_letters)
+    found = [letter for letter in _letters(opened, reason) if not message_ids or letter.id in message_ids]
+    if missing := set(message_ids) - {letter.id for letter in found}:
+        raise NotFoundError(f"no dead letter {min(missing)!r} in {queue}; nothing was sent")
+    for letter in found:
+        opened.redrive(letter)
+    answer(as_json, {"redriven": [letter.id for letter in found]}, f"{len(found)} sent back to {queue}")
+
+
+def _opened(queue: str, dead_letters: str | None) -> Queue:
+    from sessions.queues.queue import open_queue
+
+    return open_queue(queue, dead_letters)
+
+
+def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:
+    return [letter for letter in queue.dead_letters() if reason in (None, letter.reason)]

@@ -1,0 +1,44 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from deltacompact.base.errors import InputError
+
+if TYPE_CHECKING:
+    from sessions.documents.instruction import Instruction
+
+document_argument = click.argument("document", metavar="DOC.json")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+queue_option = click.option(
+    "--queue", required=True, metavar="QUEUE", help="A directory (file:///path or a path), or the URL of an SQS queue."
+)
+dead_letters_option = click.option(
+    "--dead-letters", metavar="URL", help="SQS: the dead-letter queue. Default: that of the queue's redrive policy."
+)
+state_option = click.option(
+    "--state", required=True, metavar="URI", help="A folder or s3://bucket/prefix that dispatchers share."
+)
+allow_option = click.option(
+    "--allow",
+    multiple=True,
+    metavar="CATALOG_PREFIX",
+    help="Documents may name catalogs under this prefix alone; may be given several times. Default: any catalog.",
+)
+
+
+def document_at(path: str) -> Instruction:
+    """The instruction document in a file, or on stdin ("-"). Raises RefusedDocument, which names the field."""
+    from sessions.documents.instruction import DOCUMENT_BYTES_MAX, parse
+
+    try:
+        if path == "-":
+            return parse(sys.stdin.buffer.read(DOCUMENT_BYTES_MAX + 1))
+        with open(path, "rb") as file:
+            return parse(file.read(DOCUMENT_BYTES_MAX + 1))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None

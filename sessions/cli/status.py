@@ -1,0 +1,114 @@
+"""status."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessions.cli.options import json_option, state_option
+
+if TYPE_CHECKING:
+    from sessions.base.model import JobRun, Session
+    from sessions.records.state_store import StateStore
+
+
+@click.command()
+@state_option
+@click.option("--job-run", metavar="NAME", help="This one alone, with each of its sessions.")
+@json_option
+def status(state: str, job_run: str | None, as_json: bool) -> None:
+    """Show job runs and their sessions: state, expected against desired SLA, errors.
+
+    \b
+    deltacompact-sessions status --state /srv/state
+    deltacompact-sessions status --state /srv/state --job-run nightly-2024-01-01 --json
+    """
+    from deltacompact.cli.answers import say_json
+    from sessions.records.state_store import StateStore
+
+    store = StateStore(state)
+    runs = [store.job_run(job_run).value] if job_run else sorted(store.job_runs(), key=lambda run: run.accepted_s)
+    if as_json:
+        say_json(_document(store, runs))
+    else:
+        _print(store, runs, in_full=job_run is not None)
+
+
+def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
+    from sessions.records.state_store import as_document
+
+    told = []
+    for run in runs:
+        document = as_document(run)
+        document["sessions"] = [as_document(session) for session in store.sessions(run.id)]
+        told.append(document)
+    said = [{**as_document(each.dispatcher), "heard_of_s": each.modified_s} for each in store.dispatchers()]
+    return {"job_runs": told, "dispatchers": said}
+
+
+def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
+    from rich.table import Table
+
+    from deltacompact.cli.console import out
+
+    if not runs:
+        out.print(f"no job run in {store.uri}")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "error"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("job run", "state", "took", "expected", "desired"))
+    sessions: list[Session] = []
+    for run in runs:
+        sessions = list(store.sessions(run.id))
+        table.add_row(
+            run.id,
+            str(run.document.get("source_table_id", "")),
+            run.state.value,
+            _counts(sessions),
+            _seconds(((run.finished_s or time.time()) - run.started_s) if run.started_s else None),
+            _seconds(run.expected.seconds if run.expected else None),
+            _seconds(run.desired_sla_s),
+            str(run.lease.epoch if run.lease else ""),
+            run.error or "",
+        )
+    out.print(table)
+    if in_full:
+        out.print()
+        out.print(_sessions_table(sessions))
+
+
+def _sessions_table(sessions: list[Session]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "error"):
+        table.add_column(name, overflow="fold")
+    for session in sessions:
+        outcome = session.outcome
+        table.add_row(
+            session.id,
+            session.state.value,
+            session.progress.stage if not session.state.ended else "",
+            str(session.attempts),
+            _seconds(outcome.seconds if outcome else None),
+            _seconds(session.expected.seconds if session.expected else None),
+            f"{outcome.rows_in:,}" if outcome else "",
+            f"{outcome.live:,}" if outcome else "",
+            session.error or session.nothing_to_do or "",
+        )
+    return table
+
+
+def _counts(sessions: list[Session]) -> str:
+    """ "7 succeeded, 1 running" """
+    counts: dict[str, int] = {}
+    for session in sessions:
+        name = session.state.value.replace("_", " ")
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f} s"

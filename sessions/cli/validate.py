@@ -1,0 +1,40 @@
+"""validate."""
+
+from __future__ import annotations
+
+import click
+
+from deltacompact.cli.answers import answer
+from sessions.cli.options import allow_option, document_argument, document_at, json_option
+
+
+@click.command()
+@document_argument
+@allow_option
+@json_option
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of documents instead.")
+def validate(document: str, allow: tuple[str, ...], as_json: bool, schema: bool) -> None:
+    """Check an instruction document. Exit status 2 and one line that names the field where it is refused.
+
+    \b
+    {
+      "version": 1,
+      "catalog": "s3://lake/tables",           file:///path or an absolute path as well
+      "source_table_id": "orders",
+      "primary_keys": ["id"],                  default: those of the table
+      "sort_keys": [["updated", "ascending"]],
+      "desired_sla": 900,                      seconds
+      "partitions": [{"day": "2024-01-01"}]    default: all
+    }
+
+    and every other parameter of deltacompact.compact() by its own name. DOC.json may be "-": stdin.
+    """
+    from sessions.documents.allow_list import AllowList
+    from sessions.documents.instruction import json_schema
+
+    if schema:
+        click.echo(json_schema(), nl=False)
+        return
+    instruction = document_at(document)
+    AllowList(allow).check(instruction)
+    answer(as_json, {"valid": True, "document": document}, f"{document} is valid")

@@ -1,0 +1,123 @@
+"""The next attempt at a session, once no earlier one can publish any more.
+
+    record   attempt run-1/1/1, engine session 5c5c…     its dispatcher or its process is gone, or seems to be
+    fence    run-1/1/1 into the stream's log             now it can publish nothing, if it has not yet
+    look     does a version carry 5c5c…?                 yes: the session has succeeded, it is adopted
+    record   attempt run-1/2/2                           no: compare-and-swap, then it may be launched
+
+Why that is enough. A runner records its engine session after it has taken its snapshot, and before it seals anything.
+Where our swap comes first, the runner's fails and it ends. Where the runner's comes first, we see an engine session:
+its base is fixed, so it meets our fence in that base's log, or the seal of another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+from deltacompact import DeltaStreamCatalog, open_catalog
+from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.model import TableKeys
+from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
+from deltacompact.table.ports import PublishedVersion
+from sessions.base.ids import attempt_name
+from sessions.base.model import Outcome, Progress, Session, SessionState
+from sessions.documents.instruction import Instruction
+from sessions.records.leases import HeldJobRun, LeaseLostError
+from sessions.records.state_store import StateStore
+
+_LOG = logging.getLogger("sessions")
+
+
+class Attempts:
+    """The attempts at the sessions of one job run that we hold."""
+
+    def __init__(self, held: HeldJobRun, instruction: Instruction) -> None:
+        self._held = held
+        self._state: StateStore = held.state
+        self._instruction = instruction
+        self._catalog: DeltaStreamCatalog | None = None
+
+    def next(self, session_id: str, failures: int = 0) -> Session:
+        """The session with a new attempt, or as it has ended. `failures` is how many more there were.
+
+        Raises LeaseLostError where another dispatcher has been here with a later epoch.
+        """
+        while True:
+            stored = self._state.session(self._held.run.id, session_id)
+            session = stored.value
+            if session.state.ended:
+                return session
+            if session.epoch > self._held.epoch:
+                raise LeaseLostError(f"session {session_id} is in epoch {session.epoch}")
+            try:
+                after = self._after(session, failures)
+            except (InputError, CorruptionError) as error:  # the table or its partition is gone, or damaged
+                after = replace(session, state=SessionState.FAILED, finished_s=time.time(), error=one_line(error))
+            swapped = self._state.change_session(stored, after)
+            if swapped is not None:
+                return swapped.value
+
+    def give_up(self, session_id: str, error: str) -> Session:
+        """The session as failed for good, unless it has ended otherwise."""
+        while True:
+            session = self.next(session_id, 1)
+            if session.state.ended:
+                return session
+            stored = self._state.session(self._held.run.id, session_id)
+            if stored.value.attempt == session.attempt:
+                failed = replace(stored.value, state=SessionState.FAILED, finished_s=time.time(), error=error)
+                if (swapped := self._state.change_session(stored, failed)) is not None:
+                    return swapped.value
+
+    def _after(self, session: Session, failures: int) -> Session:
+        if session.attempt is not None and session.engine_session_id is not None:
+            published = self._fenced_off(session, session.attempt, session.engine_session_id)
+            if published is not None:
+                _LOG.info("session %s had published %s: adopted", session.id, published.version)
+                return _adopted(session, published)
+        attempts = session.attempts + 1
+        return replace(
+            session,
+            state=SessionState.PLANNED,
+            epoch=self._held.epoch,
+            attempts=attempts,
+            attempt=attempt_name(session.job_run_id, self._held.epoch, attempts),
+            failures=session.failures + failures,
+            progress=Progress(),
+        )
+
+    def _fenced_off(self, session: Session, attempt: str, engine_session_id: str) -> PublishedVersion | None:
+        """What a session has published, now that an attempt of it can publish nothing any more."""
+        stream = self._stream(session)
+        published = stream.published_by(engine_session_id)
+        if published is None:
+            stream.fence_attempt(attempt)
+            published = stream.published_by(engine_session_id)  # before the fence was there, perhaps
+        return published
+
+    def _stream(self, session: Session) -> DeltaStreamPartition:
+        asked = self._instruction
+        if self._catalog is None:
+            self._catalog = open_catalog(asked.catalog)
+        source = self._catalog.table(asked.source_table_id)
+        keys = source.keys or (TableKeys.of(asked.primary_keys, asked.sort_keys) if asked.primary_keys else None)
+        if keys is None:
+            raise InputError(f"table {asked.source_table_id!r} has no keys, so nothing of it was compacted")
+        destination = asked.destination_compacted_table_id or asked.source_table_id
+        partition = self._catalog.partition(asked.source_table_id, session.partition)
+        return DeltaStreamPartition(self._catalog, source, destination, partition, keys)
+
+
+def _adopted(session: Session, published: PublishedVersion) -> Session:
+    now_s = time.time()
+    compacted = published.compacted
+    outcome = Outcome(
+        seconds=round(now_s - (session.started_s or now_s), 3),
+        live=compacted.rows,
+        bytes_out=compacted.bytes,
+        version=published.version,
+    )
+    return replace(session, state=SessionState.SUCCEEDED, finished_s=now_s, outcome=outcome, error=None)

@@ -1,0 +1,272 @@
+"""The dispatcher: any number of them share one queue and one state.
+
+    receive   messages, while there are free places; each is accepted once, see intake.py
+    sweep     job runs that were accepted and that nobody works on, or whose dispatcher fell silent: claimed
+    work      a thread for each job run that is held, see job_run_work.py
+    renew     every lease, at a third of its time
+    say       that we are there, which tells the store's time too
+
+Nothing is kept in memory alone: a dispatcher that is killed anywhere loses nothing, another one goes on after the
+lease's time. SIGTERM drains: running groups may end, then leases are given back. A second signal ends what runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.wording import one_line
+from sessions.base.ids import new_owner
+from sessions.base.model import Dispatcher as Record
+from sessions.dispatch.admission import Admission
+from sessions.dispatch.intake import Intake
+from sessions.dispatch.job_run_work import JobRunWork, Retries, Stopping
+from sessions.dispatch.simple_plan import Planner
+from sessions.launchers.launcher import Launcher
+from sessions.queues.queue import Queue
+from sessions.records.leases import HeldJobRun, LeaseLostError, claim, free_at_s, is_free
+from sessions.records.state_store import StateStore
+
+_LOG = logging.getLogger("sessions")
+_TICK_S = 0.1
+_LONG_POLL_S = 20.0
+_POLL_WHEN_DRAINING_S = 1.0
+_SWEEP_EVERY_S = 1.0
+_SAY_EVERY_S = 5.0
+_GIVEN_BACK_FOR_S = 5.0
+"""A job run that we gave back is for others first."""
+_JOB_RUNS_A_SESSION = 2
+"""So many job runs are held for each group that may run: the next ones are planned while others run."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherSettings:
+    """`drain`: work until the queue is empty and every accepted job run has ended.
+
+    After SIGTERM running groups have `grace_s` to end.
+    """
+
+    ttl_s: float = 60.0
+    drain: bool = False
+    grace_s: float = 300.0
+    retries: Retries = field(default_factory=Retries)
+
+
+@dataclass(slots=True)
+class _Holding:
+    held: HeldJobRun
+    thread: threading.Thread
+    renewed_s: float
+
+
+class Dispatcher:
+    """One process's share of the work. `run` returns once it is done or was told to stop."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        intake: Intake,
+        state: StateStore,
+        plan: Planner,
+        launcher: Launcher,
+        admission: Admission,
+        settings: DispatcherSettings,
+    ) -> None:
+        self.owner = new_owner()
+        self.stopping = Stopping()
+        self._queue = queue
+        self._intake = intake
+        self._state = state
+        self._plan = plan
+        self._launcher = launcher
+        self._admission = admission
+        self._settings = settings
+        self._holding: dict[str, _Holding] = {}
+        self._lock = threading.Lock()
+        self._busy_until_s: dict[str, float] = {}
+        self._started_s = time.time()
+        self._now_s = 0.0
+        self._said_s = -_SAY_EVERY_S
+        self._swept_s = -_SWEEP_EVERY_S
+        self._look_again_s = 0.0
+        self._queue_was_empty = threading.Event()
+        self._accepted = threading.Event()
+
+    def run(self) -> None:
+        """Work until told to stop; with `drain` until nothing is left."""
+        for work in (self._receive_for_ever, self._renew_for_ever):
+            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        stopped_s: float | None = None
+        while True:
+            self._forget_ended()
+            if self.stopping.gently.is_set():
+                stopped_s = stopped_s if stopped_s is not None else time.monotonic()
+                if time.monotonic() - stopped_s > self._settings.grace_s:
+                    self.stopping.now.set()
+                if not self._holding:
+                    break
+            else:
+                if self._settings.drain and self._is_drained():
+                    break
+                self._guarded(self._say)
+                self._guarded(self._sweep)
+            time.sleep(_TICK_S)
+        self.stopping.gently.set()
+        self._launcher.close()
+        self._guarded(lambda: self._state.unsay(self.owner))
+
+    def stop(self) -> None:
+        """Stop gently; the second call ends what runs."""
+        (self.stopping.now if self.stopping.gently.is_set() else self.stopping.gently).set()
+
+    # Receive
+
+    def _receive_for_ever(self) -> None:
+        while not self.stopping.gently.is_set():
+            free = self._free()
+            if free == 0:
+                time.sleep(_TICK_S)
+                continue
+            try:
+                self._receive(free)
+            except DeltaCompactError as error:
+                _LOG.warning("the queue could not be asked: %s", one_line(error))
+                time.sleep(_SWEEP_EVERY_S)
+            except Exception as error:
+                _LOG.error("receiving failed: %s", one_line(error), exc_info=True)
+                time.sleep(_SWEEP_EVERY_S)
+
+    def _receive(self, most: int) -> None:
+        wait_s = _POLL_WHEN_DRAINING_S if self._settings.drain else _LONG_POLL_S
+        messages = self._queue.receive(most, wait_s)
+        if messages:
+            self._queue_was_empty.clear()
+        for message in messages:
+            if self._intake.take(message) is not None:
+                self._accepted.set()
+        if not messages:
+            self._queue_was_empty.set()
+
+    # Sweep
+
+    def _sweep(self) -> None:
+        """Claim what nobody works on, while there are free places."""
+        due = time.monotonic() - self._swept_s >= _SWEEP_EVERY_S or self._accepted.is_set()
+        if not due or not self._free():
+            return
+        self._accepted.clear()
+        found = False
+        for job_run_id in self._unheld():
+            if not self._free():
+                found = True
+                break
+            self._guarded(lambda job_run_id=job_run_id: self._claim(job_run_id))  # type: ignore[misc]
+        self._swept_s = time.monotonic() - (_SWEEP_EVERY_S if found else 0.0)  # there is more: once a place is free
+
+    def _unheld(self) -> Iterator[str]:
+        """Open job runs, the longest accepted first, without those that others were seen to work on just now."""
+        marks = self._state.open_job_runs()
+        open_ids = {mark.job_run_id for mark in marks}
+        self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
+        for mark in marks:
+            busy_until_s = self._busy_until_s.get(mark.job_run_id, 0.0)
+            if mark.job_run_id not in self._holding and time.monotonic() >= busy_until_s:
+                yield mark.job_run_id
+
+    def _claim(self, job_run_id: str) -> None:
+        try:
+            stored = self._state.job_run(job_run_id)
+        except NotFoundError:
+            return  # its mark is put before its record
+        if stored.value.state.ended:
+            self._state.close(stored.value)
+            return
+        if not is_free(stored, self._now_s):
+            self._busy_until_s[job_run_id] = time.monotonic() + max(_SWEEP_EVERY_S, free_at_s(stored) - self._now_s)
+            return
+        held = claim(self._state, stored, self.owner, self._settings.ttl_s, self._now_s)
+        if held is None:
+            return
+        _LOG.info("job run %s claimed, epoch %s", job_run_id, held.epoch)
+        work = JobRunWork(held, self._plan, self._launcher, self._admission, self.stopping, self._settings.retries)
+        thread = threading.Thread(target=work.run, name=job_run_id, daemon=True)
+        with self._lock:
+            self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
+        thread.start()
+
+    def _free(self) -> int:
+        return max(0, self._admission.budget.sessions_max * _JOB_RUNS_A_SESSION - len(self._holding))
+
+    def _forget_ended(self) -> None:
+        with self._lock:
+            for job_run_id, holding in list(self._holding.items()):
+                if not holding.thread.is_alive():
+                    del self._holding[job_run_id]
+                    self._swept_s = -_SWEEP_EVERY_S
+                    if not holding.held.run.state.ended:
+                        self._busy_until_s[job_run_id] = time.monotonic() + _GIVEN_BACK_FOR_S
+
+    def _is_drained(self) -> bool:
+        """The queue is empty, and then: no job run is open. A message is acknowledged after its job run is marked."""
+        if not self._queue_was_empty.is_set() or self._holding or time.monotonic() < self._look_again_s:
+            return False
+        self._look_again_s = time.monotonic() + _SWEEP_EVERY_S
+        try:
+            return self._queue.depth().is_empty and not self._state.open_job_runs()
+        except DeltaCompactError as error:
+            _LOG.warning("whether all is done could not be asked: %s", one_line(error))
+            return False
+
+    # Renew and say
+
+    def _renew_for_ever(self) -> None:
+        while True:
+            with self._lock:
+                holding = list(self._holding.values())
+            for each in holding:
+                if not each.held.lost and time.monotonic() - each.renewed_s >= self._settings.ttl_s / 3:
+                    self._renew(each)
+            time.sleep(min(_TICK_S, self._settings.ttl_s / 20))
+
+    @staticmethod
+    def _renew(holding: _Holding) -> None:
+        try:
+            holding.held.renew()
+            holding.renewed_s = time.monotonic()
+        except LeaseLostError:
+            pass  # whoever works on it sees it
+        except Exception as error:
+            _LOG.warning("job run %s could not be renewed: %s", holding.held.run.id, one_line(error))
+
+    def _say(self) -> None:
+        """Say that we are there. The store's time is what it says of this; between two times our clock goes on."""
+        if time.monotonic() - self._said_s < min(_SAY_EVERY_S, self._settings.ttl_s / 3):
+            return
+        record = Record(
+            owner=self.owner,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_s=self._started_s,
+            said_s=time.time(),
+            queue=self._queue.uri,
+            sessions_max=self._admission.budget.sessions_max,
+            job_run_ids=tuple(self._holding),
+            draining=self._settings.drain or self.stopping.gently.is_set(),
+        )
+        self._now_s = self._state.say(record)
+        self._said_s = time.monotonic()
+        self._state.forget_dispatchers(self._now_s)
+
+    @staticmethod
+    def _guarded(work: Callable[[], None]) -> None:
+        """A store that does not answer now may answer later."""
+        try:
+            work()
+        except Exception as error:
+            _LOG.warning("%s", one_line(error), exc_info=not isinstance(error, DeltaCompactError))

@@ -1,0 +1,89 @@
+"""From a message to an accepted job run: recorded first, acknowledged afterwards.
+
+a good document                      recorded as ACCEPTED, acknowledged
+the same message again               it is recorded already: acknowledged
+a document that can never be served  dead letter, with reason and field
+another document of the same id      dead letter
+the state does not answer            released: it comes again, later each time
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.wording import one_line
+from sessions.base.ids import job_run_id_of
+from sessions.base.model import JobRun, JobRunState
+from sessions.documents.allow_list import AllowList, NotAllowed
+from sessions.documents.instruction import RefusedDocument, parse, values_of
+from sessions.queues.queue import DeadReason, Message, Queue
+from sessions.records.state_store import StateStore
+
+_LOG = logging.getLogger("sessions")
+_RELEASED_FOR_MIN_S, _RELEASED_FOR_MAX_S = 1.0, 60.0
+
+
+class Intake:
+    """Accepts the messages of one queue."""
+
+    def __init__(
+        self, queue: Queue, state: StateStore, allowed: AllowList, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._queue = queue
+        self._state = state
+        self._allowed = allowed
+        self._clock = clock
+
+    def take(self, message: Message) -> str | None:
+        """Deal with a message; the job run that was accepted just now, if one was."""
+        try:
+            return self._accepted(message)
+        except RefusedDocument as refused:
+            reason = DeadReason.CATALOG_NOT_ALLOWED if isinstance(refused, NotAllowed) else DeadReason.INVALID_DOCUMENT
+            self._bury(message, reason, refused.field, str(refused))
+        except DeltaCompactError as error:
+            self._put_off(message, error)
+        return None
+
+    def _accepted(self, message: Message) -> str | None:
+        instruction = parse(message.body)
+        self._allowed.check(instruction)
+        document = values_of(instruction)
+        job_run_id = instruction.job_run_id or job_run_id_of(message.id)
+        run = JobRun(
+            id=job_run_id,
+            document=document,
+            state=JobRunState.ACCEPTED,
+            accepted_s=self._clock(),
+            message=message.id,
+            desired_sla_s=instruction.desired_sla,
+        )
+        accepted = self._state.accept(run)
+        if not accepted and self._state.job_run(job_run_id).value.document != document:
+            said = f"job run {job_run_id} was accepted with another document"
+            self._bury(message, DeadReason.JOB_RUN_ID_TAKEN, "job_run_id", said)
+            return None
+        self._queue.acknowledge(message)
+        _LOG.info("job run %s: %s", job_run_id, "accepted" if accepted else "was accepted before")
+        return job_run_id if accepted else None
+
+    def _bury(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
+        _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
+        try:
+            self._queue.dead_letter(message, reason, field, text)
+        except DeltaCompactError as error:
+            self._put_off(message, error)
+
+    def _put_off(self, message: Message, error: DeltaCompactError) -> None:
+        """Decorrelated jitter: about three times as long each time."""
+        longest_s = min(_RELEASED_FOR_MAX_S, _RELEASED_FOR_MIN_S * 3**message.receives)
+        after_s = random.uniform(_RELEASED_FOR_MIN_S, longest_s)
+        _LOG.warning("message %s is put off for %.0f s: %s", message.id, after_s, one_line(error))
+        try:
+            self._queue.release(message, after_s)
+        except DeltaCompactError as unreleased:  # it comes again once its visibility ends
+            _LOG.warning("message %s could not be released: %s", message.id, one_line(unreleased))

@@ -1,0 +1,110 @@
+"""Groups as processes on this machine, forked from a server that has imported everything already.
+
+    dispatcher ── asks ──► fork server (imports deltacompact once, runs one thread of Python) ── fork ──► a group
+    a group        leads a session of its own; its output goes to <logs>/run-1.3.g0.1.log
+
+A group starts in some 10 ms, where a fresh interpreter takes a second of CPU to import pyarrow. The dispatcher has
+threads, so it is not forked itself: that is what the fork server of `multiprocessing` is for. When a dispatcher is
+killed, its groups go on until they see that they were superseded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
+
+_PRELOADED = ["sessions.runner.group", "deltacompact.compact", "deltacompact.executors.local"]
+_TERMINATED_WITHIN_S = 5.0
+_LOG_BYTES_SHOWN = 64 << 10
+
+
+class LocalLauncher:
+    """`logs` is the folder of what groups print."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        logs.mkdir(parents=True, exist_ok=True)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(_PRELOADED)
+        self._groups: dict[str, ForkServerProcess] = {}
+        self._lock = threading.Lock()
+
+    def launch(self, spec: GroupSpec) -> None:
+        with self._lock:  # multiprocessing keeps a list of its children that is not for several threads
+            if spec.id not in self._groups:
+                process = self._context.Process(target=run_in_own_session, args=(spec, str(self._log(spec.id))))
+                process.start()
+                self._groups[spec.id] = process
+
+    def status(self, group_id: str) -> GroupStatus:
+        with self._lock:
+            process = self._groups.get(group_id)
+            if process is None:
+                return GroupStatus(GroupState.UNKNOWN)
+            code = process.exitcode
+        if code is None:
+            return GroupStatus(GroupState.RUNNING)
+        killed = f"killed by {signal.Signals(-code).name}" if code < 0 else ""
+        return GroupStatus(GroupState.ENDED, 128 - code if code < 0 else code, killed)
+
+    def logs(self, group_id: str) -> str:
+        try:
+            with open(self._log(group_id), "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES_SHOWN))
+                return file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def terminate(self, group_id: str) -> None:
+        with self._lock:
+            process = self._groups.get(group_id)
+        if process is None:
+            return
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            self._signal(process, sent)
+            deadline_s = time.monotonic() + _TERMINATED_WITHIN_S
+            while time.monotonic() < deadline_s:
+                if self.status(group_id).state is GroupState.ENDED:
+                    return
+                time.sleep(0.02)
+
+    def close(self) -> None:
+        for group_id in list(self._groups):
+            if self.status(group_id).state is GroupState.RUNNING:
+                self.terminate(group_id)
+
+    @staticmethod
+    def _signal(process: ForkServerProcess, sent: signal.Signals) -> None:
+        """To the group and what it has started, a Ray cluster perhaps."""
+        assert process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            try:
+                os.killpg(process.pid, sent)
+            except ProcessLookupError:  # it does not lead its session yet
+                os.kill(process.pid, sent)
+
+    def _log(self, group_id: str) -> Path:
+        return self._logs / f"{group_id}.log"
+
+
+def run_in_own_session(spec: GroupSpec, log: str) -> None:
+    """The process of a group: it leads a session of its own, so that a signal reaches all that it starts."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    from sessions.runner.group import run_group
+
+    status = run_group(spec.state_uri, spec.job_run_id, spec.group, spec.epoch)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(status)

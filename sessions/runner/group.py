@@ -1,0 +1,181 @@
+"""One group of sessions, one after another, in this process.
+
+    day=2024-01-01    succeeded                      recorded, with its outcome
+    day=2024-01-02    ConflictError                  recorded; to be tried again
+    day=2024-01-03    no such partition              failed for good
+    -> EXIT_AGAIN
+
+Each session is one compact() of one partition, under the name of its attempt. SIGTERM ends the process where it
+stands: what is recorded is resumed by the next attempt. So does a lease of another epoch, which is looked for while
+the sessions run; that is a courtesy, safety comes from the fences.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from deltacompact import SessionResult, compact, open_catalog
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.wording import one_line
+from sessions.base.logs import log_json
+from sessions.base.model import Outcome, Session, SessionState
+from sessions.documents.instruction import Instruction, of_values
+from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
+from sessions.records.state_store import StateStore, Stored
+from sessions.runner.reporting import Refine, SessionReport, Superseded
+
+_LOG = logging.getLogger("sessions")
+_FOR_GOOD = (InputError, CorruptionError)
+"""Trying again would fail in the same way."""
+
+
+class Terminated(BaseException):
+    """SIGTERM: the process ends where it stands."""
+
+
+def run_group(state_uri: str, job_run_id: str, group: str, epoch: int, refine: Refine | None = None) -> int:
+    """Run the sessions of a group that have not ended; the exit status of the process."""
+    log_json(job_run=job_run_id, group=group)
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGINT, _terminate)
+    try:
+        return _Group(StateStore(state_uri), job_run_id, epoch, refine).run(group)
+    except Superseded as why:
+        _LOG.warning("superseded: %s", why)
+        return EXIT_SUPERSEDED
+    except Terminated:
+        _LOG.warning("terminated: the next attempt resumes")
+        return EXIT_TERMINATED
+    except Exception as error:
+        _LOG.error("group %s failed: %s", group, one_line(error), exc_info=True)
+        return EXIT_AGAIN
+
+
+class _Group:
+    def __init__(self, state: StateStore, job_run_id: str, epoch: int, refine: Refine | None) -> None:
+        self._state = state
+        self._job_run_id = job_run_id
+        self._refine = refine
+        self._watch = LeaseWatch(state, job_run_id, epoch)
+        self._epoch = epoch
+        self._instruction = of_values(state.job_run(job_run_id).value.document)
+        self._catalog = open_catalog(self._instruction.catalog)
+
+    def run(self, group: str) -> int:
+        self._watch.check()
+        again = False
+        for session_id in self._state.group(self._job_run_id, group):
+            stored = self._state.session(self._job_run_id, session_id)
+            if stored.value.state is SessionState.PLANNED and stored.value.epoch == self._epoch:
+                again |= not self._run(stored)
+        return EXIT_AGAIN if again else EXIT_ENDED
+
+    def _run(self, stored: Stored[Session]) -> bool:
+        """One session; whether it has ended."""
+        report = SessionReport(self._state, stored, self._watch, self._refine)
+        report.begin()
+        began_s = time.monotonic()
+        try:
+            result = self._compacted(report)
+        except Exception as error:
+            for_good = isinstance(error, _FOR_GOOD)
+            _LOG.error("session %s failed: %s", report.session.id, one_line(error), exc_info=not for_good)
+            self._failed(report, error, for_good)
+            return for_good
+        seconds = time.monotonic() - began_s
+        if result.nothing_to_do is not None:
+            ended: dict[str, Any] = {"state": SessionState.NOTHING_TO_DO, "nothing_to_do": result.nothing_to_do}
+        else:
+            ended = {"state": SessionState.SUCCEEDED}
+        report.write(**ended, finished_s=time.time(), outcome=_outcome(result, seconds))
+        return True
+
+    def _compacted(self, report: SessionReport) -> SessionResult:
+        done = compact(
+            delta_catalog_client=self._catalog,
+            partitions=[report.session.partition],
+            event_sinks=[report],
+            attempt=report.session.attempt,
+            **engine_arguments(self._instruction, report.session),
+        )
+        return done.sessions[0]
+
+    @staticmethod
+    def _failed(report: SessionReport, error: Exception, for_good: bool) -> None:
+        if for_good:
+            report.write(state=SessionState.FAILED, finished_s=time.time(), error=one_line(error))
+        else:
+            report.write(state=SessionState.PLANNED, error=one_line(error))
+
+
+class LeaseWatch:
+    """Looks now and then whether the dispatcher that started us still holds the job run."""
+
+    def __init__(self, state: StateStore, job_run_id: str, epoch: int, clock: Callable[[], float] = time.monotonic):
+        self._state = state
+        self._job_run_id = job_run_id
+        self._epoch = epoch
+        self._clock = clock
+        self._next_s = 0.0
+
+    def __call__(self) -> None:
+        """Look, where it is time to. A store that does not answer says nothing."""
+        if self._clock() >= self._next_s:
+            try:
+                self.check()
+            except Exception as error:
+                _LOG.info("the lease could not be looked at: %s", one_line(error))
+
+    def check(self) -> None:
+        """Raises Superseded where the lease is of another epoch."""
+        try:
+            lease = self._state.job_run(self._job_run_id).value.lease
+        except NotFoundError:
+            lease = None
+        if lease is None or lease.epoch != self._epoch:
+            raise Superseded(f"job run {self._job_run_id} is in epoch {lease.epoch if lease else None}")
+        self._next_s = self._clock() + lease.ttl_s / 3
+
+
+def engine_arguments(instruction: Instruction, session: Session) -> dict[str, Any]:
+    """The arguments of compact() that a document and a plan decide. Events go out through the records alone."""
+    plan = session.plan
+    return {
+        "source_table_id": instruction.source_table_id,
+        "primary_keys": instruction.primary_keys,
+        "sort_keys": instruction.sort_keys,
+        "desired_sla": instruction.desired_sla,
+        "destination_compacted_table_id": instruction.destination_compacted_table_id,
+        "rows_per_primary_key_index_file": instruction.rows_per_primary_key_index_file,
+        "rows_per_compacted_file": instruction.rows_per_compacted_file,
+        "hash_bucket_count": instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None),
+        "compacted_file_content_type": instruction.compacted_file_content_type,
+        "purge": instruction.purge,
+        "settings": instruction.engine_settings(**({"executor": plan.executor} if plan else {})),
+    }
+
+
+def _outcome(result: SessionResult, seconds: float) -> Outcome:
+    return Outcome(
+        seconds=round(seconds, 3),
+        rows_in=result.rows_in,
+        live=result.live,
+        superseded=result.superseded,
+        deleted=result.deleted,
+        bytes_in=result.bytes_in,
+        bytes_out=result.bytes_out,
+        rounds=result.rounds,
+        rounds_resumed=result.rounds_resumed,
+        stage_seconds=result.seconds,
+        planned_peak_bytes=result.planned_peak_bytes,
+        measured_peak_bytes=result.measured_peak_bytes,
+        version=result.version,
+    )
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated

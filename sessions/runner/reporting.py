@@ -1,0 +1,120 @@
+"""The engine's events, written to a session's record while the session runs.
+
+    SessionStarted    engine session and rounds are recorded, or this process ends: nothing is sealed before that
+    StageStarted      hash_bucket, 12 tasks      written where the last write is a second ago
+    TaskFinished      1, 2, 3 of 12
+    RoundCompleted    round 1 of 5
+
+The record says which attempt it belongs to. An attempt that is not named there any more was superseded: a dispatcher
+that took over has changed the record first, and it fences off what had started before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from deltacompact.base.errors import StoreError
+from deltacompact.base.events import (
+    Event,
+    RoundCompleted,
+    SessionStarted,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+)
+from sessions.base.model import Estimate, Progress, Session, SessionPlan, SessionState
+from sessions.records.state_store import StateStore, Stored
+
+Refine = Callable[[SessionPlan, Progress, float], Estimate]
+"""The expected SLA of a session, from its plan, how far it is, and the seconds that it has run."""
+
+_WRITE_EVERY_S = 1.0
+_TRIES = 4
+
+
+class Superseded(BaseException):
+    """Another attempt has begun: this process has nothing more to do. No handler of errors catches it."""
+
+
+class SessionReport:
+    """The record of one session, as its runner writes it. An event sink of compact()."""
+
+    def __init__(
+        self, state: StateStore, stored: Stored[Session], still_ours: Callable[[], None], refine: Refine | None = None
+    ) -> None:
+        self._state = state
+        self._stored = stored
+        self._attempt = stored.value.attempt
+        self._still_ours = still_ours
+        self._refine = refine
+        self._began_s = time.monotonic()
+        self._written_s = 0.0
+        self._progress = Progress()
+
+    @property
+    def session(self) -> Session:
+        return self._stored.value
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case SessionStarted():
+                self._progress = Progress(rounds=event.rounds)
+                self.write(engine_session_id=event.session_id, **self._told())
+            case StageStarted():
+                self._progress = replace(self._progress, stage=event.stage, tasks=event.tasks, tasks_done=0)
+                self._tell()
+            case TaskFinished():
+                self._progress = replace(self._progress, tasks_done=self._progress.tasks_done + 1)
+                self._tell()
+            case StageFinished():
+                self._still_ours()
+            case RoundCompleted():
+                self._progress = replace(self._progress, round=event.round)
+                self._tell()
+
+    def begin(self) -> None:
+        """Say that the session runs."""
+        self.write(state=SessionState.RUNNING, started_s=self.session.started_s or time.time(), error=None)
+
+    def write(self, **fields: Any) -> None:
+        """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""
+        wait = wait_exponential_jitter(initial=0.2, max=5)
+        for attempt in Retrying(
+            stop=stop_after_attempt(_TRIES), wait=wait, retry=retry_if_exception_type(StoreError), reraise=True
+        ):
+            with attempt:
+                self._swap(fields)
+
+    def _swap(self, fields: dict[str, Any]) -> None:
+        while True:
+            swapped = self._state.change_session(self._stored, replace(self.session, **fields))
+            if swapped is not None:
+                self._stored, self._written_s = swapped, time.monotonic()
+                return
+            found = self._state.session(self.session.job_run_id, self.session.id)
+            ours = found.value.attempt == self._attempt and not found.value.state.ended
+            if not ours or found.version.number == self._stored.version.number:
+                raise Superseded(f"session {self.session.id}: attempt {found.value.attempt} has taken over")
+            self._stored = found  # our own write, of which the reply was lost
+
+    def _tell(self) -> None:
+        """Write how far the session is, once a second at most. Nothing depends on it."""
+        if time.monotonic() - self._written_s < _WRITE_EVERY_S:
+            return
+        self._still_ours()
+        try:
+            self._swap(self._told())
+        except StoreError:
+            self._written_s = time.monotonic()
+
+    def _told(self) -> dict[str, Any]:
+        progress = replace(self._progress, updated_s=time.time())
+        plan = self.session.plan
+        if self._refine is None or plan is None:
+            return {"progress": progress}
+        return {"progress": progress, "expected": self._refine(plan, progress, time.monotonic() - self._began_s)}
