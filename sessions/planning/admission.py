@@ -55,7 +55,7 @@ class QuietWindow:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one dispatcher: groups and worker nodes at a time; memory and CPUs of this machine, for those that run here."""
+    """Of one dispatcher: groups and workers at a time; of this machine, memory and CPUs for groups that run here."""
 
     sessions_max: int = 4
     workers_max: int | None = None
