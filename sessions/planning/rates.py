@@ -13,7 +13,7 @@ The 90 % interval is conformal: quantiles of log(took / expected) over the last 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,11 +62,14 @@ _SHIPPED_SPREAD = 0.35
 _SHIPPED_SPREAD_WEIGHT = 4.0
 """How wrong the shipped rates are taken to be at first (log), and how many sessions that opinion weighs."""
 
+_SHIPPED_RESIDUALS = _SHIPPED_SPREAD * np.linspace(-1, 1, 21)
 _SHIPPED = np.array([SHIPPED[term] for term in TERMS])
 _IS_BASE = np.array([term in BASE_TERMS for term in TERMS])
 _IS_DELTA = np.array([term in DELTA_TERMS for term in TERMS])
+_FACTOR_LEAST = 0.1
 _FACTOR_MIN = 0.05
 _FAR = 1.5
+_ITERATIONS = 15
 _KNOWN = 2
 _NONE = np.zeros(0)
 _OWN_PART = 0.5
@@ -144,9 +147,9 @@ class Expectation:
         residuals, weights, sizes, knowns = self.residuals
         near = weights * np.exp(-np.abs(sizes - log_seconds) / _SIZE_CLASS - np.abs(knowns - known))
         tail = (1 - COVERED) / 2
-        at = np.linspace(-1, 1, 21)
-        values = np.concatenate([residuals, _SHIPPED_SPREAD * at])
-        shares = np.concatenate([near, np.full(21, _SHIPPED_SPREAD_WEIGHT / 21)])
+        doubt = _SHIPPED_SPREAD_WEIGHT / (1 + float(near.sum()) / _SHIPPED_SPREAD_WEIGHT)
+        values = np.concatenate([residuals, _SHIPPED_RESIDUALS])
+        shares = np.concatenate([near, np.full(len(_SHIPPED_RESIDUALS), doubt / len(_SHIPPED_RESIDUALS))])
         return _quantile(values, shares, tail), _quantile(values, shares, 1 - tail)
 
 
@@ -158,31 +161,37 @@ def expectation(known: Rates) -> Expectation:
     work = np.array([one.work for one in seen]) * _SHIPPED
     took = np.log([one.seconds for one in seen])
     age = np.arange(len(seen))[::-1]
-    streams = [one.stream for one in seen]
+    streams, of_stream = np.unique([one.stream for one in seen], return_inverse=True)
     weights = 0.5 ** (age / _HALF_LIFE)
     own = np.array([_own(row) for row in work])
     pool = math.exp(_quantile(took - np.log(work.sum(axis=1)), weights, 0.5))
-    terms, scaled = np.full(len(TERMS), pool), work
-    for _ in range(4):
+    terms, scaled, factors = np.full(len(TERMS), pool), work, np.ones(len(streams))
+    for _ in range(_ITERATIONS):
         terms = _terms(scaled, took, weights, terms, pool)
-        of_stream = _stream_factors(streams, work * terms, own, took, weights)
-        scaled = np.where(own, work * np.array([[of_stream[stream]] for stream in streams]), work)
+        factors = _stream_factors(of_stream, factors, work * terms, own, took, weights)
+        scaled = np.where(own, work * factors[of_stream][:, None], work)
     left = took - np.log(scaled @ terms)
     recent = 0.5 ** (age / _LATELY)
     lately = math.exp(_shrunk(left, recent, _LATELY_AFTER))
     said = np.log([one.expected_s for one in seen])
-    counts: dict[str, int] = {}
-    knowns = []
-    for stream in streams:
-        knowns.append(min(_KNOWN, counts.get(stream, 0)))
-        counts[stream] = counts.get(stream, 0) + 1
+    knowns = np.minimum(_KNOWN, _places(of_stream))
+    names = streams.tolist()
     return Expectation(
         _SHIPPED * terms,
         lately,
-        of_stream,
-        counts,
-        (took - said, 0.5 ** (age / _SPREAD_HALF_LIFE), said, np.array(knowns, np.float64)),
+        dict(zip(names, factors.tolist(), strict=True)),
+        dict(zip(names, np.bincount(of_stream).tolist(), strict=True)),
+        (took - said, 0.5 ** (age / _SPREAD_HALF_LIFE), said, knowns.astype(np.float64)),
     )
+
+
+def _places(of_stream: Any) -> Any:
+    """Of each observation, how many of its stream were before it."""
+    order = np.argsort(of_stream, kind="stable")
+    counts = np.bincount(of_stream)
+    places = np.empty(len(of_stream), np.int64)
+    places[order] = np.arange(len(of_stream)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places
 
 
 def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: float) -> Vector:
@@ -193,37 +202,37 @@ def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: fl
     expected = work @ before
     errors = took - np.log(expected)
     robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors), 1e-9))
-    scaled = work / expected[:, None]
+    scaled = work * pool / expected[:, None]
     target = np.exp(np.clip(errors, -_OUTLIER, _OUTLIER))
     square = scaled.T @ (robust[:, None] * scaled)
     # A term that is no part of the work seen stays with the pool's factor.
-    doubt = _LEARNED_AFTER * float(np.mean(robust)) * np.full(len(TERMS), 1 / len(TERMS))
+    doubt = _LEARNED_AFTER / len(TERMS) * float(np.mean(robust))
     square[np.diag_indices_from(square)] += doubt
-    right = scaled.T @ (robust * target) + doubt * pool
-    found = before.copy()
-    for _ in range(30):  # coordinate descent: ten unknowns, each with a lower bound
-        for term in range(len(TERMS)):
-            rest = right[term] - square[term] @ found + square[term, term] * found[term]
-            found[term] = max(pool / 10, rest / square[term, term])
-    return found
+    right = scaled.T @ (robust * target) + doubt
+    found, free = np.full(len(TERMS), _FACTOR_LEAST), np.ones(len(TERMS), bool)
+    while free.any():  # those that would fall below the least stay there, and the others are solved again
+        rest = right[free] - square[np.ix_(free, ~free)] @ found[~free]
+        found[free] = np.linalg.solve(square[np.ix_(free, free)], rest)
+        if np.all(found >= _FACTOR_LEAST):
+            break
+        free &= found >= _FACTOR_LEAST
+        found[~free] = _FACTOR_LEAST
+    return pool * found
 
 
-def _stream_factors(
-    streams: Sequence[str], seconds: Vector, own: Any, took: Vector, weights: Vector
-) -> dict[str, float]:
-    """By stream, the factor of what depends on its table: as least squares of relative errors have it, drawn to 1."""
-    expected = seconds.sum(axis=1)
-    errors = np.clip(took - np.log(expected), -_FAR, _FAR)
+def _stream_factors(of_stream: Any, before: Vector, seconds: Vector, own: Any, took: Vector, weights: Vector) -> Vector:
+    """Of each stream, the factor of what depends on its table: by least squares of relative errors, drawn to 1."""
+    mine = np.where(own, seconds, 0.0).sum(axis=1)
+    others = seconds.sum(axis=1) - mine
+    expected = others + mine * before[of_stream]
+    errors = took - np.log(expected)
     robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors), 1e-9))
-    part = np.where(own, seconds, 0.0).sum(axis=1) / expected
-    wanted = np.exp(errors) - (1.0 - part)
-    names, factors = np.array(streams), {}
-    for stream in dict.fromkeys(streams):
-        of = names == stream
-        doubt = _TABLE_AFTER * _OWN_PART**2
-        factor = (robust[of] @ (part[of] * wanted[of]) + doubt) / (robust[of] @ part[of] ** 2 + doubt)
-        factors[stream] = float(np.clip(factor, _FACTOR_MIN, 1 / _FACTOR_MIN))
-    return factors
+    part, rest = mine / expected, others / expected
+    wanted = np.exp(np.clip(errors, -_FAR, _FAR)) - rest
+    doubt = _TABLE_AFTER * _OWN_PART**2
+    right = np.bincount(of_stream, robust * part * wanted) + doubt
+    square = np.bincount(of_stream, robust * part**2) + doubt
+    return np.clip(right / square, _FACTOR_MIN, 1 / _FACTOR_MIN)
 
 
 def _own(work: Vector) -> Any:
