@@ -1,6 +1,6 @@
 """Groups as KubeRay RayJobs: one manifest for each group, applied by kubectl.
 
-    apply RayJob run-1-3-g0-1-e1d57ac2      KubeRay makes the cluster, submits the runner, and takes the cluster away
+    apply RayJob run-1-3-g0-1-e414a84c      KubeRay makes the cluster, submits the runner, and takes the cluster away
     get   status.jobDeploymentStatus        Initializing, Running, Complete, Failed
 
 `backoffLimit` is 0, because the sessions' records say what is to be tried again, and each retry of KubeRay's would be

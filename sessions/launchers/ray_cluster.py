@@ -1,6 +1,6 @@
 """Groups on clusters of their own, brought up by Ray's cluster launcher from a rendered cluster.yaml.
 
-    launch      ray up run-1-3-g0-1-e1d57ac2.yaml                                     a head, then workers as Ray asks
+    launch      ray up run-1-3-g0-1-e414a84c.yaml                                     a head, then workers as Ray asks
                 ray exec … 'ray job submit --submission-id NAME --no-wait -- …'       the runner, on the head
     status      ray exec … 'ray job status NAME'
     terminate   ray down …                                                            as often as it takes
@@ -110,9 +110,8 @@ class RayClusterLauncher:
 
     def launch(self, spec: GroupSpec) -> None:
         """Bring the cluster up and submit the runner to its head; blocks until then. Failing, it leaves nothing."""
-        name, file = cluster_name(spec.id), self._file(spec.id)
-        rendered = render(self._template, spec, self._prices, self._options)
-        file.write_text(yaml.safe_dump(rendered, sort_keys=False, width=120))
+        name = cluster_name(spec.id)
+        file = self._written(spec.id, render(self._template, spec, self._prices, self._options))
         try:
             run_well([self._ray, "up", "--yes", "--no-config-cache", str(file)], _UP_S)
             submit = ["ray", "job", "submit", "--submission-id", name, "--no-wait", "--", *spec.command]
@@ -179,10 +178,15 @@ class RayClusterLauncher:
     def _file_there(self, group_id: str) -> Path:
         """Name, provider and authentication are all that it takes to find what another dispatcher has launched."""
         file = self._file(group_id)
-        if not file.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            named = {**self._template, "cluster_name": cluster_name(group_id)}
-            if self._options.region:
-                named["provider"] = {**self._template["provider"], "region": self._options.region}
-            file.write_text(yaml.safe_dump(named, sort_keys=False, width=120))
+        if file.exists():
+            return file
+        named = {**self._template, "cluster_name": cluster_name(group_id)}
+        if self._options.region:
+            named["provider"] = {**self._template["provider"], "region": self._options.region}
+        return self._written(group_id, named)
+
+    def _written(self, group_id: str, config: Mapping[str, Any]) -> Path:
+        file = self._file(group_id)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(yaml.safe_dump(dict(config), sort_keys=False, width=120))
         return file

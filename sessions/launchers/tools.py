@@ -1,6 +1,6 @@
 """Running the command-line tools of launchers, and the names that clusters get.
 
-cluster_name("run-1.3.g0.1")     run-1-3-g0-1-e1d57ac2      letters, digits and dashes; no two ids share one
+cluster_name("run-1.3.g0.1")     run-1-3-g0-1-e414a84c      letters, digits and dashes; no two ids share one
 """
 
 from __future__ import annotations

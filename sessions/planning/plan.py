@@ -1,10 +1,10 @@
 """A job run's plan: one SessionPlan for each partition, from statistics, offers, rates and the desired SLA. Pure.
 
     desired SLA 900 s                          start   expected   +10 %   dollars
-    this machine, in process                     2 s    2,400 s              0.00    too slow
-    1 x r8g.4xlarge, spot                      240 s      640 s              0.18    944 s: too slow
-    2 x r8g.4xlarge, spot                      240 s      330 s    603 s     0.17    the cheapest that meets it
-    8 x r8g.4xlarge, spot                      240 s      100 s    350 s     0.32
+    this machine, in process                     2 s    2,400 s  2,642 s     0.00    too slow
+    1 x r6in.4xlarge, spot                     240 s      640 s    944 s     0.22    too slow
+    2 x r6in.4xlarge, spot                     240 s      330 s    603 s     0.23    the cheapest that meets it
+    8 x r6in.4xlarge, spot                     240 s      100 s    350 s     0.45
 
 Where nothing meets the desired SLA, the fastest is chosen, and the choice says which SLA can be met. An SLA counts from
 the start of the job run, so starting a process or a cluster is part of it; a session's expected SLA counts from the

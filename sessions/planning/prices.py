@@ -1,7 +1,7 @@
 """Node types and what they cost: a dated table, and the offers that a planner chooses from.
 
 this machine       2 CPUs, 24 GiB, nothing an hour      in process, 2 s to start; or with its own Ray, 15 s
-8 x r8g.4xlarge    spot, and 1 head on demand           8 x 0.377 + 0.349 = $3.37 an hour, 240 s to start
+8 x r6in.4xlarge   spot, and 1 head on demand           8 x 0.558 + 0.349 = $4.81 an hour, 240 s to start
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
 
 DEFAULT = Path(__file__).parent / "prices.toml"
+X86 = "x86_64"
 LOCAL = "local"
 """The node type that is this machine."""
 
@@ -31,6 +32,7 @@ class NodeType:
     memory_bytes: int
     on_demand_usd_per_h: float = 0.0
     spot_usd_per_h: float = 0.0
+    architecture: str = X86
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def read_prices(path: Path = DEFAULT) -> Prices:
         for name, node in document["nodes"].items():
             on_demand = float(node["on_demand_usd_per_h"])
             spot = float(node.get("spot_usd_per_h", on_demand * share))
-            nodes[name] = NodeType(name, int(node["vcpus"]), int(node["memory_gib"]) * GIB, on_demand, spot)
+            memory, architecture = int(node["memory_gib"]) * GIB, str(node.get("architecture", X86))
+            nodes[name] = NodeType(name, int(node["vcpus"]), memory, on_demand, spot, architecture)
         return Prices(
             int(document["version"]), str(document["date"]), str(document["region"]), str(document["head"]), nodes
         )
@@ -107,9 +110,17 @@ def offers_here(cpus: int, memory_bytes: int, usd_per_h: float = 0.0) -> tuple[O
 
 
 def offers_of_clusters(
-    prices: Prices, launcher: str, nodes_max: int, spot: bool = True, names: Iterable[str] | None = None
+    prices: Prices,
+    launcher: str,
+    nodes_max: int,
+    spot: bool = True,
+    names: Iterable[str] | None = None,
+    architecture: str = X86,
 ) -> tuple[Offer, ...]:
-    """Clusters of the node types that are named, or of all with 8 GiB for each CPU (paper, compaction sessions)."""
+    """Clusters of the node types that are named, or of all: with 8 GiB for each CPU (paper, compaction sessions).
+
+    `architecture` is that of the image that nodes run.
+    """
     chosen = [prices.node(name) for name in (prices.nodes if names is None else names)]
     head = prices.node(prices.head)
     return tuple(
@@ -123,5 +134,7 @@ def offers_of_clusters(
             head.on_demand_usd_per_h,
         )
         for node in chosen
-        if node is not head and node.memory_bytes >= node.vcpus * FIGURE_MEMORY_BYTES
+        if node is not head
+        and node.architecture == architecture
+        and node.memory_bytes >= node.vcpus * FIGURE_MEMORY_BYTES
     )
