@@ -11,17 +11,22 @@ import pytest
 from hypothesis import given
 
 from deltacompact import Settings, compact, open_catalog
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.planning import sizing
-from sessions.base.model import SessionPlan
+from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import Outcome, Session, SessionPlan, SessionState
+from sessions.documents.instruction import of_values
 from sessions.planning.gather import gather
 from sessions.planning.grouping import WORK_OVER_START, Groupable, grouped
+from sessions.planning.learning import RateStore
 from sessions.planning.plan import NODES, Situation, Wish, best, candidates, plan_job_run
+from sessions.planning.planner import Planner
 from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offers_of_clusters, read_prices
 from sessions.planning.rates import BUFFER
-from sessions.planning.reasons import Reason
+from sessions.planning.reasons import Reason, Wait
 from sessions.planning.statistics import IndexStatistics, PartitionStatistics
 from sessions.planning.work import TERMS
+from sessions.records.swapping import SwappedRecords
 
 GIB = sizing.GIB
 PRICES = read_prices()
@@ -359,8 +364,12 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
     assert again.statistics is not None and again.statistics.index == IndexStatistics(1, (100,), 100)
     assert (again.statistics.base_rows, again.statistics.base_files, again.statistics.base_small_files) == (100, 1, 1)
     assert again.statistics.read_through == 2 and again.statistics.stream == "orders"
-    with pytest.raises(NotFoundError, match="no partition"):
-        gather(catalog, "orders", partitions=[{"day": "9"}])
+    first_again, missing = gather(catalog, "orders", partitions=[{"day": "1"}, {"day": "9"}, {"day": "1"}])
+    assert first_again == first and isinstance(missing.error, NotFoundError)
+    with pytest.raises(NotFoundError, match="'invoices' does not exist"):
+        gather(catalog, "invoices")
+    with pytest.raises(InputError, match="unknown partition key 'night'"):
+        gather(catalog, "orders", partitions=[{"night": "1"}])
 
 
 def test_a_partition_that_cannot_be_folded_says_so_and_the_others_are_planned(tmp_path: Path) -> None:
@@ -373,3 +382,35 @@ def test_a_partition_that_cannot_be_folded_says_so_and_the_others_are_planned(tm
     good, bad = gather(catalog, "orders", ["id"])
     assert good.statistics is not None and good.error is None
     assert bad.statistics is None and "id" in str(bad.error)
+
+
+def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("orders", ["day"], ["id"])
+    for day in ("1", "2"):
+        catalog.append("orders", pa.table({"id": range(100)}), {"day": day})
+    compact("orders", delta_catalog_client=catalog, partitions=[{"day": "2"}], settings=Settings(executor="local"))
+    document = {"version": 1, "catalog": str(tmp_path / "lake"), "source_table_id": "orders", "desired_sla": 60}
+    rates = RateStore(SwappedRecords(MemoryStore()))
+    planner = Planner(rates, HERE, sessions_max=2)
+    plans = planner(of_values(document))
+    assert [plan.partition for plan in plans] == [{"day": "1"}, {"day": "2"}]
+    assert [plan.delta_rows for plan in plans] == [100, 0], "the session of the second says that there is nothing to do"
+    assert {plan.executor for plan in plans} == {"local"} and reason(plans[0], "desired_sla") == Reason.MET
+    session = Session("day=1", "run-1", {"day": "1"}, SessionState.SUCCEEDED, plan=plans[0])
+    slow = 50 * plans[0].expected.seconds
+    rates.learn([replace(session, id=f"{name}", outcome=Outcome(slow)) for name in range(5)])
+    (again,) = planner(of_values({**document, "partitions": [{"day": 1}]}))
+    assert again.expected.seconds > 20 * plans[0].expected.seconds
+    (asked,) = planner(
+        of_values({**document, "partitions": [{"day": "1"}], "hash_bucket_count": 4, "settings": {"executor": "ray"}})
+    )
+    assert (asked.executor, asked.hash_bucket_count) == ("ray", 4)
+
+
+def test_the_documents_tell_every_reason() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "planning.md").read_text()
+    for word in (*Reason, *Wait):
+        assert f"`{word}`" in page, word

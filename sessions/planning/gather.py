@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.base.model import ContentType, OperationType, SortKey
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.model import ContentType, OperationType, Partition, SortKey
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.compact import Job, Work, plan_work, prepare
 from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
@@ -51,16 +52,22 @@ def gather(
 
     Raises InputError and NotFoundError for what concerns the whole table.
     """
-    given = arguments or Arguments()
-
-    def look(values: Mapping[str, Any]) -> list[Gathered]:
-        job = prepare(catalog, source_table_id, primary_keys, sort_keys, destination_table_id, given, [values])
-        return [_gathered(job, work) for work in job.work]
-
+    given, names = arguments or Arguments(), catalog.table(source_table_id).partition_keys
     if partitions is None:
-        partitions = [dict(partition.values) for partition in catalog.partitions(source_table_id)]
+        chosen = catalog.partitions(source_table_id)
+    else:
+        chosen = list(dict.fromkeys(Partition.of(names, values) for values in partitions))
+
+    def look(partition: Partition) -> Gathered:
+        values = dict(partition.values)
+        try:
+            job = prepare(catalog, source_table_id, primary_keys, sort_keys, destination_table_id, given, [values])
+        except NotFoundError as error:
+            return Gathered(values, error=error)
+        return _gathered(job, *job.work)
+
     with ThreadPoolExecutor(READERS) as threads:
-        return tuple(found for several in threads.map(look, partitions) for found in several)
+        return tuple(threads.map(look, chosen))
 
 
 def _gathered(job: Job, work: Work) -> Gathered:
