@@ -82,7 +82,10 @@ class Choice:
 class SessionPlan:
     """What one session is to run on, and what that takes. `group` names the sessions that share a process or cluster.
 
-    `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's.
+    `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's. `slots` are tasks
+    at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node.
+    `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` and `work` are the expected
+    seconds by stage, and the terms that rates are learned for; `stream` is whose rates they are.
     """
 
     partition: dict[str, str | None]
@@ -102,6 +105,15 @@ class SessionPlan:
     expected: Estimate
     cost_usd: float
     choices: tuple[Choice, ...] = ()
+    launcher: str = "local"
+    slots: int = 1
+    memory_per_task_bytes: int = 0
+    read_through: int = 0
+    start_s: float = 0.0
+    stage_s: dict[str, float] = field(default_factory=dict)
+    work: dict[str, float] = field(default_factory=dict)
+    stream: str = ""
+    prices: str = ""
 
 
 @dataclass(frozen=True, slots=True)
