@@ -27,6 +27,7 @@ import yaml
 from botocore.config import Config
 
 from sessions.aws.task_token import HEARTBEAT_S, HEARTBEAT_TIMEOUT_S, TaskToken
+from sessions.records.state_store import StateStore
 
 DEPLOY = Path(__file__).parent.parent / "deploy" / "aws"
 MACHINE = DEPLOY / "dispatchers.asl.json"
@@ -88,27 +89,16 @@ def test_an_execution_ends_before_its_history_is_full():
     assert {"States.HeartbeatTimeout", "States.Timeout"} == set(wait["Catch"][0]["ErrorEquals"])
 
 
-NODE = """
-import signal, sys, threading
-from sessions.aws.task_token import TaskToken
-end = threading.Event()
-token = TaskToken(sys.argv[1], end.set, heartbeat_s=0.5, timeout_s=10)
-signal.signal(signal.SIGTERM, lambda *_: end.set())
-token.start()
-print("up", flush=True)
-end.wait()
-token.succeed()
-"""
-
-
 class Nodes:
-    """A process for each instance that the state machine runs."""
+    """A dispatcher for each instance that the state machine runs; they share a queue and a state."""
 
-    def __init__(self, bucket: str) -> None:
+    def __init__(self, bucket: str, folder: Path) -> None:
         self.bucket = bucket
+        self.folder = folder
         self.ec2, self.s3 = boto3.client("ec2"), boto3.client("s3")
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.subnets: dict[str, str] = {}
+        self.unplugged: set[str] = set()
         self.before = set(self.instances())
 
     def instances(self) -> dict[str, dict]:
@@ -125,12 +115,18 @@ class Nodes:
                 with contextlib.suppress(self.s3.exceptions.NoSuchKey):
                     key = f"prod/nodes/{name}/task-token"
                     token = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
-                    self.processes[name] = subprocess.Popen(
-                        [sys.executable, "-c", NODE, token], stdout=subprocess.PIPE, text=True
-                    )
+                    self.processes[name] = self.started(token)
                     self.subnets[name] = node["SubnetId"]
-            if not running and name in self.processes:
+            if not running and name in self.processes and name not in self.unplugged:
                 self.processes[name].kill()
+
+    def started(self, token: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "sessions", "dispatch", "--heartbeat", "1"]
+        command += ["--queue", str(self.folder / "queue"), "--state", str(self.folder / "state")]
+        environment = {**os.environ, "DELTACOMPACT_TASK_TOKEN": token}
+        return subprocess.Popen(
+            command, env=environment, cwd=DEPLOY.parent.parent, stderr=subprocess.DEVNULL, text=True
+        )
 
     def alive(self) -> list[str]:
         return [name for name, process in self.processes.items() if process.poll() is None]
@@ -139,7 +135,6 @@ class Nodes:
         for process in self.processes.values():
             process.kill()
             process.wait()
-            process.stdout.close()
 
 
 @pytest.fixture
@@ -199,28 +194,31 @@ def state_machine(step_functions, bucket: str, launches: int) -> str:
     return made["stateMachineArn"]
 
 
-def test_a_silent_dispatcher_is_replaced_and_the_machine_continues_as_new(step_functions):
+def test_a_silent_dispatcher_is_replaced_and_the_machine_continues_as_new(step_functions, tmp_path):
     bucket = f"state-{uuid.uuid4().hex[:8]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
     machine = state_machine(step_functions, bucket, launches=2)
     first, second = [found["SubnetId"] for found in boto3.client("ec2").describe_subnets()["Subnets"]][:2]
     slots = [{"name": "a", "subnet": first}, {"name": "b", "subnet": second}]
-    with contextlib.closing(Nodes(bucket)) as nodes:
+    with contextlib.closing(Nodes(bucket, tmp_path)) as nodes:
         step_functions.start_execution(stateMachineArn=machine, input=json.dumps({"slots": slots}))
         eventually(lambda: len(nodes.alive()) == 2, nodes)
         silent = next(name for name in nodes.alive() if nodes.subnets[name] == first)
         steady = next(name for name in nodes.alive() if nodes.subnets[name] == second)
-        for process in nodes.processes.values():
-            assert process.stdout.readline() == "up\n"
+        eventually(lambda: len(list(StateStore(str(tmp_path / "state")).dispatchers())) == 2, nodes)
 
+        nodes.unplugged.add(silent)  # EC2 says that it is terminated, and yet it will wake up
         nodes.processes[silent].send_signal(signal.SIGSTOP)
-        eventually(lambda: len(nodes.alive()) == 2 and silent not in nodes.alive(), nodes)
+        eventually(lambda: len(nodes.alive()) == 3, nodes)
         assert nodes.instances()[silent]["State"]["Name"] == "terminated"
         assert nodes.instances()[steady]["State"]["Name"] == "running"
-        (replacement,) = set(nodes.alive()) - {steady}
+        (replacement,) = set(nodes.alive()) - {steady, silent}
         assert nodes.subnets[replacement] == first
 
-        assert nodes.processes[replacement].stdout.readline() == "up\n"
+        nodes.processes[silent].send_signal(signal.SIGCONT)
+        eventually(lambda: silent not in nodes.alive(), nodes)  # it was told that it was given up, and ends itself
+        assert nodes.processes[silent].returncode == -signal.SIGKILL
+
         nodes.processes[replacement].terminate()  # it ends in order; the slot's second launch was its last one here
         executions = lambda: step_functions.list_executions(stateMachineArn=machine)["executions"]  # noqa: E731
         eventually(lambda: len(executions()) == 2, nodes)

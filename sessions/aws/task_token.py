@@ -3,6 +3,7 @@
     heartbeat … heartbeat … success      the dispatcher drained: the state machine launches the next one
     heartbeat … silence of 5 minutes     the state machine terminates the node and launches another
     heartbeat -> TaskTimedOut            we were given up: stop, publish nothing, another dispatcher has our place
+    suspended for 5 minutes, wakes up    the same, before anything is asked
 
 A heartbeat that does not arrive is sent again. After as long as the state machine waits we have been given up, whether
 or not we can hear it.
@@ -74,11 +75,14 @@ class TaskToken:
         heard_s = self._clock()
         wait_s = 0.0  # the node has been booting: the first heartbeat is due
         while not self._answered.wait(wait_s):
+            if self._clock() - heard_s >= self._timeout_s:  # this process slept, or nobody heard it
+                self._lose(f"no heartbeat for {self._clock() - heard_s:.0f} s")
+                return
             try:
                 self._client.send_task_heartbeat(taskToken=self._token)
             except Exception as error:
-                if _code(error) in _GIVEN_UP or self._clock() - heard_s >= self._timeout_s:
-                    self._lose(error)
+                if _code(error) in _GIVEN_UP:
+                    self._lose(one_line(error))
                     return
                 logger.warning("a heartbeat to the state machine failed: %s", one_line(error))
                 wait_s = self._heartbeat_s / 4
@@ -87,9 +91,9 @@ class TaskToken:
                 self.late += now_s - heard_s > 2 * self._heartbeat_s
                 heard_s, wait_s = now_s, self._heartbeat_s
 
-    def _lose(self, error: Exception) -> None:
+    def _lose(self, why: str) -> None:
         self.lost = True
-        logger.error("the state machine has given this dispatcher up: %s", one_line(error))
+        logger.error("the state machine has given this dispatcher up: %s", why)
         self._on_lost()
 
 

@@ -68,6 +68,15 @@ _MEMORY_SHARE = 0.8
     metavar="TOKEN",
     help="Of the Step Functions task that waits on this dispatcher. Default: $DELTACOMPACT_TASK_TOKEN.",
 )
+@click.option(
+    "--heartbeat",
+    "heartbeat_s",
+    type=click.FloatRange(0.1, 3600),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the task token is answered: a fifth of the task's HeartbeatSeconds.",
+)
 @click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, where it is a folder.")
 def dispatch(
     queue: str,
@@ -83,6 +92,7 @@ def dispatch(
     host: str,
     topic: str | None,
     task_token: str | None,
+    heartbeat_s: float,
     logs: str | None,
 ) -> None:
     """Run job runs from a queue. Any number of dispatchers may share a queue and a state.
@@ -104,7 +114,7 @@ def dispatch(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
     with (
-        answering(task_token),
+        answering(task_token, heartbeat_s),
         served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong),
         couriered(dispatcher.state, topic),
     ):

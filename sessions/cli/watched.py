@@ -21,8 +21,6 @@ from sessions.page.app import LOOPBACK, PageServer
 from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
-TASK_TOKEN_VARIABLE = "DELTACOMPACT_TASK_TOKEN"
-
 _LOG = logging.getLogger("sessions")
 
 
@@ -60,7 +58,9 @@ def served(
 
 @contextlib.contextmanager
 def answering(
-    token: str | None, abandon: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    token: str | None,
+    heartbeat_s: float,
+    abandon: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
 ) -> Iterator[None]:
     """The task token is answered in this block: heartbeats, and success where it ends in order.
 
@@ -70,7 +70,7 @@ def answering(
     if token is None:
         yield
         return
-    answer = TaskToken(token, abandon)
+    answer = TaskToken(token, abandon, heartbeat_s=heartbeat_s, timeout_s=5 * heartbeat_s)
     answer.start()
     try:
         yield

@@ -15,8 +15,7 @@ from typing import Any
 
 from sessions.base.model import Estimate, JobRun, JobRunState, Session, SessionState
 from sessions.overview.overview import Overview
-
-BUFFER = 1.10
+from sessions.planning.rates import BUFFER
 
 
 @dataclass(frozen=True, slots=True)
