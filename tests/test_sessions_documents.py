@@ -67,7 +67,9 @@ def test_every_setting_is_a_field_but_where_the_dispatcher_has_its_machines():
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 counts = st.integers(1, 2**53)
+PARTS = ["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]
 partition_values = st.one_of(names, st.just(""), st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none())
+partitions = st.dictionaries(names, partition_values, max_size=3)
 good_documents = st.fixed_dictionaries(
     {"version": st.just(1), "catalog": names, "source_table_id": names},
     optional={
@@ -81,7 +83,8 @@ good_documents = st.fixed_dictionaries(
         "hash_bucket_count": st.none() | st.integers(1, 1_000_000),
         "sns_event_topic_arn": st.none() | names,
         "compacted_file_content_type": st.sampled_from(["parquet", "feather", "orc", "csv", "text/csv"]),
-        "partitions": st.none() | st.lists(st.dictionaries(names, partition_values, max_size=3), min_size=1, max_size=3),
+        "partitions": st.none()
+        | st.lists(st.dictionaries(names, partition_values, max_size=3), min_size=1, max_size=3),
         "purge": st.booleans(),
         "settings": st.none()
         | st.fixed_dictionaries(
@@ -166,6 +169,7 @@ def _leaves(value):
         ({"desired_sla": "900"}, "desired_sla", '(it is "900")'),
         ({"desired_sla": True}, "desired_sla", "(it is true)"),
         ({"version": 2}, "version", "it must be 1 (it is 2)"),
+        ({"version": True}, "version", "it must be 1 (it is true)"),
         ({"catalog": None}, "catalog", "valid string (it is null)"),
         ({"partitions": []}, "partitions", "at least 1 item"),
         ({"partitions": [{"day": "a"}, {"day": []}]}, "partitions[1].day", "valid string"),
@@ -283,7 +287,14 @@ def test_catalogs_in_folders_by_where_they_really_are(tmp_path):
     check = AllowList([f"file://{tmp_path}/alias/"]).check
     for catalog in (lake, lake / "eu", lake / "new", tmp_path / "alias" / "eu", lake.as_uri(), f"{lake}/"):
         check(of_values({**GOOD, "catalog": str(catalog)}))
-    for catalog in (other, lake / "link", lake / "link" / "x", tmp_path, f"{tmp_path}/lakes", lake.as_uri() + "/%2e%2e/other"):
+    for catalog in (
+        other,
+        lake / "link",
+        lake / "link" / "x",
+        tmp_path,
+        f"{tmp_path}/lakes",
+        lake.as_uri() + "/%2e%2e/other",
+    ):
         with pytest.raises(RefusedDocument):
             check(of_values({**GOOD, "catalog": str(catalog)}))
 
@@ -306,7 +317,9 @@ def test_a_prefix_that_does_not_hold_the_catalog_is_not_an_invalid_document():
         AllowList(["s3://other"]).check(of_values(GOOD))
 
 
-@given(st.lists(st.sampled_from(["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]), max_size=6))
+@given(
+    st.lists(st.sampled_from(["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]), max_size=6)
+)
 def test_whatever_is_allowed_lies_below_the_prefix(parts):
     catalog = "s3://lake/" + "/".join(parts)
     try:

@@ -6,6 +6,7 @@ take turns, stay asleep beyond their leases, lose replies and die at any operati
 any order, and a writer appends to the table. Whatever happens:
 
     a job run publishes once at most                    every seal names a session that one record names
+    who publishes is who the record names               an attempt that was taken over from seals nothing
     epochs grow, and one owner holds an epoch
     at the end every job run has succeeded, the table holds what the oracle says, the queue is empty
 """
@@ -23,7 +24,7 @@ import pytest
 import tenacity.nap
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from oracle import Oracle
 from simulation import Fault, Simulation
 from stores import unmeasured  # noqa: F401
@@ -39,6 +40,7 @@ from sessions.documents.instruction import of_values
 from sessions.queues.directory import DirectoryQueue
 from sessions.records.leases import LeaseLostError, claim
 from sessions.records.state_store import StateStore
+from sessions.runner import reporting
 from sessions.runner.group import GroupRun
 from sessions.runner.reporting import Superseded
 
@@ -54,9 +56,10 @@ DOCUMENT = {
 
 @pytest.fixture(autouse=True, scope="module")
 def no_waiting():
-    """Retries after a failed operation follow at once."""
+    """Retries after a failed operation follow at once, and no record is written because a second has passed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tenacity.nap, "time", _NoTime())
+        patch.setattr(reporting, "_WRITE_EVERY_S", 1e9)
         yield
 
 
@@ -66,6 +69,9 @@ class _NoTime:
     @staticmethod
     def sleep(seconds):
         pass
+
+
+POINTS = ("open/", "run/", "sessions/all/", "plan.json", "round-", "t/stream/1-", "t/stream/0/", "t/stream/")
 
 
 def stops(kind, path):
@@ -114,29 +120,38 @@ class Dispatching(RuleBasedStateMachine):
             self.queue.send(json.dumps({**DOCUMENT, "job_run_id": f"run-{number}"}))
         self.submitted.add(f"run-{number}")
 
-    @precondition(lambda self: len(self.asleep) < 4)
+    # No preconditions: how far a dispatcher gets depends on names that are new in every run, hypothesis must not.
+
     @rule(steps=st.integers(0, 120))
     def dispatch(self, steps):
         """A new dispatcher, which gets as far as that and is suspended there."""
+        if len(self.asleep) == 4:
+            return
         self.owners += 1
         owner = f"d{self.owners}"
         actor = self.simulation.start(lambda catalog: self._dispatcher(catalog, owner), owner, stops)
         self.asleep.append(actor)
         self._run(actor, steps)
 
-    @precondition(lambda self: self.asleep)
     @rule(which=st.integers(0, 3), steps=st.integers(1, 120))
     def wake(self, which, steps):
-        self._run(self.asleep[which % len(self.asleep)], steps)
+        if self.asleep:
+            self._run(self.asleep[which % len(self.asleep)], steps)
 
-    @precondition(lambda self: self.asleep)
+    @rule(which=st.integers(0, 3), point=st.sampled_from(POINTS))
+    def wake_until(self, which, point):
+        """Up to where it matters most that somebody sleeps."""
+        if self.asleep:
+            self._run(self.asleep[which % len(self.asleep)], 5000, point)
+
     @rule(which=st.integers(0, 3), fault=st.sampled_from(Fault), steps=st.integers(0, 40))
     def harm(self, which, fault, steps):
         """One operation goes wrong, or the process dies at it."""
-        actor = self.asleep[which % len(self.asleep)]
-        if not actor.done:
-            actor.step(fault)
-        self._run(actor, steps)
+        if self.asleep:
+            actor = self.asleep[which % len(self.asleep)]
+            if not actor.done:
+                self._step(actor, fault)
+            self._run(actor, steps)
 
     @rule(seconds=st.sampled_from([1.0, 31.0, TTL_S + 20, 200.0]))
     def pass_time(self, seconds):
@@ -192,15 +207,25 @@ class Dispatching(RuleBasedStateMachine):
 
     # Inside
 
-    def _run(self, actor, steps):
+    def _run(self, actor, steps, point=None):
         for _ in range(steps):
-            if actor.done:
+            if actor.done or (point and actor.pending[0] == "put_if_absent" and point in actor.pending[1]):
                 break
-            actor.step()
+            self._step(actor)
         if actor.done:
-            self.asleep.remove(actor)
+            if actor in self.asleep:
+                self.asleep.remove(actor)
             if actor.error is not None and not isinstance(actor.error, DeltaCompactError):
                 raise actor.error
+
+    def _step(self, actor, fault=None):
+        """One operation; where it was a seal, the record must name the attempt of who put it."""
+        seals = actor.pending[0] == "put_if_absent" and "t/stream/" in actor.pending[1]
+        before = len(self._chain()) if seals else 0
+        actor.step(fault)
+        if seals and len(chain := self._chain()) > before:
+            (session,) = [each for each in self._sessions() if each.engine_session_id == chain[-1].compacted.session_id]
+            assert (session.job_run_id, session.epoch, actor.name) in self.claims, (actor.name, session)
 
     def _chain(self):
         log = self.simulation.catalog().log("t", ALL)
@@ -278,11 +303,29 @@ def test_a_dispatcher_that_sleeps_beyond_its_lease_publishes_nothing(kind, path,
     machine.append()
     before = [state.version for state in machine._chain()]
     assert len(before) == 2
-    while not first.done:
-        first.step()
+    machine._run(first, 5000)
     assert [state.version for state in machine._chain()] == before
     machine.append()
     machine.submit(1, 1)
+    machine.end()
+
+
+@pytest.mark.parametrize("path", ["round-00001", "stream/1-", "stream/0/00000000000000000002"])
+def test_a_dispatcher_that_was_taken_over_from_publishes_nothing_although_nobody_else_has(path):
+    """It wakes up while the other one is only about to begin."""
+    machine = Dispatching()
+    machine.simulation.catalog().create_table("t", primary_keys=["k"])
+    machine.append()
+    machine.submit(0, 1)
+    first = started(machine, "put_if_absent", path)
+    machine.simulation.now_s += 2 * TTL_S
+    second = machine.simulation.start(lambda catalog: machine._dispatcher(catalog, "second"), "second", stops)
+    second.run_to("put_if_absent", "plan.json")
+    machine._run(first, 5000)
+    assert len(machine._chain()) == 1, "sealed by an attempt that was fenced off"
+    machine.append()
+    machine._run(second, 5000)
+    assert len(machine._chain()) == 2
     machine.end()
 
 

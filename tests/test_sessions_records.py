@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spark_fixtures import moto_endpoint, s3_catalog_uri  # noqa: F401
+from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.storage.memory import MemoryStore
@@ -17,7 +18,6 @@ from sessions.base.model import Dispatcher, JobRun, JobRunState, Lease, Session,
 from sessions.records.leases import LeaseLostError, allowed_skew_s, claim, is_free
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
-from stores import FailsAt, InterceptedStore
 
 RUN = JobRun("run-1", {"version": 1}, JobRunState.ACCEPTED, accepted_s=1.0)
 

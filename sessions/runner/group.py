@@ -21,11 +21,11 @@ from typing import Any
 from deltacompact import DeltaStreamCatalog, SessionResult, compact, open_catalog
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState
 from sessions.documents.instruction import Instruction, of_values
 from sessions.events.recording import EventRecorder
-from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.records.state_store import StateStore, Stored
 from sessions.runner.reporting import Refine, SessionReport, Superseded
 
