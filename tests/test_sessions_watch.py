@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import jsonschema
@@ -204,6 +205,14 @@ def test_the_schema_is_the_one_in_the_repository():
     jsonschema.validate({"version": 1, "policies": [given]}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"version": 1, "policies": [{**given, "when": [{"delta": 3}]}]}, schema)
+
+
+def test_the_policies_of_the_documents_are_read(tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "watching.md").read_text()
+    path = tmp_path / "policies.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    read = read_policies(str(path))
+    assert [each.name for each in read.expanded()] == ["orders", "visits, full", "visits, light", "clicks, at night"]
 
 
 # The watcher

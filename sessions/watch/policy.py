@@ -124,7 +124,7 @@ class Policy(BaseModel):
 
     model_config = _STRICT
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,59}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ,._-]{0,59}$")]
     catalog: Annotated[str, Field(min_length=1, max_length=1000)]
     source_table_id: Annotated[str, Field(min_length=1, max_length=1000)]
     when: Annotated[list[Condition], Field(max_length=20)] = Field(default=[], description="One of them has to hold.")

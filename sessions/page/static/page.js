@@ -52,7 +52,7 @@ function seconds(value) {
   return `${Math.floor(value / 3600)} h ${String(Math.floor((value % 3600) / 60)).padStart(2, "0")} min`;
 }
 const count = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en-US"));
-const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(value === 1 || value === 0 ? 0 : 1)} %`);
+const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(value === 1 || value === 0 ? 0 : 1)}\u00a0%`);
 function big(value) {
   for (const [unit, size] of [["B", 1e9], ["M", 1e6], ["k", 1e3]]) if (value >= 10 * size || (value >= size && size > 1e3)) return `${(value / size).toFixed(value < 100 * size ? 1 : 0)} ${unit}`;
   return count(value);
@@ -143,7 +143,7 @@ function renderTiles() {
     ["Sessions running", count(running), `${count(waiting)} planned`],
     ["SLA at risk", count(late.length), late.length ? "expected after desired" : "", late.length > 0],
     ["SLA kept", percent(kept.job_runs.desired), kept.job_runs.ended ? `of ${count(kept.job_runs.ended)} ended` : "none ended"],
-    ["Expected within 10 %", percent(kept.sessions.expected), kept.sessions.error_median === null ? "" : `median error ${percent(kept.sessions.error_median)}`],
+    ["Expected kept", percent(kept.sessions.expected), kept.sessions.error_median === null ? "" : `median error ${percent(kept.sessions.error_median)}`],
     ["Waiting messages", queue ? count(queue.ready + queue.leased) : "–", queue && queue.oldest_s ? `oldest ${seconds(queue.oldest_s)}` : ""],
     ["Dead letters", queue ? count(queue.dead) : "–", "", queue && queue.dead > 0],
     ["Dispatchers", count(dispatchers.length), silent.length ? `${count(silent.length)} silent` : "", silent.length > 0 || (open.length > 0 && !dispatchers.length)],
