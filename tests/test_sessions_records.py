@@ -58,7 +58,10 @@ def test_exactly_the_version_that_was_read_is_replaced(memory):
     assert second is not None and records.swap(first, 3) is None
     assert records.read("a").value == 2
     assert records.swap(second, 4).value == 4
-    assert len(list(memory.list("a/"))) == 2, "what nobody reads any more is removed"
+    version = records.read("a")
+    for value in range(20):
+        version = records.swap(version, value)
+    assert len(list(memory.list("a/"))) == 8, "what nobody reads any more is removed"
 
 
 def test_a_writer_that_slept_for_long_learns_that_it_lost(memory):
@@ -67,13 +70,18 @@ def test_a_writer_that_slept_for_long_learns_that_it_lost(memory):
     records.create("a", 0)
     asleep = records.read("a")
     version = asleep
-    for value in range(1, 6):
+    for value in range(1, 20):
         version = records.swap(version, value)
     assert records.swap(asleep, "late") is None
-    assert records.read("a").value == 5
+    assert records.read("a").value == 19
     assert not records.create("a", "late too")
-    assert records.read("a").value == 5
-    assert records.swap(version, 6) is not None and len(list(memory.list("a/"))) == 2
+    assert records.read("a").value == 19
+    for value in range(20, 60):
+        version = records.swap(version, value)
+    with pytest.raises(StoreError, match="read it again"):  # nobody remembers the first put
+        records.swap(asleep, "too late")
+    assert not records.create("a", "too late") and records.read("a").value == 59
+    assert records.swap(version, 60) is not None and len(list(memory.list("a/"))) == 8
 
 
 @pytest.mark.parametrize("where", ["disk", "s3"])

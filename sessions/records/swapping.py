@@ -1,9 +1,9 @@
 """Compare-and-swap on the one primitive that the catalog needs of a store as well: put if absent.
 
-    job-runs/run-1/run/00000000000000000007.json     was replaced; it stays for readers that are at it
+    job-runs/run-1/run/00000000000000000007.json     was replaced; a few of these stay for readers that are at them
     job-runs/run-1/run/00000000000000000008.json     the record as it is: the greatest number counts
 
-    swap 8 -> 9      put 9 if absent, look whether anything lies above 9, remove what lies below 8
+    swap 8 -> 9      put 9 if absent, look whether 8 is there and nothing above 9, remove what lies well below
     swap 8 -> 9      the slot is taken: somebody else was first, nothing happened
 
 A writer may sleep between its read of 8 and its put of 9 for so long that 9 was written and removed by others. Its put
@@ -32,6 +32,8 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
 _READERS = 16
+_KEPT = 8
+"""Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
 _REMEMBERED = 32
 """A writer that sleeps between its put and its look, while more versions than that come, cannot be told who won."""
 _READS_MAX = 100
@@ -60,10 +62,12 @@ class SwappedRecords:
 
     def read(self, folder: str) -> Version:
         """The record as it is. Raises NotFoundError."""
-        for _ in range(_READS_MAX):
+        for attempt in range(_READS_MAX):
             newest = _newest(self._store.list(folder + "/")).get(folder)
             if newest is None:
-                raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+                if attempt:
+                    raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+                continue
             with contextlib.suppress(NotFoundError):
                 return self._version(newest)
         raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be read")
@@ -105,9 +109,9 @@ class SwappedRecords:
         if not put_certainly(self._store, path, data):
             return None
         versions = {_number(stat): stat for stat in self._store.list(folder + "/") if _NUMBERED.fullmatch(stat.path)}
-        if max(versions, default=number) > number:
+        if max(versions, default=number) > number or (number and number - 1 not in versions):
             return self._replaced_already(folder, number, value, written)
-        replaced = [stat.path for other, stat in versions.items() if other < number - 1]
+        replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
         with contextlib.suppress(StoreError):  # the next swap removes them
             self._store.delete(replaced)
         stat = versions.get(number) or self._store.stat(path)
