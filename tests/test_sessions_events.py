@@ -226,6 +226,43 @@ def test_a_topic_that_fails_is_tried_again_with_growing_waits_and_holds_nobody_u
     assert Outbox(store).sent("run-0") == {"job_run.accepted~~0"}
 
 
+def test_of_two_dispatchers_the_one_that_claimed_a_job_run_delivers(topic):
+    arn, received = topic
+    store, clock = MemoryStore(), [NOW_S]
+    accepting, claiming = EventRecorder(StateStore(store)), EventRecorder(StateStore(store))
+    first = Courier(StateStore(store), arn, accepting, clock=lambda: clock[0])
+    second = Courier(StateStore(store), arn, claiming, clock=lambda: clock[0])
+    for courier in (first, second):
+        courier.deliver()
+    StateStore(store, accepting).accept(ACCEPTED)
+    second.deliver()
+    assert received() == []
+    first.deliver()
+    assert [event["type"] for event in received()] == ["deltacompact.job_run.accepted"]
+    state = StateStore(store, claiming)
+    stored = state.job_run("run-1")
+    stored = state.change_job_run(stored, replace(stored.value, lease=Lease("b", 1, 60.0)))
+    ended = replace(stored.value, state=JobRunState.SUCCEEDED, finished_s=NOW_S + 5)
+    assert state.change_job_run(stored, ended)
+    first.deliver()
+    assert received() == []
+    second.deliver()
+    assert [event["type"] for event in received()] == ["deltacompact.job_run.succeeded"]
+    assert Outbox(store).expected() == [] and not claiming.claimed
+
+
+def test_what_a_dispatcher_that_died_left_is_delivered_a_minute_later(topic):
+    arn, received = topic
+    store, clock = MemoryStore(), [NOW_S + 401]
+    live_through(observed(store))
+    courier = Courier(StateStore(store), arn, EventRecorder(StateStore(store)), clock=lambda: clock[0])
+    courier.deliver()
+    assert received() == []
+    clock[0] += 61
+    courier.deliver()
+    assert len(received()) == len(TOLD)
+
+
 def test_what_no_topic_takes_stays_in_the_record_a_day_after_the_end():
     store, clock = MemoryStore(), [NOW_S + 500]
     live_through(observed(store))

@@ -42,11 +42,16 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     from sessions.cli.live import watch_live
     from sessions.cli.sla import report
     from sessions.cli.watched import couriered, served
+    from sessions.events.recording import EventRecorder
     from sessions.overview.overview import OverviewReader
+    from sessions.records.state_store import StateStore
 
     logging.getLogger("sessions").setLevel(logging.WARNING)
     _fill(str(root / "lake"), rows)
-    dispatcher = dispatcher_of(str(root / "queue"), str(root / "state"), (str(root / "lake"),), drain=True)
+    recorder = EventRecorder(StateStore(str(root / "state")))
+    dispatcher = dispatcher_of(
+        str(root / "queue"), str(root / "state"), (str(root / "lake"),), drain=True, observer=recorder
+    )
     for table, (_, desired_sla) in TABLES.items():
         document = {
             "version": 1,
@@ -59,7 +64,7 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     reader = OverviewReader(dispatcher.state, dispatcher.queue)
     with (
         served(dispatcher.state, dispatcher.queue, port) as page,
-        couriered(dispatcher.state, None),
+        couriered(dispatcher.state, recorder, None),
     ):
         assert page is not None
         out.print(f"the page is at {page.address}")

@@ -13,6 +13,7 @@ import click
 from sessions.cli.options import allow_option, dead_letters_option, queue_option, state_option
 
 if TYPE_CHECKING:
+    from sessions.base.observer import Observer
     from sessions.dispatch.dispatcher import Dispatcher
 
 _MEMORY_SHARE = 0.8
@@ -118,17 +119,20 @@ def dispatch(
     """
     from sessions.base.logs import log_json
     from sessions.cli.watched import answering, couriered, served
+    from sessions.events.recording import EventRecorder
+    from sessions.records.state_store import StateStore
 
     log_json(dispatcher=os.getpid())
+    recorder = EventRecorder(StateStore(state))
     dispatcher = dispatcher_of(
-        queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs
+        queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs, recorder
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
     with (
         answering(task_token, heartbeat_s),
         served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong),
-        couriered(dispatcher.state, topic),
+        couriered(dispatcher.state, recorder, topic),
     ):
         dispatcher.run()
 
@@ -145,6 +149,7 @@ def dispatcher_of(
     tries: int = 3,
     visibility_s: float = 60.0,
     logs: str | None = None,
+    observer: Observer | None = None,
 ) -> Dispatcher:
     """Everything that a dispatcher is made of."""
     import psutil
@@ -155,7 +160,6 @@ def dispatcher_of(
     from sessions.dispatch.job_run_work import Retries
     from sessions.dispatch.simple_plan import simple_plan
     from sessions.documents.allow_list import AllowList
-    from sessions.events.recording import EventRecorder
     from sessions.launchers.local import LocalLauncher
     from sessions.queues.queue import open_queue
     from sessions.records.state_store import StateStore
@@ -163,7 +167,7 @@ def dispatcher_of(
 
     allowed = AllowList(allow)
     queue = open_queue(queue_uri, dead_letters, visibility_s)
-    state = StateStore(state_uri, EventRecorder(StateStore(state_uri)))
+    state = StateStore(state_uri, observer)
     memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
     return Dispatcher(
         queue,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from deltacompact.base.wording import one_line
 from sessions.aws.task_token import TaskToken
 from sessions.events.courier import Courier
+from sessions.events.recording import EventRecorder
 from sessions.overview.overview import OverviewReader
 from sessions.page.app import LOOPBACK, PageServer
 from sessions.queues.queue import Queue
@@ -25,9 +26,9 @@ _LOG = logging.getLogger("sessions")
 
 
 @contextlib.contextmanager
-def couriered(state: StateStore, topic: str | None) -> Iterator[None]:
+def couriered(state: StateStore, recorder: EventRecorder, topic: str | None) -> Iterator[None]:
     """Events go out in this block, to the topics that documents name, or to `topic`."""
-    courier = Courier(state, topic)
+    courier = Courier(state, topic, recorder)
     courier.start()
     try:
         yield

@@ -4,7 +4,9 @@
                           run-1 has ended: record what a crash kept back, send that too, remove pending/run-1
     the topic fails   ->  run-1 is tried again after 1, 2, 4, … 300 s; no job run waits for its events
 
-Any number of dispatchers do so. Two of them may send an event each; it has the same id both times.
+Each dispatcher delivers for the job runs that it claimed, and for those that it accepted and nobody has claimed yet.
+What was left by one that died is delivered with the next claim, or, where the job run has ended, by whoever finds it a
+minute later. So two may send an event each; it has the same id both times.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.model import JobRun
 from sessions.events.event import EventType
 from sessions.events.outbox import Outbox
-from sessions.events.recording import record_missing
+from sessions.events.recording import EventRecorder, record_missing
 from sessions.events.topic import BATCH_MAX, Topic
 from sessions.records.state_store import StateStore
 
@@ -31,6 +33,8 @@ logger = logging.getLogger("sessions")
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 300.0
 _LOOK_S = 30.0
 """So often a job run is looked at whose events do not say that it has ended."""
+_STRAY_S = 60.0
+"""So long after its end a job run's events are anybody's."""
 _GIVEN_UP_S = 24 * 3600.0
 """What a topic did not take for so long after the end of a job run stays in the record alone."""
 _ENDS = frozenset(f"{kind}~~0" for kind in (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED))
@@ -48,12 +52,16 @@ class _Delivery:
 
 
 class Courier:
-    """`default_topic` gets the events of job runs whose document names none; None: they stay in the record."""
+    """`default_topic` gets the events of job runs whose document names none; None: they stay in the record.
+
+    `recorder` knows the job runs that this process accepted and claimed; None: all are this courier's.
+    """
 
     def __init__(
         self,
         state: StateStore,
         default_topic: str | None = None,
+        recorder: EventRecorder | None = None,
         *,
         interval_s: float = 2.0,
         clock: Callable[[], float] = time.time,
@@ -65,6 +73,8 @@ class Courier:
         self._interval_s = interval_s
         self._clock = clock
         self._open_topic = open_topic
+        self._recorder = recorder
+        self._strays_s = 0.0
         self._topics: dict[str, Topic] = {}
         self._deliveries: dict[str, _Delivery] = {}
         self._stopping = threading.Event()
@@ -80,7 +90,12 @@ class Courier:
 
     def deliver(self) -> None:
         """Look once at every job run that may have events to send."""
+        strays = self._clock() - self._strays_s >= _STRAY_S
+        if strays:
+            self._strays_s = self._clock()
         for job_run_id in self._outbox.expected():
+            if not self._is_ours(job_run_id, strays):
+                continue
             delivery = self._deliveries.get(job_run_id)
             if delivery is None:
                 delivery = self._deliveries[job_run_id] = _Delivery(self._outbox.sent(job_run_id))
@@ -109,6 +124,22 @@ class Courier:
         if run.state.ended:
             self._finish(job_run_id)
 
+    def _is_ours(self, job_run_id: str, strays: bool) -> bool:
+        recorder = self._recorder
+        if recorder is None or job_run_id in recorder.claimed:
+            return True
+        if job_run_id not in recorder.accepted and not strays:
+            return False
+        try:
+            run = self._state.job_run(job_run_id).value
+        except DeltaCompactError:
+            return False
+        if run.state.ended:
+            return self._clock() - (run.finished_s or 0.0) > _STRAY_S
+        if run.lease is not None:
+            recorder.accepted.discard(job_run_id)  # whoever claimed it delivers
+        return job_run_id in recorder.accepted
+
     def _send(self, topic: Topic, run: JobRun, recorded: set[str], delivery: _Delivery) -> None:
         """Publish what was not sent, the oldest first."""
         unsent = [(name, self._outbox.read(run.id, name)) for name in recorded - delivery.sent]
@@ -136,6 +167,9 @@ class Courier:
     def _finish(self, job_run_id: str) -> None:
         self._outbox.done(job_run_id)
         self._deliveries.pop(job_run_id, None)
+        if self._recorder is not None:
+            self._recorder.claimed.discard(job_run_id)
+            self._recorder.accepted.discard(job_run_id)
 
     def _topic(self, run: JobRun) -> Topic | None:
         arn = run.document.get("sns_event_topic_arn") or self._default_topic

@@ -19,9 +19,14 @@ from sessions.records.state_store import StateStore
 
 
 class EventRecorder:
-    """Records events. Job runs are remembered for what their sessions' events say of them."""
+    """Records events. Job runs are remembered for what their sessions' events say of them.
+
+    `accepted` and `claimed` are the job runs that this process did so with: whose events its courier delivers.
+    """
 
     def __init__(self, state: StateStore) -> None:
+        self.accepted: set[str] = set()
+        self.claimed: set[str] = set()
         self._state = state
         self._outbox = Outbox(state.store)
         self._job_runs: dict[str, JobRun] = {}
@@ -36,6 +41,7 @@ class EventRecorder:
 
     def _job_run_changed(self, before: JobRun | None, after: JobRun) -> None:
         if before is None or _epoch(before) != _epoch(after):
+            (self.accepted if before is None else self.claimed).add(after.id)
             self._outbox.expect(after.id)
             known = []
         else:
