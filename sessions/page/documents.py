@@ -9,6 +9,7 @@ Strings go out as they are; the page sets them as text, never as markup.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -124,7 +125,9 @@ def partition_label(partition: dict[str, str | None]) -> str:
 
 
 def _estimate(estimate: Estimate | None) -> list[float] | None:
-    return None if estimate is None else [estimate.seconds, estimate.low_s, estimate.high_s]
+    """JSON has no infinity."""
+    known = [] if estimate is None else [estimate.seconds, estimate.low_s, estimate.high_s]
+    return known if known and all(map(math.isfinite, known)) else None
 
 
 def _short(text: str | None) -> str | None:
