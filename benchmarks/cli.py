@@ -1,4 +1,4 @@
-"""python -m benchmarks run | tpch | lhbench | memory | local | ec2 | job | model | kernels"""
+"""python -m benchmarks run | tpch | lhbench | memory | sla | local | ec2 | job | model | kernels"""
 
 from __future__ import annotations
 
@@ -220,6 +220,38 @@ def memory(
     )
     if not run_memory(plan, Console(), teller()):
         raise SystemExit(1)
+
+
+@main.command()
+@click.option("--sessions", "count", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--readme", is_flag=True, help="Write the table into benchmarks/README.md.")
+@click.option("--seed", default=1, show_default=True, help="Of the tables.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where sla.md and sla.json go.")
+@_SCALE
+def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> None:
+    """Expected against actual duration of sessions of many sizes, learning from each."""
+    from tempfile import TemporaryDirectory
+
+    from rich.markdown import Markdown
+
+    from benchmarks import environment
+    from benchmarks import sla as expected
+
+    console, tell, out = Console(width=None if sys.stdout.isatty() else 160), teller(), made(out, "report")
+    ran = []
+    with TemporaryDirectory(prefix="deltacompact-sla-") as folder:
+        for one in expected.run(count, seed, scale, Path(folder)):
+            ran.append(one)
+            tell(
+                f"{len(ran)}/{count} {one.table} {one.kind}: expected {one.expected_s:.2f} s "
+                f"({one.low_s:.2f} to {one.high_s:.2f}), took {one.seconds:.2f} s"
+            )
+    described = {"environment": environment.environment(), "scale": scale, "seed": seed}
+    text = expected.write_report(ran, out, described)
+    if readme:
+        expected.write_readme(text, Path(__file__).parent / "README.md")
+    console.print(Markdown(text))
+    console.print(f"sla.md and sla.json are in {out}", soft_wrap=True)
 
 
 @main.command()

@@ -82,7 +82,10 @@ class Choice:
 class SessionPlan:
     """What one session is to run on, and what that takes. `group` names the sessions that share a process or cluster.
 
-    `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's.
+    `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's. `slots` are tasks
+    at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node.
+    `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` and `work` are the expected
+    seconds by stage, and the terms that rates are learned for; `stream` is whose rates they are.
     """
 
     partition: dict[str, str | None]
@@ -102,6 +105,15 @@ class SessionPlan:
     expected: Estimate
     cost_usd: float
     choices: tuple[Choice, ...] = ()
+    launcher: str = "local"
+    slots: int = 1
+    memory_per_task_bytes: int = 0
+    read_through: int = 0
+    start_s: float = 0.0
+    stage_s: dict[str, float] = field(default_factory=dict)
+    work: dict[str, float] = field(default_factory=dict)
+    stream: str = ""
+    prices: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,8 @@ class Session:
     """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it.
 
     `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
-    that has not ended, `error` says why the latest try failed; `failures` counts such tries.
+    that has not ended, `error` says why the latest try failed; `failures` counts such tries. `error_named` is the error
+    for those who may not see the data: its class, and the files and columns that it names.
     """
 
     id: str
@@ -162,11 +175,15 @@ class Session:
     outcome: Outcome | None = None
     nothing_to_do: str | None = None
     error: str | None = None
+    error_named: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One instruction document under way. `message` is what the queue knew it by."""
+    """One instruction document under way. `message` is what the queue knew it by.
+
+    `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
+    """
 
     id: str
     document: dict[str, Any]
@@ -177,6 +194,7 @@ class JobRun:
     finished_s: float | None = None
     lease: Lease | None = None
     takeovers: int = 0
+    late_heartbeats: int = 0
     desired_sla_s: int | None = None
     expected_first: Estimate | None = None
     expected: Estimate | None = None

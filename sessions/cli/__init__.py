@@ -21,7 +21,7 @@ from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
-from sessions.cli import dead_letters, dispatch, run_group, status, submit, validate
+from sessions.cli import dead_letters, demo, dispatch, run_group, sla, status, submit, validate, watch
 
 PROGRAM = "deltacompact-sessions"
 
@@ -103,7 +103,10 @@ for _command in (
     submit.submit,
     dispatch.dispatch,
     status.status,
+    sla.sla,
     dead_letters.dlq,
+    watch.watch,
+    demo.demo,
     run_group.run_group,
 ):
     cli.add_command(_command)

@@ -13,6 +13,7 @@ import click
 from sessions.cli.options import allow_option, dead_letters_option, queue_option, state_option
 
 if TYPE_CHECKING:
+    from sessions.base.observer import Observer
     from sessions.dispatch.dispatcher import Dispatcher
 
 _MEMORY_SHARE = 0.8
@@ -58,6 +59,26 @@ _MEMORY_SHARE = 0.8
     help="How often a session may fail before its job run has failed.",
 )
 @click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="P", help="Serve the page, /metrics and /healthz there; 0: any."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where the page listens.")
+@click.option("--topic", metavar="ARN", help="SNS: events of job runs whose document names no topic go there.")
+@click.option(
+    "--task-token",
+    envvar="DELTACOMPACT_TASK_TOKEN",
+    metavar="TOKEN",
+    help="Of the Step Functions task that waits on this dispatcher. Default: $DELTACOMPACT_TASK_TOKEN.",
+)
+@click.option(
+    "--heartbeat",
+    "heartbeat_s",
+    type=click.FloatRange(0.1, 3600),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the task token is answered: a fifth of the task's HeartbeatSeconds.",
+)
+@click.option(
     "--visibility",
     "visibility_s",
     type=click.FloatRange(1, 43200),
@@ -77,6 +98,11 @@ def dispatch(
     lease_s: float,
     grace_s: float,
     tries: int,
+    port: int | None,
+    host: str,
+    topic: str | None,
+    task_token: str | None,
+    heartbeat_s: float,
     visibility_s: float,
     logs: str | None,
 ) -> None:
@@ -92,14 +118,23 @@ def dispatch(
         --state s3://lake/job-runs --allow s3://lake/tables --max-sessions 8
     """
     from sessions.base.logs import log_json
+    from sessions.cli.watched import answering, couriered, served
+    from sessions.events.recording import EventRecorder
+    from sessions.records.state_store import StateStore
 
+    recorder = EventRecorder(StateStore(state))
     dispatcher = dispatcher_of(
-        queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs
+        queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs, recorder
     )
     log_json(dispatcher=os.getpid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
-    dispatcher.run()
+    with (
+        answering(task_token, heartbeat_s),
+        served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong),
+        couriered(dispatcher.state, recorder, topic),
+    ):
+        dispatcher.run()
 
 
 def dispatcher_of(
@@ -114,6 +149,7 @@ def dispatcher_of(
     tries: int = 3,
     visibility_s: float = 60.0,
     logs: str | None = None,
+    observer: Observer | None = None,
 ) -> Dispatcher:
     """Everything that a dispatcher is made of."""
     import psutil
@@ -131,7 +167,7 @@ def dispatcher_of(
 
     allowed = AllowList(allow)
     queue = open_queue(queue_uri, dead_letters, visibility_s)
-    state = StateStore(state_uri)
+    state = StateStore(state_uri, observer)
     memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
     return Dispatcher(
         queue,

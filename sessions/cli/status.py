@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +18,38 @@ if TYPE_CHECKING:
 @click.command()
 @state_option
 @click.option("--job-run", metavar="NAME", help="This one alone, with each of its sessions.")
+@click.option("--watch", is_flag=True, help="Draw anew every second, until Ctrl-C.")
 @json_option
-def status(state: str, job_run: str | None, as_json: bool) -> None:
+def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     """Show job runs and their sessions: state, expected against desired SLA, errors.
 
     \b
-    deltacompact-sessions status --state /srv/state
+    deltacompact-sessions status --state /srv/state --watch
     deltacompact-sessions status --state /srv/state --job-run nightly-2024-01-01 --json
     """
     from deltacompact.cli.answers import say_json
     from sessions.records.state_store import StateStore
 
     store = StateStore(state)
+    if watch:
+        _watch(store, as_json)
+        return
     runs = [store.job_run(job_run).value] if job_run else sorted(store.job_runs(), key=lambda run: run.accepted_s)
     if as_json:
         say_json(_document(store, runs))
     else:
         _print(store, runs, in_full=job_run is not None)
+
+
+def _watch(store: StateStore, as_json: bool) -> None:
+    from deltacompact.cli.console import out
+    from sessions.cli.live import watch_live
+    from sessions.overview.overview import OverviewReader
+
+    if as_json:
+        raise click.UsageError("--watch is for people: take status --json in a loop, or the page's /api/overview")
+    with contextlib.suppress(KeyboardInterrupt):
+        watch_live(OverviewReader(store), out)
 
 
 def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:

@@ -80,9 +80,9 @@ class Dispatcher:
     ) -> None:
         self.owner = new_owner()
         self.stopping = Stopping()
-        self._queue = queue
+        self.queue = queue
         self._intake = intake
-        self._state = state
+        self.state = state
         self._plan = plan
         self._launcher = launcher
         self._admission = admission
@@ -124,11 +124,18 @@ class Dispatcher:
             time.sleep(_TICK_S)
         self.stopping.gently.set()
         self._launcher.close()
-        self._guarded(lambda: self._state.unsay(self.owner))
+        self._guarded(lambda: self.state.unsay(self.owner))
 
     def stop(self) -> None:
         """Stop gently; the second call ends what runs."""
         (self.stopping.now if self.stopping.gently.is_set() else self.stopping.gently).set()
+
+    def wrong(self) -> str | None:
+        """What is wrong with this dispatcher; None where it is well. A store that does not answer is wrong, too."""
+        silent_s = time.monotonic() - self._said_s
+        if self._said_s > 0 and not self.stopping.gently.is_set() and silent_s > self._settings.ttl_s:
+            return f"this dispatcher could not say for {silent_s:.0f} s that it is there"
+        return None
 
     # Receive
 
@@ -149,7 +156,7 @@ class Dispatcher:
 
     def _receive(self, most: int) -> None:
         wait_s = _POLL_WHEN_DRAINING_S if self._settings.drain else _LONG_POLL_S
-        messages = self._queue.receive(most, wait_s)
+        messages = self.queue.receive(most, wait_s)
         if messages:
             self._queue_was_empty.clear()
         for message in messages:
@@ -176,7 +183,7 @@ class Dispatcher:
 
     def _unheld(self) -> Iterator[str]:
         """Open job runs, the longest accepted first, without those that others were seen to work on just now."""
-        marks = self._state.open_job_runs()
+        marks = self.state.open_job_runs()
         open_ids = {mark.job_run_id for mark in marks}
         self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
         for mark in marks:
@@ -186,16 +193,16 @@ class Dispatcher:
 
     def _claim(self, job_run_id: str) -> None:
         try:
-            stored = self._state.job_run(job_run_id)
+            stored = self.state.job_run(job_run_id)
         except NotFoundError:
             return  # its mark is put before its record
         if stored.value.state.ended:
-            self._state.close(stored.value)
+            self.state.close(stored.value)
             return
         if not is_free(stored, self._now_s):
             self._busy_until_s[job_run_id] = time.monotonic() + max(_SWEEP_EVERY_S, free_at_s(stored) - self._now_s)
             return
-        held = claim(self._state, stored, self.owner, self._settings.ttl_s, self._now_s)
+        held = claim(self.state, stored, self.owner, self._settings.ttl_s, self._now_s)
         if held is None:
             return
         _LOG.info("job run %s claimed, epoch %s", job_run_id, held.epoch)
@@ -223,7 +230,7 @@ class Dispatcher:
             return False
         self._look_again_s = time.monotonic() + _SWEEP_EVERY_S
         try:
-            return self._queue.depth().is_empty and not self._state.open_job_runs()
+            return self.queue.depth().is_empty and not self.state.open_job_runs()
         except DeltaCompactError as error:
             _LOG.warning("whether all is done could not be asked: %s", one_line(error))
             return False
@@ -259,14 +266,14 @@ class Dispatcher:
             pid=os.getpid(),
             started_s=self._started_s,
             said_s=time.time(),
-            queue=self._queue.uri,
+            queue=self.queue.uri,
             sessions_max=self._admission.budget.sessions_max,
             job_run_ids=tuple(self._holding),
             draining=self._settings.drain or self.stopping.gently.is_set(),
         )
-        self._now_s = self._state.say(record)
+        self._now_s = self.state.say(record)
         self._said_s = time.monotonic()
-        self._state.forget_dispatchers(self._now_s)
+        self.state.forget_dispatchers(self._now_s)
 
     @staticmethod
     def _guarded(work: Callable[[], None]) -> None:

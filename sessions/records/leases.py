@@ -13,6 +13,7 @@ change nothing.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +68,7 @@ class HeldJobRun:
         self._stored = stored
         self._lock = threading.Lock()
         self._lost = False
+        self._renewed_s = time.monotonic()
 
     @property
     def run(self) -> JobRun:
@@ -86,7 +88,10 @@ class HeldJobRun:
         with self._lock:
             lease = self.run.lease
             assert lease is not None
-            self._change(lease=replace(lease, renewals=lease.renewals + 1))
+            late = time.monotonic() - self._renewed_s > lease.ttl_s / 2
+            renewed = replace(lease, renewals=lease.renewals + 1)
+            self._change(lease=renewed, late_heartbeats=self.run.late_heartbeats + late)
+            self._renewed_s = time.monotonic()
 
     def release(self) -> None:
         """Give the job run back: others may claim it at once."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -98,6 +98,14 @@ class StateStore:
         for version in self._records.read_all("job-runs/", "/run"):
             yield _stored(_JOB_RUN, version).value
 
+    def job_run_ids(self) -> Iterator[str]:
+        """Ids of all that are known, in their order; a listing, nothing is read."""
+        last = None
+        for stat in self.store.list("job-runs/"):
+            name = stat.path.split("/", 2)[1]
+            if name != last:
+                yield (last := name)
+
     def open_job_runs(self) -> list[OpenMark]:
         """Those that have not ended, the longest accepted first."""
         marks = [OpenMark(stat.path.removeprefix("open/"), stat.modified_s) for stat in self.store.list("open/")]
@@ -124,6 +132,17 @@ class StateStore:
     def session(self, job_run_id: str, session_id: str) -> Stored[Session]:
         """Raises NotFoundError."""
         return _stored(_SESSION, self._records.read(f"job-runs/{job_run_id}/sessions/{session_id}"))
+
+    def changed_sessions(self, job_run_id: str, known: Mapping[str, Stored[Session]]) -> dict[str, Stored[Session]]:
+        """All sessions of a job run by id. Of those that are known, only those that were replaced are read."""
+        folder = f"job-runs/{job_run_id}/sessions/"
+        versions = {folder + name: stored.version for name, stored in known.items()}
+        read = self._records.read_changed(folder, versions)
+        return {
+            path.removeprefix(folder): known[name] if version is versions.get(path) else _stored(_SESSION, version)
+            for path, version in read.items()
+            for name in [path.removeprefix(folder)]
+        }
 
     def stored_sessions(self, job_run_id: str) -> Iterator[Stored[Session]]:
         for version in self._records.read_all(f"job-runs/{job_run_id}/sessions/"):

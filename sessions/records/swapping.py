@@ -21,7 +21,7 @@ import contextlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +79,17 @@ class SwappedRecords:
             for version in threads.map(self._version_now, found, found.values()):
                 if version is not None:
                     yield version
+
+    def read_changed(self, prefix: str, known: Mapping[str, Version]) -> dict[str, Version]:
+        """Every record below a prefix by folder; those whose number is known are not read again."""
+        found = _newest(self._store.list(prefix))
+        same = {
+            path: known[path] for path, stat in found.items() if path in known and known[path].number == _number(stat)
+        }
+        changed = {path: stat for path, stat in found.items() if path not in same}
+        with ThreadPoolExecutor(_READERS) as threads:
+            read = dict(zip(changed, threads.map(self._version_now, changed, changed.values()), strict=True))
+        return {**same, **{path: version for path, version in read.items() if version is not None}}
 
     def create(self, folder: str, value: Any) -> bool:
         """Put the first version. False where the record is there already."""

@@ -25,6 +25,7 @@ from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TE
 from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState
 from sessions.documents.instruction import Instruction, of_values
+from sessions.events.recording import EventRecorder
 from sessions.records.state_store import StateStore, Stored
 from sessions.runner.reporting import Refine, SessionReport, Superseded
 
@@ -43,7 +44,8 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int, refine: R
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _terminate)
     try:
-        return GroupRun(StateStore(state_uri), job_run_id, epoch, refine).run(group)
+        state = StateStore(state_uri, EventRecorder(StateStore(state_uri)))
+        return GroupRun(state, job_run_id, epoch, refine).run(group)
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
         return EXIT_SUPERSEDED
@@ -116,10 +118,11 @@ class GroupRun:
 
     @staticmethod
     def _failed(report: SessionReport, error: Exception, for_good: bool) -> None:
+        said = {"error": one_line(error), "error_named": report.error_named or type(error).__name__}
         if for_good:
-            report.write(state=SessionState.FAILED, finished_s=time.time(), error=one_line(error))
+            report.write(state=SessionState.FAILED, finished_s=time.time(), **said)
         else:
-            report.write(state=SessionState.PLANNED, error=one_line(error))
+            report.write(state=SessionState.PLANNED, **said)
 
 
 class LeaseWatch:

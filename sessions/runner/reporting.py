@@ -22,6 +22,7 @@ from deltacompact.base.errors import StoreError
 from deltacompact.base.events import (
     Event,
     RoundCompleted,
+    SessionFinished,
     SessionStarted,
     StageFinished,
     StageStarted,
@@ -55,6 +56,7 @@ class SessionReport:
         self._began_s = time.monotonic()
         self._written_s = 0.0
         self._progress = Progress()
+        self.error_named: str | None = None
 
     @property
     def session(self) -> Session:
@@ -73,13 +75,17 @@ class SessionReport:
                 self._tell()
             case StageFinished():
                 self._still_ours()
+            case SessionFinished():
+                self.error_named = event.error_named
             case RoundCompleted():
                 self._progress = replace(self._progress, round=event.round)
                 self._tell()
 
     def begin(self) -> None:
         """Say that the session runs."""
-        self.write(state=SessionState.RUNNING, started_s=self.session.started_s or time.time(), error=None)
+        self.write(
+            state=SessionState.RUNNING, started_s=self.session.started_s or time.time(), error=None, error_named=None
+        )
 
     def write(self, **fields: Any) -> None:
         """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""

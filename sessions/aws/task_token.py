@@ -1,0 +1,102 @@
+"""A dispatcher answers the task token of the state machine that launched its node (deploy/aws).
+
+    heartbeat … heartbeat … success      the dispatcher drained: the state machine launches the next one
+    heartbeat … silence of 5 minutes     the state machine terminates the node and launches another
+    heartbeat -> TaskTimedOut            we were given up: stop, publish nothing, another dispatcher has our place
+    suspended for 5 minutes, wakes up    the same, before anything is asked
+
+A heartbeat that does not arrive is sent again. After as long as the state machine waits we have been given up, whether
+or not we can hear it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from deltacompact.base.wording import one_line
+from deltacompact.storage.s3 import aws_client
+
+logger = logging.getLogger("deltacompact.sessions")
+
+HEARTBEAT_TIMEOUT_S = 300.0
+"""After so long without a heartbeat the state machine gives a dispatcher up (deploy/aws/dispatchers.asl.json)."""
+HEARTBEAT_S = 60.0
+_GIVEN_UP = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
+
+
+class TaskToken:
+    """Sends heartbeats from a thread of its own until it is answered or lost.
+
+    `on_lost` is called once, from that thread, where the state machine has given this dispatcher up. `late` counts the
+    heartbeats that arrived more than one interval after they were due.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        on_lost: Callable[[], None],
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        timeout_s: float = HEARTBEAT_TIMEOUT_S,
+        client: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._token = token
+        self._on_lost = on_lost
+        self._heartbeat_s = heartbeat_s
+        self._timeout_s = timeout_s
+        self._client = client or aws_client("stepfunctions")
+        self._clock = clock
+        self._answered = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="task-token", daemon=True)
+        self.late = 0
+        self.lost = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def succeed(self, output: dict[str, Any] | None = None) -> None:
+        """The dispatcher has ended in order. A state machine that no longer listens is no error."""
+        self._answered.set()
+        self._thread.join()
+        if self.lost:
+            return
+        try:
+            self._client.send_task_success(taskToken=self._token, output=json.dumps(output or {}))
+        except Exception as error:
+            logger.warning("the state machine did not take the end of this dispatcher: %s", one_line(error))
+
+    def _beat(self) -> None:
+        heard_s = self._clock()
+        wait_s = 0.0  # the node has been booting: the first heartbeat is due
+        while not self._answered.wait(wait_s):
+            if self._clock() - heard_s >= self._timeout_s:  # this process slept, or nobody heard it
+                self._lose(f"no heartbeat for {self._clock() - heard_s:.0f} s")
+                return
+            try:
+                self._client.send_task_heartbeat(taskToken=self._token)
+            except Exception as error:
+                if _code(error) in _GIVEN_UP:
+                    self._lose(one_line(error))
+                    return
+                logger.warning("a heartbeat to the state machine failed: %s", one_line(error))
+                wait_s = self._heartbeat_s / 4
+            else:
+                now_s = self._clock()
+                self.late += now_s - heard_s > 2 * self._heartbeat_s
+                heard_s, wait_s = now_s, self._heartbeat_s
+
+    def _lose(self, why: str) -> None:
+        self.lost = True
+        logger.error("the state machine has given this dispatcher up: %s", why)
+        self._on_lost()
+
+
+def _code(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""

@@ -1,0 +1,134 @@
+"""status --watch: job runs and the sessions that run, drawn anew every second until all have ended or Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sessions.base.model import JobRun, Session, SessionState
+from sessions.page.documents import partition_label
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sessions.overview.overview import JobRunSeen, Overview, OverviewReader
+
+_EVERY_S = 1.0
+_RUNS_SHOWN, _SESSIONS_SHOWN = 15, 20
+_LOOKS = {"running": "blue", "succeeded": "green", "failed": "red", "accepted": "dim", "planned": "dim"}
+_SIGNS = {"running": ">", "succeeded": "+", "failed": "x", "accepted": "o", "planned": "o", "nothing_to_do": "-"}
+"""Each state has a sign, so that none depends on colour."""
+
+
+def watch_live(reader: OverviewReader, console: Console, until_all_ended: bool = False) -> None:
+    """Draw until interrupted, or until every job run has ended."""
+    with Live(console=console, auto_refresh=False, transient=False) as live:
+        while True:
+            overview = reader.read()
+            live.update(drawn(overview), refresh=True)
+            if until_all_ended and all(seen.run.state.ended for seen in overview.job_runs):
+                return
+            time.sleep(_EVERY_S)
+
+
+def drawn(overview: Overview) -> RenderableType:
+    """One picture: job runs, then the sessions that run or failed."""
+    if not overview.job_runs:
+        return Text("no job run yet", style="dim")
+    runs = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    for name, ratio in (
+        ("", 1),
+        ("table", 5),
+        ("job run", 5),
+        ("done", 6),
+        ("sessions", 8),
+        ("took", 3),
+        ("expected", 4),
+        ("desired", 3),
+    ):
+        runs.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
+    for seen in overview.job_runs[:_RUNS_SHOWN]:
+        runs.add_row(*_of_job_run(seen, overview.at_s))
+    active = [
+        (seen, session)
+        for seen in overview.job_runs
+        if not seen.run.state.ended
+        for session in seen.sessions
+        if session.state in (SessionState.RUNNING, SessionState.FAILED)
+    ]
+    sessions = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    for name, ratio in (("", 1), ("session", 8), ("stage", 9), ("tasks", 6), ("took", 3), ("expected", 4)):
+        sessions.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
+    for seen, session in active[:_SESSIONS_SHOWN]:
+        sessions.add_row(*_of_session(seen, session, overview.at_s))
+    left = len(active) - _SESSIONS_SHOWN
+    parts: list[RenderableType] = [runs]
+    if active:
+        parts += ["", sessions]
+    if left > 0:
+        parts.append(Text(f"and {left:,} more", style="dim"))
+    return Group(*parts)
+
+
+def _of_job_run(seen: JobRunSeen, now_s: float) -> list[RenderableType]:
+    run = seen.run
+    ended = sum(session.state.ended for session in seen.sessions)
+    share = sum(1.0 if session.state.ended else session.progress.share for session in seen.sessions)
+    states = Counter(session.state.value.replace("_", " ") for session in seen.sessions)
+    took_s = (run.finished_s or now_s) - run.started_s if run.started_s else None
+    counted = ", ".join(f"{count} {state}" for state, count in states.items())
+    return [
+        _sign(run.state.value),
+        Text(seen.table),
+        Text(run.id, style="dim"),
+        ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
+        Text(counted or "not planned yet"),
+        _seconds(took_s),
+        _expected(run, took_s),
+        _seconds(run.desired_sla_s),
+    ]
+
+
+def _of_session(seen: JobRunSeen, session: Session, now_s: float) -> list[RenderableType]:
+    progress = session.progress
+    round_ = f", round {min(progress.round + 1, progress.rounds)} of {progress.rounds}" if progress.rounds > 1 else ""
+    failed = session.state is SessionState.FAILED
+    said = (
+        Text(session.error or "", style="red")
+        if failed
+        else Text((progress.stage or "starting").replace("_", " ") + round_)
+    )
+    took_s = (session.finished_s or now_s) - session.started_s if session.started_s else None
+    return [
+        _sign(session.state.value),
+        Text(f"{seen.table}  {partition_label(session.partition)}"),
+        said,
+        "" if failed or not progress.tasks else ProgressBar(total=progress.tasks, completed=progress.tasks_done),
+        _seconds(took_s),
+        _seconds(session.expected.seconds if session.expected else None),
+    ]
+
+
+def _expected(run: JobRun, took_s: float | None) -> Text:
+    """Red where the desired SLA is or will be missed."""
+    said = _seconds(run.expected.seconds if run.expected else None)
+    later_s = max(took_s or 0.0, run.expected.seconds if run.expected and not run.state.ended else 0.0)
+    if run.desired_sla_s is not None and later_s > run.desired_sla_s:
+        said.append(" late")
+        said.stylize("red")
+    return said
+
+
+def _sign(state: str) -> Text:
+    return Text(_SIGNS.get(state, "?"), style=_LOOKS.get(state, ""))
+
+
+def _seconds(value: float | None) -> Text:
+    return Text("" if value is None else f"{value:,.1f} s")

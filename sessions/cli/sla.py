@@ -1,0 +1,114 @@
+"""sla: what was desired and expected against what it took."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from sessions.cli.options import json_option, state_option
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sessions.overview.adherence import Adherence, Outturn
+    from sessions.overview.overview import Overview
+
+
+@click.command()
+@state_option
+@click.option("--sessions", "with_sessions", is_flag=True, help="Each session too, not only job runs.")
+@json_option
+def sla(state: str, with_sessions: bool, as_json: bool) -> None:
+    """Hold desired and expected SLAs against what job runs and sessions took.
+
+    A run keeps what was first expected where it takes no longer than that and the buffer of 10 %, and keeps the
+    interval where it ends within it. Times are seconds. Error is what it took against what was expected: +10 % is
+    longer.
+
+    \b
+    deltacompact-sessions sla --state /srv/state
+    deltacompact-sessions sla --state s3://lake/job-runs --json
+    """
+    from deltacompact.cli.answers import say_json
+    from deltacompact.cli.console import out
+    from sessions.overview.adherence import adherence, outturns
+    from sessions.overview.overview import OverviewReader
+    from sessions.records.state_store import StateStore
+
+    overview = OverviewReader(StateStore(state)).read()
+    of_runs, of_sessions = outturns(overview)
+    if as_json:
+        say_json(
+            {
+                "job_runs": {**asdict(adherence(of_runs)), "each": [each.document() for each in of_runs]},
+                "sessions": {**asdict(adherence(of_sessions)), "each": [each.document() for each in of_sessions]},
+            }
+        )
+        return
+    for part in report(overview, with_sessions):
+        out.print(part)
+
+
+def report(overview: Overview, with_sessions: bool = False) -> list[RenderableType]:
+    """The report, for people."""
+    from sessions.overview.adherence import adherence, outturns
+
+    of_runs, of_sessions = outturns(overview)
+    if not of_runs:
+        return ["no job run yet"]
+    listed = of_runs
+    if with_sessions:
+        listed = [
+            each
+            for run in of_runs
+            for each in (run, *(made for made in of_sessions if made.job_run_id == run.job_run_id))
+        ]
+    return [_table(listed), "", _kept("job runs", adherence(of_runs)), _kept("sessions", adherence(of_sessions))]
+
+
+def _table(listed: list[Outturn]) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("job run, session", min_width=16, overflow="fold")
+    for name in ("state", "desired", "expected", "took", "error"):
+        table.add_column(name, no_wrap=True, justify="right" if name in ("desired", "took", "error") else "left")
+    table.add_column("kept", min_width=8, overflow="fold")
+    for each in listed:
+        first = each.first
+        table.add_row(
+            f"  {each.session_id}" if each.session_id else each.job_run_id,
+            each.state.replace("_", " "),
+            _seconds(each.desired_s),
+            f"{first.seconds:,.1f} ({first.low_s:,.1f} .. {first.high_s:,.1f})" if first else "",
+            _seconds(each.actual_s),
+            "" if each.error is None else f"{each.error:+.0%}",
+            _verdict(each),
+        )
+    return table
+
+
+def _verdict(outturn: Outturn) -> str:
+    """What was kept of what is known: "all", "all but desired", "none"."""
+    said = {"desired": outturn.kept_desired, "expected": outturn.kept_expected, "interval": outturn.kept_interval}
+    known = {name: kept for name, kept in said.items() if kept is not None}
+    missed = [name for name, kept in known.items() if not kept]
+    if not known or not missed:
+        return "all" if known else ""
+    return "none" if len(missed) == len(known) else f"all but {' and '.join(missed)}"
+
+
+def _kept(name: str, kept: Adherence) -> str:
+    """ "sessions: 14 ended, 1 failed; kept what was desired 100 %, expected 93 %, …" """
+    if not kept.ended:
+        return f"{name}: none ended yet"
+    shares = {"what was desired": kept.desired, "expected with 10 %": kept.expected, "the interval": kept.interval}
+    told = ", ".join(f"{what} {share:.1%}" for what, share in shares.items() if share is not None)
+    errors = "" if kept.error_median is None else f"; error median {kept.error_median:.1%}, p90 {kept.error_p90:.1%}"
+    return f"{name}: {kept.ended} ended, {kept.failed} failed" + (f"; kept {told}" if told else "") + errors
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"

@@ -1,0 +1,69 @@
+"""watch: policies submit job runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from sessions.cli.options import json_option, queue_option, state_option
+
+if TYPE_CHECKING:
+    from sessions.watch.watcher import Decided
+
+
+@click.command()
+@queue_option
+@state_option
+@click.option("--policies", required=True, metavar="FILE", help="Policies in TOML, or in JSON (.json).")
+@click.option("--once", is_flag=True, help="Look once, print every decision with its reason, and end.")
+@json_option
+def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> None:
+    """Look at tables and submit job runs by policies: deltas, age, small files, schedules, sealed partitions.
+
+    Every decision is logged where it changes, and kept with the state with its reason, to do nothing as well. Any
+    number of watchers may share a state: a stream never has two job runs at once.
+
+    \b
+    deltacompact-sessions watch --policies policies.toml --queue /srv/queue --state /srv/state --once
+    """
+    from sessions.base.logs import log_json
+    from sessions.queues.queue import open_queue
+    from sessions.records.state_store import StateStore
+    from sessions.watch.policy import read_policies
+    from sessions.watch.watcher import Watcher
+
+    told = read_policies(policies)
+    if not once:
+        log_json(watcher=policies)
+    watcher = Watcher(told, StateStore(state), open_queue(queue))
+    if once:
+        _print(watcher.look(), as_json)
+        return
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    watcher.run(stopping)
+
+
+def _print(decided: list[Decided], as_json: bool) -> None:
+    from rich.table import Table
+
+    from deltacompact.cli.answers import say_json
+    from deltacompact.cli.console import out
+    from sessions.page.documents import partition_label
+
+    if as_json:
+        say_json({"decisions": [each.document() for each in decided]})
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("table", "partition", "policy", "decision", "reason", "why", "job run"):
+        table.add_column(name, overflow="fold")
+    for each in decided:
+        said = each.decision
+        partition = partition_label(each.partition)
+        job_run = each.job_run_id or ""
+        table.add_row(each.table, partition, each.policy, said.action.value, said.reason.value, said.text, job_run)
+    out.print(table)

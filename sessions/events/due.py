@@ -1,0 +1,144 @@
+"""Which events follow from a record. They are a function of it, so what a crash kept from being told is told later.
+
+    Session  RUNNING    attempt 2, 2 of 5 rounds    started~2, round_completed~1, round_completed~2
+    Session  SUCCEEDED  after 5 rounds              … round_completed~5, succeeded
+    JobRun   ACCEPTED                               accepted
+
+An estimate changes with every task. It is told when it leaves its step of 5 %, and when it crosses the desired SLA.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from sessions.base.model import Estimate, JobRun, JobRunState, Session, SessionState
+from sessions.events.event import Event, EventType
+
+_STEP = math.log(1.05)
+_KIND_OF_ERROR = re.compile(r"[A-Z]\w*(?:Error|Exception|Interrupted)\b")
+
+
+def events_of_job_run(run: JobRun) -> list[Event]:
+    """All that a job run's record says, but for estimates."""
+    common = _of_job_run(run)
+    partitions = len(run.document.get("partitions") or ())
+    said: list[tuple[EventType, float, dict[str, Any]]] = [
+        (EventType.JOB_RUN_ACCEPTED, run.accepted_s, {"partitions": partitions})
+    ]
+    if run.state.ended:
+        ended = EventType.JOB_RUN_SUCCEEDED if run.state is JobRunState.SUCCEEDED else EventType.JOB_RUN_FAILED
+        finished_s = run.finished_s or run.accepted_s
+        outcome: dict[str, Any] = {
+            "seconds": round(finished_s - (run.started_s or run.accepted_s), 3),
+            "expected_s": run.expected_first.seconds if run.expected_first else None,
+            "sessions": len(run.session_ids),
+            "takeovers": run.takeovers,
+        }
+        if ended is EventType.JOB_RUN_FAILED:
+            outcome["error"] = error_kind(run.error)
+        said.append((ended, finished_s, outcome))
+    return [Event(kind, run.id, "", 0, time_s, {**common, **data}) for kind, time_s, data in said]
+
+
+def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
+    """All that a session's record says, but for estimates."""
+    common = _of_session(session, run)
+    said: list[tuple[EventType, int, float, dict[str, Any]]] = []
+    plan, progress, outcome = session.plan, session.progress, session.outcome
+    now_s = session.finished_s or progress.updated_s or session.started_s or 0.0
+    if session.started_s is not None and session.attempts:
+        planned: dict[str, Any] = {"attempt": session.attempts, "epoch": session.epoch}
+        if plan is not None:
+            planned |= {
+                "rounds": plan.rounds,
+                "delta_rows": plan.delta_rows,
+                "bytes": plan.bytes,
+                "rehash": plan.rehash,
+                "reasons": sorted({choice.reason for choice in plan.choices}),
+            }
+        said.append((EventType.SESSION_STARTED, session.attempts, session.started_s, planned))
+    if plan is not None and plan.rehash and progress.stage:
+        buckets = {"hash_bucket_count": plan.hash_bucket_count}
+        said.append((EventType.REHASH_STARTED, 0, session.started_s or now_s, buckets))
+        if progress.stage != "rehash":
+            said.append((EventType.REHASH_COMPLETED, 0, now_s, buckets))
+    rounds = outcome.rounds if outcome else progress.rounds
+    completed = outcome.rounds if outcome else progress.round
+    for number in range(1, completed + 1):
+        said.append((EventType.ROUND_COMPLETED, number, now_s, {"round": number, "rounds": rounds}))
+    if session.state is SessionState.FAILED:
+        error = session.error_named or error_kind(session.error)
+        said.append((EventType.SESSION_FAILED, 0, now_s, {"error": error, "attempts": session.attempts}))
+    elif session.state.ended:
+        did = _outcome(session)
+        said.append((EventType.SESSION_SUCCEEDED, 0, now_s, did))
+    return [
+        Event(kind, session.job_run_id, session.id, ordinal, time_s, {**common, **data})
+        for kind, ordinal, time_s, data in said
+    ]
+
+
+def estimate_told(record: JobRun | Session, run: JobRun | None) -> Event | None:
+    """The event of the estimate that a record holds."""
+    expected = record.expected
+    if expected is None:
+        return None
+    if isinstance(record, Session):
+        job_run_id, subject, common = record.job_run_id, record.id, _of_session(record, run)
+        share = record.progress.share
+    else:
+        job_run_id, subject, common, share = record.id, "", _of_job_run(record), None
+    data = {
+        **common,
+        "expected_s": round(expected.seconds, 3),
+        "low_s": round(expected.low_s, 3),
+        "high_s": round(expected.high_s, 3),
+        "share": share,
+    }
+    return Event(EventType.SLA_UPDATED, job_run_id, subject, round(expected.at_s * 1000), expected.at_s, data)
+
+
+def is_news(before: Estimate | None, after: Estimate | None, desired_sla_s: int | None) -> bool:
+    """Whether an estimate is to be told: the first one, another step of 5 %, the other side of the desired SLA."""
+    if after is None or before is None:
+        return after is not None
+    if desired_sla_s and (before.seconds <= desired_sla_s) != (after.seconds <= desired_sla_s):
+        return True
+    return _step(before.seconds) != _step(after.seconds)
+
+
+def error_kind(error: str | None) -> str:
+    """The class of an error. Its text may quote a value of a row, so it stays in the record."""
+    found = _KIND_OF_ERROR.match(error or "")
+    return found[0] if found else "Error"
+
+
+def _step(seconds: float) -> int:
+    return math.floor(math.log(max(seconds, 0.001)) / _STEP)
+
+
+def _of_job_run(run: JobRun) -> dict[str, Any]:
+    return {"table": run.document.get("source_table_id"), "desired_sla_s": run.desired_sla_s}
+
+
+def _of_session(session: Session, run: JobRun | None) -> dict[str, Any]:
+    return {**(_of_job_run(run) if run else {}), "session_id": session.id, "partition": session.partition}
+
+
+def _outcome(session: Session) -> dict[str, Any]:
+    outcome = session.outcome
+    return {
+        "nothing_to_do": session.state is SessionState.NOTHING_TO_DO,
+        "seconds": round(outcome.seconds, 3) if outcome else 0.0,
+        "expected_s": session.expected_first.seconds if session.expected_first else None,
+        **(
+            {
+                name: getattr(outcome, name)
+                for name in ("rows_in", "live", "superseded", "deleted", "bytes_in", "bytes_out", "rounds")
+            }
+            if outcome
+            else {}
+        ),
+    }

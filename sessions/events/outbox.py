@@ -1,0 +1,64 @@
+"""Where events wait until they are sent: in the record of their job run.
+
+    pending/run-1                                          run-1 may have events that are not recorded or not sent
+    job-runs/run-1/events/session.started~day=…~1.json     an event, put if absent: it is there once, for ever
+    job-runs/run-1/events-sent/8f0c….json                  names of events that were sent, one object for each batch
+
+An event is sent before it is marked. A crash in between sends it again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+
+from deltacompact.storage.objects import ObjectStore
+from sessions.events.event import Event
+
+
+class Outbox:
+    """The events below the state's URI."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def record(self, event: Event) -> bool:
+        """Record an event. False where it is there already."""
+        return self._store.put_if_absent(_path(event.job_run_id, event.name), event.to_bytes())
+
+    def recorded(self, job_run_id: str) -> set[str]:
+        """Names of the events of a job run."""
+        return _names(stat.path for stat in self._store.list(f"job-runs/{job_run_id}/events/"))
+
+    def read(self, job_run_id: str, name: str) -> bytes:
+        return self._store.get(_path(job_run_id, name))
+
+    def sent(self, job_run_id: str) -> set[str]:
+        """Names of the events that were sent."""
+        batches = [stat.path for stat in self._store.list(f"job-runs/{job_run_id}/events-sent/")]
+        return {name for path in batches for name in json.loads(self._store.get(path))}
+
+    def mark_sent(self, job_run_id: str, names: Iterable[str]) -> None:
+        path = f"job-runs/{job_run_id}/events-sent/{uuid.uuid4().hex}.json"
+        self._store.put(path, json.dumps(sorted(names)).encode())
+
+    def expect(self, job_run_id: str) -> None:
+        """Say that a job run will have events, so that they are looked for after a crash as well."""
+        self._store.put_if_absent(f"pending/{job_run_id}", b"")
+
+    def expected(self) -> list[str]:
+        """Job runs whose events may not all be recorded and sent."""
+        return [stat.path.removeprefix("pending/") for stat in self._store.list("pending/")]
+
+    def done(self, job_run_id: str) -> None:
+        """Every event of a job run that has ended is recorded and sent."""
+        self._store.delete([f"pending/{job_run_id}"])
+
+
+def _path(job_run_id: str, name: str) -> str:
+    return f"job-runs/{job_run_id}/events/{name}.json"
+
+
+def _names(paths: Iterable[str]) -> set[str]:
+    return {path.rpartition("/")[2].removesuffix(".json") for path in paths}

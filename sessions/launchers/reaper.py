@@ -1,0 +1,76 @@
+"""Clusters that nobody owns: their dispatcher died between launch and record, or could not bring them down.
+
+    run-1.3.g0.1    run-1 runs, epoch 3            owned
+    run-1.2.g0.1    run-1 runs, epoch 3            an earlier owner's: orphan
+    run-0.1.g0.1    run-0 has ended                orphan
+    run-9.1.g0.1    there is no such job run       orphan
+
+An orphan is terminated once the reaper has seen it be one for a while: its owner still cleans up after a job run that
+has just ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from deltacompact.base.errors import StoreError
+from deltacompact.base.wording import one_line
+from sessions.base.model import JobRun
+from sessions.launchers.tools import Launched
+
+GRACE_S = 600.0
+
+_LOG = logging.getLogger("sessions")
+
+
+class Reapable(Protocol):
+    """A launcher whose groups outlive their dispatcher."""
+
+    def launched(self) -> Iterable[Launched]: ...
+
+    def terminate(self, group_id: str) -> None: ...
+
+
+def orphans(launched: Iterable[Launched], job_runs: Mapping[str, JobRun]) -> list[Launched]:
+    """Those that no living job run owns. Pure."""
+    return [one for one in launched if not _owned(one, job_runs.get(one.job_run_id))]
+
+
+def due(
+    found: Iterable[Launched], orphans_since_s: Mapping[str, float], now_s: float, grace_s: float
+) -> list[Launched]:
+    """The orphans whose time of grace is over. Pure."""
+    return [one for one in found if now_s - orphans_since_s.get(one.group_id, now_s) >= grace_s]
+
+
+def _owned(one: Launched, run: JobRun | None) -> bool:
+    """A job run that nobody holds now may be claimed again, with a greater epoch; until then its groups may go on."""
+    return run is not None and not run.state.ended and (run.lease is None or one.epoch >= run.lease.epoch)
+
+
+class Reaper:
+    """Terminates orphans. `sweep` is called every few minutes, with the job runs as they are read after the listing."""
+
+    def __init__(self, launcher: Reapable, grace_s: float = GRACE_S) -> None:
+        self._launcher, self._grace_s = launcher, grace_s
+        self._since_s: dict[str, float] = {}
+
+    def listed(self) -> list[Launched]:
+        """What runs. List it before job runs are read: a group that is launched in between is not missed by either."""
+        return list(self._launcher.launched())
+
+    def sweep(self, listed: Iterable[Launched], job_runs: Mapping[str, JobRun], now_s: float) -> list[str]:
+        """Terminate what is due; the ids of what was. One that cannot be terminated is tried again next time."""
+        found = orphans(listed, job_runs)
+        self._since_s = {one.group_id: self._since_s.get(one.group_id, now_s) for one in found}
+        gone = []
+        for one in due(found, self._since_s, now_s, self._grace_s):
+            try:
+                self._launcher.terminate(one.group_id)
+                gone.append(one.group_id)
+                _LOG.warning("terminated %s: no living job run owns it", one.group_id)
+            except StoreError as error:
+                _LOG.error("the orphan %s could not be terminated: %s", one.group_id, one_line(error))
+        return gone

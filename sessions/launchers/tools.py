@@ -1,0 +1,84 @@
+"""Running the command-line tools of launchers, and the names that clusters get.
+
+cluster_name("run-1.3.g0.1")     run-1-3-g0-1-e414a84c      letters, digits and dashes; no two ids share one
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deltacompact.base.errors import StoreError
+from sessions.launchers.launcher import GroupSpec
+
+NAME_CHARACTERS_MAX = 47
+"""KubeRay's limit for a RayJob, whose name must be a DNS label as well."""
+
+GROUP, JOB_RUN, EPOCH, STATE = "deltacompact-group", "deltacompact-job-run", "deltacompact-epoch", "deltacompact-state"
+"""What a cluster is tagged with, so that whoever finds it knows whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A process or cluster that a launcher finds running. `since_s` is when it was launched (Unix seconds)."""
+
+    group_id: str
+    job_run_id: str
+    epoch: int
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended, and what it printed."""
+
+    exit_status: int
+    output: str
+
+    @property
+    def last_line(self) -> str:
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        return lines[-1].strip()[:300] if lines else f"exit status {self.exit_status}"
+
+
+def cluster_name(group_id: str) -> str:
+    """The one name of a group's cluster, for every dispatcher."""
+    digest = hashlib.sha256(group_id.encode()).hexdigest()[:8]
+    words = re.sub(r"[^a-z0-9]+", "-", group_id.lower()).strip("-")
+    words = words if words[:1].isalpha() else f"g-{words}"
+    return f"{words[: NAME_CHARACTERS_MAX - 9].rstrip('-')}-{digest}"
+
+
+def tags_of(spec: GroupSpec) -> dict[str, str]:
+    """By which a cluster says whose it is."""
+    return {GROUP: spec.id, JOB_RUN: spec.job_run_id, EPOCH: str(spec.epoch), STATE: spec.state_uri}
+
+
+def run(command: Sequence[str], timeout_s: float, standard_input: str = "") -> Ran:
+    """Run a tool to its end. Raises StoreError where it is missing or does not end in time."""
+    try:
+        done = subprocess.run(
+            command,
+            input=standard_input,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+        )
+    except FileNotFoundError as error:
+        raise StoreError(f"{command[0]} is not installed here") from error
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(f"{' '.join(command[:3])} did not end within {timeout_s:,.0f} s") from error
+    return Ran(done.returncode, done.stdout)
+
+
+def run_well(command: Sequence[str], timeout_s: float, standard_input: str = "") -> str:
+    """What the tool printed. Raises StoreError with its last line where it failed."""
+    ran = run(command, timeout_s, standard_input)
+    if ran.exit_status:
+        raise StoreError(f"{' '.join(command[:3])} failed: {ran.last_line}")
+    return ran.output

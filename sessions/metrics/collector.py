@@ -1,0 +1,157 @@
+"""What Prometheus is told. Every number is read off the records, so a restarted dispatcher tells the same.
+
+    deltacompact_job_runs{state="running"} 3
+    deltacompact_session_rows_total{kind="live"} 9.1e+08
+    deltacompact_sla_slack_seconds{job_run="run-1"} 188
+
+Labels are states, stages and kinds, of which there are few; of job runs, only those that are open have a label of
+their own, and of those the 50 whose SLA is nearest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from sessions.base.model import JobRunState, Session, SessionState
+from sessions.overview.adherence import Outturn, adherence, outturns
+from sessions.overview.overview import Overview
+
+SLACKS_MAX = 50
+_STAGES_MAX = 30
+_ROWS = ("rows_in", "live", "superseded", "deleted")
+
+
+class RecordsCollector(Collector):
+    """Makes metrics of an overview, which is read when they are asked for."""
+
+    def __init__(self, read: Callable[[], Overview]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        yield from metrics_of(self._read())
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read to register."""
+        return ()
+
+
+def exposition(read: Callable[[], Overview]) -> bytes:
+    """The text that Prometheus scrapes."""
+    registry = CollectorRegistry()
+    registry.register(RecordsCollector(read))
+    return generate_latest(registry)
+
+
+def metrics_of(overview: Overview) -> Iterator[Metric]:
+    yield from _of_the_queue(overview)
+    yield from _of_dispatchers(overview)
+    runs, sessions = [seen.run for seen in overview.job_runs], overview.sessions
+    yield _gauge("job_runs", "Job runs by state", ["state"], _states(JobRunState, [run.state for run in runs]))
+    yield _gauge(
+        "sessions", "Sessions by state", ["state"], _states(SessionState, [session.state for session in sessions])
+    )
+    yield from _of_work(sessions)
+    yield from _of_slas(overview)
+
+
+def _of_the_queue(overview: Overview) -> Iterator[Metric]:
+    depth = overview.depth
+    if depth is None:
+        return
+    yield _gauge(
+        "queue_messages", "Messages of the queue", ["state"], {("ready",): depth.ready, ("leased",): depth.leased}
+    )
+    yield _gauge("dead_letters", "Messages that can never be served", [], {(): depth.dead})
+    if depth.oldest_s is not None or depth.is_empty:
+        yield _gauge(
+            "queue_oldest_message_age_seconds", "Since the oldest message was sent", [], {(): depth.oldest_s or 0.0}
+        )
+
+
+def _of_dispatchers(overview: Overview) -> Iterator[Metric]:
+    runs = [seen.run for seen in overview.job_runs]
+    yield _gauge("dispatchers", "Dispatchers that said something", [], {(): len(overview.dispatchers)})
+    silent_s = max((overview.at_s - said.modified_s for said in overview.dispatchers), default=0.0)
+    yield _gauge("dispatcher_silence_seconds", "Since the most silent dispatcher was heard of", [], {(): silent_s})
+    yield _counter(
+        "takeovers", "Job runs taken over from a dispatcher that fell silent", sum(run.takeovers for run in runs)
+    )
+    yield _counter("late_heartbeats", "Renewals of leases that came late", sum(run.late_heartbeats for run in runs))
+
+
+def _of_work(sessions: tuple[Session, ...]) -> Iterator[Metric]:
+    outcomes = [session.outcome for session in sessions if session.outcome is not None]
+    rows = {(kind,): sum(getattr(outcome, kind) for outcome in outcomes) for kind in _ROWS}
+    yield _counters("session_rows", "Rows of sessions that ended", ["kind"], rows)
+    moved = {
+        ("in",): sum(outcome.bytes_in for outcome in outcomes),
+        ("out",): sum(outcome.bytes_out for outcome in outcomes),
+    }
+    yield _counters("session_bytes", "Bytes at rest that sessions read and wrote", ["direction"], moved)
+    seconds: Counter[str] = Counter()
+    for outcome in outcomes:
+        seconds.update(outcome.stage_seconds)
+    stages = {(stage,): spent for stage, spent in sorted(seconds.items())[:_STAGES_MAX]}
+    yield _counters("stage_seconds", "Seconds of sessions by stage", ["stage"], stages)
+    yield _counter("session_seconds", "Seconds of sessions that ended", sum(outcome.seconds for outcome in outcomes))
+    yield _counter(
+        "rounds_resumed",
+        "Rounds that an earlier attempt had completed",
+        sum(outcome.rounds_resumed for outcome in outcomes),
+    )
+    yield _counter("session_attempts", "Tries at sessions", sum(session.attempts for session in sessions))
+
+
+def _of_slas(overview: Overview) -> Iterator[Metric]:
+    of_runs, of_sessions = outturns(overview)
+    slacks = sorted((slack, outturn.job_run_id) for outturn in of_runs if (slack := _slack_s(outturn)) is not None)
+    yield _gauge(
+        "sla_slack_seconds",
+        "Desired less expected seconds of open job runs; below 0 the SLA will be missed",
+        ["job_run"],
+        {(name,): slack for slack, name in slacks[:SLACKS_MAX]},
+    )
+    for what, of in (("job_run", of_runs), ("session", of_sessions)):
+        kept = adherence(of)
+        shares = {"desired": kept.desired, "expected": kept.expected, "interval": kept.interval}
+        known = {(name,): share for name, share in shares.items() if share is not None}
+        yield _gauge(f"{what}_sla_kept_ratio", f"Share of ended {what}s that kept it", ["sla"], known)
+        yield _counters(
+            f"{what}_ends", f"Ended {what}s", ["failed"], {("false",): kept.ended - kept.failed, ("true",): kept.failed}
+        )
+
+
+def _slack_s(outturn: Outturn) -> float | None:
+    if outturn.desired_s is None or outturn.now is None or outturn.actual_s is not None or outturn.failed:
+        return None
+    return outturn.desired_s - outturn.now.seconds
+
+
+def _states(kind: type[JobRunState] | type[SessionState], states: Iterable[str]) -> dict[tuple[str, ...], float]:
+    """Every state has a value, so that none is missed while it is 0."""
+    counted = Counter(states)
+    return {(state.value,): counted[state] for state in kind}
+
+
+def _gauge(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+    family = GaugeMetricFamily(f"deltacompact_{name}", text, labels=labels)
+    for label, value in values.items():
+        family.add_metric(label, value)
+    return family
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return _counters(name, text, [], {(): value})
+
+
+def _counters(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+    family = CounterMetricFamily(f"deltacompact_{name}", text, labels=labels)
+    for label, value in values.items():
+        family.add_metric(label, value)
+    return family

@@ -1,0 +1,99 @@
+"""All job runs with their sessions, the dispatchers and the queue, as read at one moment.
+
+A record that has ended never changes, so it is read once. Of a job run that is open, sessions are read again where
+their record was replaced: a listing says so. An overview of 1,000 sessions that stand still costs a few listings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from deltacompact.base.errors import NotFoundError, StoreError
+from sessions.base.model import JobRun, Session
+from sessions.queues.queue import Depth, Queue
+from sessions.records.state_store import Said, StateStore, Stored
+
+_ALL_EVERY_S = 30.0
+"""So often job runs are looked for that were accepted and ended between two looks."""
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class JobRunSeen:
+    """One job run with its sessions, in the order of their ids."""
+
+    run: JobRun
+    sessions: tuple[Session, ...]
+
+    @property
+    def table(self) -> str:
+        return str(self.run.document.get("source_table_id", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`job_runs` begin with the one that was accepted last. `depth` is None where no queue is known or it is silent."""
+
+    at_s: float
+    job_runs: tuple[JobRunSeen, ...] = ()
+    dispatchers: tuple[Said, ...] = ()
+    depth: Depth | None = None
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return tuple(session for seen in self.job_runs for session in seen.sessions)
+
+
+class OverviewReader:
+    """Reads overviews of one state. Safe to use from several threads, which share what was read."""
+
+    def __init__(self, state: StateStore, queue: Queue | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._state = state
+        self._queue = queue
+        self._clock = clock
+        self._ended: dict[str, JobRunSeen] = {}
+        self._open: dict[str, dict[str, Stored[Session]]] = {}
+        self._listed_s: float | None = None
+        self._lock = threading.Lock()
+        self._last: Overview | None = None
+
+    def read(self, at_most_s: float = 0.0) -> Overview:
+        """The records as they are, or as they were at most so many seconds ago."""
+        with self._lock:
+            if self._last is None or self._clock() - self._last.at_s >= at_most_s:
+                self._last = self._read()
+            return self._last
+
+    def _read(self) -> Overview:
+        found = {mark.job_run_id for mark in self._state.open_job_runs()} | set(self._open)
+        if self._listed_s is None or self._clock() - self._listed_s > _ALL_EVERY_S:
+            found |= set(self._state.job_run_ids()) - set(self._ended)
+            self._listed_s = self._clock()
+        with ThreadPoolExecutor(_READERS) as threads:
+            seen = [job_run for job_run in threads.map(self._job_run, sorted(found - set(self._ended))) if job_run]
+        for job_run in seen:
+            if job_run.run.state.ended:
+                self._ended[job_run.run.id] = job_run
+                self._open.pop(job_run.run.id, None)
+        open_ones = [job_run for job_run in seen if not job_run.run.state.ended]
+        everything = sorted([*self._ended.values(), *open_ones], key=lambda job_run: job_run.run.accepted_s)
+        depth = None
+        if self._queue is not None:
+            with contextlib.suppress(StoreError):
+                depth = self._queue.depth()
+        return Overview(self._clock(), tuple(reversed(everything)), tuple(self._state.dispatchers()), depth)
+
+    def _job_run(self, job_run_id: str) -> JobRunSeen | None:
+        """The run is read before its sessions: where it has ended, so have they. None: it is being accepted."""
+        try:
+            run = self._state.job_run(job_run_id).value
+        except NotFoundError:
+            return None
+        known = self._state.changed_sessions(job_run_id, self._open.get(job_run_id, {}))
+        self._open[job_run_id] = known
+        return JobRunSeen(run, tuple(known[name].value for name in sorted(known)))

@@ -1,0 +1,236 @@
+"""The page's server. It reads records and changes nothing; by default it listens on loopback alone.
+
+    /                                     the page; it takes nothing from elsewhere, and its policy forbids it
+    /api/changes?job_run=run-1            a stream: the summary and the sessions of run-1, then what changes
+    /api/overview                         the summary
+    /api/job-runs/run-1                   a job run with its sessions
+    /api/job-runs/run-1/sessions/day=…    why a session was planned as it was
+    /metrics  /healthz                    for machines
+
+A name in the Host header that is none of this machine's is refused: a page elsewhere cannot read this one by a name
+that leads to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deltacompact.base.wording import one_line
+from sessions.metrics.collector import exposition
+from sessions.overview.overview import JobRunSeen, Overview, OverviewReader
+from sessions.page.documents import details, row, summary
+
+LOOPBACK = "127.0.0.1"
+_EVERY_S = 1.0
+_STATIC = Path(__file__).with_name("static")
+_FILES = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_THIS_MACHINE = ["127.0.0.1", "localhost", "[::1]"]
+
+logger = logging.getLogger("sessions")
+
+
+def app(
+    reader: OverviewReader,
+    healthy: Callable[[], str | None],
+    hosts: list[str] | None = None,
+    stopping: threading.Event | None = None,
+) -> Starlette:
+    """The application. `healthy` says what is wrong, or None; `hosts` are names that it may be called by.
+
+    Streams end once `stopping` is set.
+    """
+    page = _Page(reader, healthy, stopping or threading.Event())
+    routes = [Route(path, _file(*named)) for path, named in _FILES.items()]
+    routes += [
+        Route("/api/overview", page.overview),
+        Route("/api/changes", page.changes),
+        Route("/api/job-runs/{job_run_id}", page.job_run),
+        Route("/api/job-runs/{job_run_id}/sessions/{session_id:path}", page.session),
+        Route("/metrics", page.metrics),
+        Route("/healthz", page.healthz),
+    ]
+    middleware = [Middleware(_Headers)]
+    if hosts is not None:
+        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
+    return Starlette(routes=routes, middleware=middleware)
+
+
+class _Page:
+    def __init__(self, reader: OverviewReader, healthy: Callable[[], str | None], stopping: threading.Event) -> None:
+        self._reader = reader
+        self._healthy = healthy
+        self._stopping = stopping
+
+    async def overview(self, request: Request) -> Response:
+        return JSONResponse(summary(await self._read()))
+
+    async def job_run(self, request: Request) -> Response:
+        seen = _seen(await self._read(), request.path_params["job_run_id"])
+        if seen is None:
+            return _not_found()
+        return JSONResponse({"sessions": [row(session) for session in seen.sessions]})
+
+    async def session(self, request: Request) -> Response:
+        seen = _seen(await self._read(), request.path_params["job_run_id"])
+        wanted = request.path_params["session_id"]
+        session = next((made for made in seen.sessions if made.id == wanted), None) if seen else None
+        if seen is None or session is None:
+            return _not_found()
+        return JSONResponse(details(session, seen.run))
+
+    async def changes(self, request: Request) -> Response:
+        return StreamingResponse(self._stream(request.query_params.get("job_run")), media_type="text/event-stream")
+
+    async def metrics(self, request: Request) -> Response:
+        text = await to_thread.run_sync(lambda: exposition(lambda: self._reader.read(_EVERY_S)))
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def healthz(self, request: Request) -> Response:
+        wrong = self._healthy()
+        if wrong is None:
+            try:
+                await self._read(at_most_s=10.0)
+            except Exception as error:
+                wrong = one_line(error)
+        return JSONResponse({"status": "ok" if wrong is None else wrong}, 200 if wrong is None else 503)
+
+    async def _stream(self, job_run_id: str | None) -> AsyncIterator[str]:
+        """What changed since the last message: the summary where it did, and rows of the job run that is looked at."""
+        told: dict[str, Any] = {}
+        rows: dict[str, dict[str, Any]] = {}
+        while not self._stopping.is_set():
+            try:
+                overview = await self._read()
+            except Exception as error:
+                yield _event("trouble", {"text": one_line(error)})
+                await asyncio.sleep(_EVERY_S)
+                continue
+            seen = _seen(overview, job_run_id) if job_run_id else None
+            now = {session.id: row(session) for session in seen.sessions} if seen else {}
+            changed = [made for name, made in now.items() if rows.get(name) != made]
+            said = summary(overview)
+            if changed or {**said, "at_s": 0} != {**told, "at_s": 0}:
+                yield _event("change", {"summary": said, "job_run": job_run_id, "sessions": changed})
+            else:
+                yield _event("tick", {"at_s": overview.at_s})
+            told, rows = said, now
+            await asyncio.sleep(_EVERY_S)
+
+    async def _read(self, at_most_s: float = _EVERY_S) -> Overview:
+        return await to_thread.run_sync(lambda: self._reader.read(at_most_s))
+
+
+class _Headers:
+    """Adds the headers that keep the page to itself."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] += [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+            await send(message)
+
+        await self._inner(scope, receive, sending)
+
+
+class PageServer:
+    """The page in a thread of this process. Port 0 takes a free one; `address` says which."""
+
+    def __init__(
+        self,
+        reader: OverviewReader,
+        *,
+        host: str = LOOPBACK,
+        port: int = 0,
+        healthy: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._socket = socket.create_server((host, port), family=_family(host))
+        bound_host, bound_port = self._socket.getsockname()[:2]
+        self.address = f"http://{f'[{bound_host}]' if ':' in bound_host else bound_host}:{bound_port}/"
+        self._stopping = threading.Event()
+        hosts = _THIS_MACHINE if _is_loopback(bound_host) else None
+        config = uvicorn.Config(
+            app(reader, healthy, hosts, self._stopping),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+def _file(name: str, media_type: str) -> Callable[[Request], Response]:
+    data = (_STATIC / name).read_bytes()
+
+    def respond(request: Request) -> Response:
+        return Response(data, media_type=media_type)
+
+    return respond
+
+
+def _seen(overview: Overview, job_run_id: str) -> JobRunSeen | None:
+    return next((seen for seen in overview.job_runs if seen.run.id == job_run_id), None)
+
+
+def _event(kind: str, data: dict[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+
+
+def _not_found() -> Response:
+    return JSONResponse({"error": "no such job run or session"}, 404)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host).is_loopback

@@ -1,0 +1,136 @@
+"""What the page is told, as JSON: few fields for each session, all of a session where it is asked for.
+
+    summary    every job run with its counts of sessions by state, the dispatchers, the queue, adherence
+    row        one session on the time line
+    details    one session: its plan, why it was planned so, its outcome
+
+Strings go out as they are; the page sets them as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from sessions.base.model import Estimate, JobRun, Session, SessionState
+from sessions.overview.adherence import adherence, outturns
+from sessions.overview.overview import JobRunSeen, Overview
+from sessions.records.state_store import as_document
+
+JOB_RUNS_MAX = 200
+"""Open job runs are all shown, ended ones up to so many in all, the latest first."""
+_SHOWN_CHARACTERS_MAX = 2000
+
+
+def summary(overview: Overview) -> dict[str, Any]:
+    of_runs, of_sessions = outturns(overview)
+    kept_runs, kept_sessions = adherence(of_runs), adherence(of_sessions)
+    depth = overview.depth
+    return {
+        "at_s": overview.at_s,
+        "job_runs": [job_run(seen) for seen in shown(overview)],
+        "job_runs_in_all": len(overview.job_runs),
+        "dispatchers": [
+            {
+                "owner": said.dispatcher.owner,
+                "silent_s": max(0.0, overview.at_s - said.modified_s),
+                "holds": len(said.dispatcher.job_run_ids),
+                "draining": said.dispatcher.draining,
+            }
+            for said in overview.dispatchers
+        ],
+        "queue": None
+        if depth is None
+        else {"ready": depth.ready, "leased": depth.leased, "dead": depth.dead, "oldest_s": depth.oldest_s},
+        "kept": {
+            "job_runs": {"ended": kept_runs.ended, "desired": kept_runs.desired, "expected": kept_runs.expected},
+            "sessions": {
+                "ended": kept_sessions.ended,
+                "expected": kept_sessions.expected,
+                "error_median": kept_sessions.error_median,
+            },
+        },
+    }
+
+
+def shown(overview: Overview) -> list[JobRunSeen]:
+    """The job runs that the page lists: open ones first, the latest first among both."""
+    open_ones = [seen for seen in overview.job_runs if not seen.run.state.ended]
+    ended = [seen for seen in overview.job_runs if seen.run.state.ended]
+    return [*open_ones, *ended[: max(0, JOB_RUNS_MAX - len(open_ones))]]
+
+
+def job_run(seen: JobRunSeen) -> dict[str, Any]:
+    run = seen.run
+    states = Counter(session.state.value for session in seen.sessions)
+    ended = sum(session.state.ended for session in seen.sessions)
+    share = sum(1.0 if session.state.ended else session.progress.share for session in seen.sessions)
+    return {
+        "id": run.id,
+        "table": _short(seen.table),
+        "catalog": _short(str(run.document.get("catalog", ""))),
+        "state": run.state.value,
+        "accepted_s": run.accepted_s,
+        "started_s": run.started_s,
+        "finished_s": run.finished_s,
+        "desired_s": run.desired_sla_s,
+        "first": _estimate(run.expected_first),
+        "expected": _estimate(run.expected),
+        "owner": run.lease.owner if run.lease else None,
+        "epoch": run.lease.epoch if run.lease else 0,
+        "takeovers": run.takeovers,
+        "error": _short(run.error),
+        "states": {state.value: states[state.value] for state in SessionState},
+        "sessions": len(seen.sessions),
+        "ended": ended,
+        "share": share / len(seen.sessions) if seen.sessions else 0.0,
+    }
+
+
+def row(session: Session) -> dict[str, Any]:
+    progress = session.progress
+    return {
+        "id": session.id,
+        "label": _short(partition_label(session.partition)),
+        "state": session.state.value,
+        "started_s": session.started_s,
+        "finished_s": session.finished_s,
+        "expected": _estimate(session.expected or (session.plan.expected if session.plan else None)),
+        "attempts": session.attempts,
+        "stage": progress.stage,
+        "round": progress.round,
+        "rounds": progress.rounds,
+        "tasks_done": progress.tasks_done,
+        "tasks": progress.tasks,
+        "share": progress.share,
+    }
+
+
+def details(session: Session, run: JobRun) -> dict[str, Any]:
+    document = as_document(session)
+    for choice in (document.get("plan") or {}).get("choices", ()):
+        choice["text"] = _short(choice["text"])
+    document["error"], document["nothing_to_do"] = _short(session.error), _short(session.nothing_to_do)
+    return {
+        **row(session),
+        **document,
+        "expected": row(session)["expected"],
+        "table": run.document.get("source_table_id"),
+    }
+
+
+def partition_label(partition: dict[str, str | None]) -> str:
+    return ", ".join(f"{key}={'null' if value is None else value}" for key, value in partition.items()) or "(all)"
+
+
+def _estimate(estimate: Estimate | None) -> list[float] | None:
+    """JSON has no infinity."""
+    known = [] if estimate is None else [estimate.seconds, estimate.low_s, estimate.high_s]
+    return known if known and all(map(math.isfinite, known)) else None
+
+
+def _short(text: str | None) -> str | None:
+    if text is None or len(text) <= _SHOWN_CHARACTERS_MAX:
+        return text
+    return text[:_SHOWN_CHARACTERS_MAX] + "…"

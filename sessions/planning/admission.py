@@ -1,0 +1,173 @@
+"""Which groups of sessions start now, and why each other one waits. Pure.
+
+    limits   2 sessions at once, 20 GiB on this machine
+    runs     a     9 GiB
+    waits    b     read through 400 files, 1 GB to rewrite       400 a GB     starts: worst first
+             c     read through  90 files, 1 GB to rewrite        90 a GB     as many run as may
+             d     waits for five hours                                       starts before b: nobody waits for ever
+
+A group that has waited for longer than `starved_after_s` goes first. What it takes is kept for it: others start only
+where they fit beside it too, so it waits at most until what runs now has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from sessions.planning.reasons import Wait
+
+REWRITE_BYTES_MIN = 1 << 20
+"""What a session writes at least: records, index, a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuietWindow:
+    """Nothing starts for so many minutes from each time that a cron expression names, in its time zone.
+
+    QuietWindow("0 8 * * 1-5", 600, "Europe/Berlin"): office hours. Raises ValueError for what is no cron expression or
+    no time zone.
+    """
+
+    cron: str
+    minutes: int
+    time_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        try:
+            CronSim(self.cron, datetime.now(ZoneInfo(self.time_zone)))
+        except Exception as error:
+            raise ValueError(f"quiet window {self.cron!r} in {self.time_zone!r}: {error}") from error
+        if self.minutes <= 0:
+            raise ValueError(f"quiet window {self.cron!r} lasts {self.minutes} minutes")
+
+    def until_s(self, now_s: float) -> float | None:
+        """When the window that is open now ends (Unix seconds); None where none is."""
+        now = datetime.fromtimestamp(now_s, ZoneInfo(self.time_zone))
+        began = next(CronSim(self.cron, now + timedelta(minutes=1), reverse=True))
+        ends_s = began.timestamp() + 60 * self.minutes
+        return ends_s if began.timestamp() <= now_s < ends_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one dispatcher: groups and workers at a time; of this machine, memory and CPUs for groups that run here."""
+
+    sessions_max: int = 4
+    workers_max: int | None = None
+    memory_bytes: int | None = None
+    slots: int | None = None
+    starved_after_s: float = 4 * 3600.0
+    quiet: tuple[QuietWindow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a group takes while it runs. Memory and slots are those of this machine: 0 on a cluster."""
+
+    group: str
+    workers: int = 1
+    memory_bytes: int = 0
+    slots: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A group that has not started. `read_through` are deltas and small files, `rewrite_bytes` what it may rewrite."""
+
+    takes: Takes
+    read_through: int
+    rewrite_bytes: int
+    since_s: float
+
+    @property
+    def benefit_by_cost(self) -> float:
+        """Files that readers no longer go through, for each byte rewritten."""
+        return self.read_through / max(self.rewrite_bytes, REWRITE_BYTES_MIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """`until_s` where the time is known (Unix seconds)."""
+
+    group: str
+    wait: Wait
+    text: str
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Groups to start now, in their order; and why each other one waits."""
+
+    start: tuple[str, ...] = ()
+    wait: tuple[Postponed, ...] = ()
+
+
+def in_order(waiting: Sequence[Waiting], starved_after_s: float, now_s: float) -> list[Waiting]:
+    """Those that have waited too long, the oldest first; then by benefit by cost, the worst tables first."""
+
+    def rank(one: Waiting) -> tuple[bool, float, float, str]:
+        starved = _starved(one, starved_after_s, now_s)
+        return not starved, one.since_s if starved else -one.benefit_by_cost, one.since_s, one.takes.group
+
+    return sorted(waiting, key=rank)
+
+
+def admit(waiting: Sequence[Waiting], running: Sequence[Takes], limits: Limits, now_s: float) -> Admission:
+    """Start what fits beside what runs, in order."""
+    ordered = in_order(waiting, limits.starved_after_s, now_s)
+    ends = [end for window in limits.quiet if (end := window.until_s(now_s)) is not None]
+    if ends:
+        text = "a quiet window is open"
+        return Admission((), tuple(Postponed(one.takes.group, Wait.QUIET, text, max(ends)) for one in ordered))
+    start: list[str] = []
+    wait: list[Postponed] = []
+    used, kept = list(running), list(running)
+    for one in ordered:
+        name = one.takes.group
+        if never := _short_of(one.takes, [], limits):
+            wait.append(Postponed(name, Wait.NEVER_FITS, f"even alone: {_TEXTS[never]}"))
+        elif short := _short_of(one.takes, used, limits):
+            wait.append(Postponed(name, short, _TEXTS[short]))
+            if _starved(one, limits.starved_after_s, now_s):
+                kept.append(one.takes)
+        elif _short_of(one.takes, kept, limits):
+            wait.append(Postponed(name, Wait.RESERVED, "what is free is kept for one that has waited too long"))
+        else:
+            start.append(name)
+            used.append(one.takes)
+            kept.append(one.takes)
+    return Admission(tuple(start), tuple(wait))
+
+
+_TEXTS = {
+    Wait.SESSIONS: "as many sessions run as may",
+    Wait.WORKERS: "it needs more workers than are left",
+    Wait.MEMORY: "it is planned for more memory than is left on this machine",
+    Wait.CPUS: "it is planned for more CPUs than are left on this machine",
+}
+
+
+def _short_of(one: Takes, used: Sequence[Takes], limits: Limits) -> Wait | None:
+    if len(used) + 1 > limits.sessions_max:
+        return Wait.SESSIONS
+    if _over(limits.workers_max, [one.workers, *(other.workers for other in used)]):
+        return Wait.WORKERS
+    if one.memory_bytes and _over(limits.memory_bytes, [one.memory_bytes, *(other.memory_bytes for other in used)]):
+        return Wait.MEMORY
+    if one.slots and _over(limits.slots, [one.slots, *(other.slots for other in used)]):
+        return Wait.CPUS
+    return None
+
+
+def _over(limit: int | None, taken: Sequence[int]) -> bool:
+    return limit is not None and sum(taken) > limit
+
+
+def _starved(one: Waiting, after_s: float, now_s: float) -> bool:
+    return now_s - one.since_s >= after_s

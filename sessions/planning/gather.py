@@ -1,0 +1,117 @@
+"""Statistics of partitions, from their logs: the only part of planning that reads a table.
+
+For each partition the log is read, and the index manifest (one request). Data files are opened only where the log
+does not say how long the values of a string sort column are. The engine's own planner turns that into numbers, so a
+partition that cannot be folded says so here, before anything is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.model import ContentType, OperationType, Partition, SortKey
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.compact import Job, Work, plan_work, prepare
+from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
+from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
+from deltacompact.table.ports import NothingToDo
+from sessions.planning.statistics import IndexStatistics, PartitionStatistics
+
+READERS = 16
+"""Partitions that are looked at at a time: their logs are small objects, and waiting for them is all it takes."""
+
+_TEXT = (ContentType.CSV, ContentType.JSON)
+_ANY_CAPACITY = Capacity(1, FIGURE_MEMORY_BYTES, FIGURE_MEMORY_BYTES)
+"""The engine plans for some machine; what is taken from its plan does not depend on which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """One of three for each partition: its statistics, why nothing is to be done, or what is wrong with it."""
+
+    partition: dict[str, str | None]
+    statistics: PartitionStatistics | None = None
+    nothing_to_do: str | None = None
+    error: Exception | None = None
+
+
+def gather(
+    catalog: DeltaStreamCatalog,
+    source_table_id: str,
+    primary_keys: Sequence[str] | None = None,
+    sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None,
+    destination_table_id: str | None = None,
+    arguments: Arguments | None = None,
+    partitions: Sequence[Mapping[str, Any]] | None = None,
+) -> tuple[Gathered, ...]:
+    """Look at every partition that is named, or at all; the parameters are those of `compact()`.
+
+    Raises InputError and NotFoundError for what concerns the whole table.
+    """
+    given, names = arguments or Arguments(), catalog.table(source_table_id).partition_keys
+    if partitions is None:
+        chosen = catalog.partitions(source_table_id)
+    else:
+        chosen = list(dict.fromkeys(Partition.of(names, values) for values in partitions))
+
+    def look(partition: Partition) -> Gathered:
+        values = dict(partition.values)
+        try:
+            job = prepare(catalog, source_table_id, primary_keys, sort_keys, destination_table_id, given, [values])
+        except NotFoundError as error:
+            return Gathered(values, error=error)
+        return _gathered(job, *job.work)
+
+    with ThreadPoolExecutor(READERS) as threads:
+        return tuple(threads.map(look, chosen))
+
+
+def _gathered(job: Job, work: Work) -> Gathered:
+    partition = dict(work.partition.values)
+    if isinstance(work.found, NothingToDo):
+        return Gathered(partition, nothing_to_do=work.found.reason)
+    if isinstance(work.found, Exception):
+        return Gathered(partition, error=work.found)
+    try:
+        return Gathered(partition, statistics_of(plan_work(job, work, work.found, _ANY_CAPACITY)))
+    except Exception as error:  # one bad partition does not end the planning of all
+        return Gathered(partition, error=error)
+
+
+def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
+    """What the engine's plan says of its input, whatever machine it is for."""
+    base = [source.file for source in plan.sources if source.in_base]
+    deltas = [source for source in plan.sources if not source.in_base]
+    files = [source.file for source in deltas]
+    return PartitionStatistics(
+        table_id=plan.input.source_table_id,
+        partition=dict(plan.input.partition.values),
+        delta_file_rows=tuple(file.rows for file in files),
+        delta_bytes=sum(file.bytes for file in files),
+        text_bytes=sum(file.bytes for file in files if file.content_type in _TEXT),
+        delete_rows=sum(source.file.rows for source in deltas if source.operation is OperationType.DELETE),
+        base_files=len(base),
+        base_small_files=sum(plan.is_small(file.rows, file.bytes) for file in base),
+        base_rows=sum(file.rows for file in base),
+        base_bytes=sum(file.bytes for file in base),
+        entry_bytes=plan.encoding.entry_bytes,
+        read_bytes=plan.read_bytes,
+        index=_index_of(plan),
+    )
+
+
+def _index_of(plan: CompactionPlan) -> IndexStatistics | None:
+    manifest = plan.base_manifest
+    if manifest is None:
+        return None
+    return IndexStatistics(
+        manifest.hash_bucket_count,
+        tuple(manifest.run_entries(run) for run in range(len(manifest.runs))),
+        manifest.entries,
+        sum(relocation.mask_bytes for relocation in manifest.relocations),
+        plan.input.owned and plan.tombstone_retention is None and manifest.encoding == plan.encoding,
+    )

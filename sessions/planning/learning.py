@@ -1,0 +1,101 @@
+"""What finished sessions teach: from a session's record to an observation, and the rates beside the job runs.
+
+    rates/local-local                 one record for each pool, replaced by compare-and-swap
+      observations                    the newest 400, of one table the newest 25: 200 KB at most
+
+Two dispatchers that add at the same time both end up in the record: whoever loses the swap reads it again and adds to
+what it finds. A session counts once, however often it is added.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from pydantic import TypeAdapter, ValidationError
+
+from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.base.wording import one_line
+from sessions.base.model import Session, SessionState
+from sessions.planning.rates import Expectation, Observation, Rates, expectation
+from sessions.planning.work import TERMS
+from sessions.records.swapping import SwappedRecords
+
+_LOG = logging.getLogger("sessions")
+_RATES = TypeAdapter(Rates)
+_SWAPS_MAX = 20
+
+
+def observation_of(session: Session) -> tuple[str, Observation] | None:
+    """The pool that a session ran in and what it took there; None where that says nothing about rates.
+
+    Sessions that resumed the rounds of another attempt took less than their work does.
+    """
+    plan, outcome = session.plan, session.outcome
+    if session.state is not SessionState.SUCCEEDED or plan is None or outcome is None or not plan.work:
+        return None
+    if outcome.rounds_resumed or outcome.seconds <= 0:
+        return None
+    expected = (session.expected_first or plan.expected).seconds
+    work = tuple(plan.work.get(term, 0.0) for term in TERMS)
+    name = f"{session.job_run_id}/{session.id}"
+    at_s = session.finished_s or 0.0
+    return f"{plan.executor}/{plan.node_type}", Observation(name, plan.stream, work, outcome.seconds, expected, at_s)
+
+
+class RateStore:
+    """The rates of every pool, as JSON records of a state. Safe to use from several threads and processes."""
+
+    def __init__(self, records: SwappedRecords) -> None:
+        self._records = records
+
+    def rates(self, pool: str) -> Rates:
+        """What is known of a pool; nothing yet, where nobody has added to it or the record cannot be understood."""
+        try:
+            return _understood(pool, self._records.read(_folder(pool)).value)
+        except NotFoundError:
+            return Rates(pool)
+
+    def expectations(self, pools: Iterable[str]) -> Mapping[str, Expectation]:
+        """The rates of these pools, ready to plan with."""
+        return {pool: expectation(self.rates(pool)) for pool in dict.fromkeys(pools)}
+
+    def learn(self, sessions: Iterable[Session]) -> None:
+        """Add what sessions took. Raises StoreError where the record cannot be replaced; nothing is lost but that."""
+        by_pool: dict[str, list[Observation]] = {}
+        for session in sessions:
+            if found := observation_of(session):
+                by_pool.setdefault(found[0], []).append(found[1])
+        for pool, observations in by_pool.items():
+            self._add(pool, observations)
+
+    def _add(self, pool: str, observations: list[Observation]) -> None:
+        folder = _folder(pool)
+        for _ in range(_SWAPS_MAX):
+            try:
+                version = self._records.read(folder)
+            except NotFoundError:
+                if self._records.create(folder, _document(Rates(pool).learned(observations))):
+                    return
+                continue
+            learned = _understood(pool, version.value).learned(observations)
+            if self._records.swap(version, _document(learned)) is not None:
+                return
+        raise StoreError(f"the rates of {pool} are replaced faster than they can be added to")
+
+
+def _document(rates: Rates) -> object:
+    return _RATES.dump_python(rates, mode="json")
+
+
+def _understood(pool: str, document: object) -> Rates:
+    """What another release has written otherwise is begun anew: rates are learned again soon."""
+    try:
+        return _RATES.validate_python(document)
+    except ValidationError as error:
+        _LOG.warning("the rates of %s cannot be understood and are begun anew: %s", pool, one_line(error))
+        return Rates(pool)
+
+
+def _folder(pool: str) -> str:
+    return f"rates/{pool.replace('/', '-')}"

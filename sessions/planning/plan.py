@@ -1,0 +1,309 @@
+"""A job run's plan: one SessionPlan for each partition, from statistics, offers, rates and the desired SLA. Pure.
+
+    desired SLA 900 s                          start   expected   +10 %   dollars
+    this machine, in process                     2 s    2,400 s  2,642 s     0.00    too slow
+    1 x r6in.4xlarge, spot                     240 s      640 s    944 s     0.22    too slow
+    2 x r6in.4xlarge, spot                     240 s      330 s    603 s     0.23    the cheapest that meets it
+    8 x r6in.4xlarge, spot                     240 s      100 s    350 s     0.45
+
+Where nothing meets the desired SLA, the fastest is chosen, and the choice says which SLA can be met. An SLA counts from
+the start of the job run, so starting a process or a cluster is part of it; a session's expected SLA counts from the
+moment that its cluster is up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.planning import sizing
+from sessions.base.model import Choice, SessionPlan
+from sessions.planning.grouping import Groupable, grouped
+from sessions.planning.prices import LOCAL, Offer
+from sessions.planning.rates import BUFFER, Expectation
+from sessions.planning.reasons import Reason
+from sessions.planning.refine import makespan
+from sessions.planning.sizes import Resources, Sizes, sizes_of
+from sessions.planning.statistics import PartitionStatistics
+from sessions.planning.work import STAGE_OF, TERMS, Work, work_of
+
+DAY_S = 86_400.0
+NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107, 110, 123, 141, 162, 186, 214, 250)
+"""Numbers of workers that are considered: all small ones, then steps of about 15 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the document asks for, as far as it changes the plan."""
+
+    desired_sla_s: float | None = None
+    hash_buckets: int | None = None
+    rows_per_round: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What there is: offers, what is known of each pool, and what may run here at once.
+
+    `busy_slots` are those of this machine on which other sessions run; `sessions_max` is how many run at a time.
+    """
+
+    offers: tuple[Offer, ...]
+    expectations: Mapping[str, Expectation]
+    sessions_max: int = 4
+    busy_slots: int = 0
+    prices: str = ""
+    now_s: float = 0.0
+
+    @property
+    def here_at_once(self) -> int:
+        """Groups that run on this machine at a time: no more than it has free CPUs."""
+        cpus = max((offer.node.vcpus for offer in self.offers if offer.here), default=1)
+        return max(1, min(self.sessions_max, cpus - self.busy_slots))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to run one session. `fits`: in the memory of its nodes."""
+
+    offer: Offer
+    nodes: int
+    on: Resources
+    sizes: Sizes
+    work: Work
+    seconds: float
+    fits: bool
+
+    @property
+    def done_s(self) -> float:
+        """From the launch to the end."""
+        return self.offer.start_s + self.seconds
+
+    @property
+    def promised_s(self) -> float:
+        """The same with the paper's buffer."""
+        return self.offer.start_s + BUFFER * self.seconds
+
+    @property
+    def usd(self) -> float:
+        return self.offer.usd(self.nodes, self.done_s)
+
+
+def plan_job_run(given: Sequence[PartitionStatistics], wish: Wish, situation: Situation) -> tuple[SessionPlan, ...]:
+    """A plan for each partition, in their order. Sessions with the same group share a process or cluster.
+
+    Raises ValueError where there is no offer.
+    """
+    if not situation.offers:
+        raise ValueError("there is nothing to run sessions on: no offer")
+    whole = _sharing(situation, 1)
+    plans = _grouped([_session(one, wish, whole) for one in given], wish)
+    groups_here = len({plan.group for plan in plans if plan.node_type == LOCAL})
+    if (at_once := min(groups_here, situation.here_at_once)) > 1:
+        part = _sharing(situation, at_once)
+        plans = _grouped([_session(one, wish, part) for one in given], wish)
+    return tuple(_with_sla(plan, wish, promised_s(plans, situation)) for plan in plans)
+
+
+def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, Reason]:
+    """The cheapest that meets the desired SLA, else the fastest; of those that fit, where any does."""
+    fitting = [one for one in candidates if one.fits]
+    if not fitting:
+        return min(candidates, key=lambda one: (one.sizes.peak_task_bytes / one.on.memory_per_task_bytes, one.usd)), (
+            Reason.EXCEEDS_MEMORY
+        )
+    within = DAY_S if desired_s is None else desired_s
+    meeting = [one for one in fitting if one.promised_s <= within]
+    if not meeting:
+        return min(fitting, key=lambda one: (one.promised_s, one.usd)), Reason.FASTEST
+    chosen = min(meeting, key=lambda one: (one.usd, one.promised_s))
+    if desired_s is not None:
+        return chosen, Reason.CHEAPEST_THAT_MEETS_SLA
+    cheapest = min(fitting, key=lambda one: (one.usd, one.promised_s))
+    return chosen, Reason.CHEAPEST if chosen is cheapest else Reason.CHEAPEST_WITHIN_A_DAY
+
+
+def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> list[Candidate]:
+    """Every way to run a session that may be the best one.
+
+    Of one offer, more nodes are listed only where they are faster; and what costs more to start than a way that meets
+    the desired SLA costs in all is left out.
+    """
+    found: list[Candidate] = []
+    within, enough_usd = wish.desired_sla_s or DAY_S, math.inf
+    for offer in sorted(situation.offers, key=lambda offer: offer.usd(1, offer.start_s)):
+        expectation = situation.expectations.get(offer.pool) or Expectation()
+        fastest = math.inf
+        for nodes in NODES:
+            if nodes > offer.nodes_max or offer.usd(nodes, offer.start_s) > enough_usd:
+                break
+            one = _candidate(given, wish, offer, nodes, expectation)
+            if one.seconds < fastest:
+                found.append(one)
+                fastest = one.seconds
+            if one.fits and one.promised_s <= within:
+                enough_usd = min(enough_usd, one.usd)
+        if enough_usd == 0.0:
+            break
+    return found
+
+
+def _candidate(given: PartitionStatistics, wish: Wish, offer: Offer, nodes: int, expectation: Expectation) -> Candidate:
+    """With as many tasks at a time as fit the memory."""
+    for on in resources_of(offer, nodes):
+        sizes = sizes_of(given, on, wish.hash_buckets, wish.rows_per_round)
+        if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
+            break
+    work = work_of(given, sizes, on)
+    return Candidate(offer, nodes, on, sizes, work, expectation.seconds(work, given.stream), fits)
+
+
+def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
+    """What a session gets there: first a task for each CPU, then half as many with twice the memory, down to one."""
+    heap, store = sizing.node_memory(offer.node.memory_bytes)
+    cpus = offer.node.vcpus
+    while True:
+        yield Resources(
+            cpus * nodes, nodes, offer.node.memory_bytes, heap // cpus, store * nodes, offer.executor == "local"
+        )
+        if cpus == 1:
+            return
+        cpus //= 2
+
+
+def _session(given: PartitionStatistics, wish: Wish, situation: Situation) -> SessionPlan:
+    chosen, reason = best(candidates(given, wish, situation), wish.desired_sla_s)
+    expectation = situation.expectations.get(chosen.offer.pool) or Expectation()
+    expected = expectation.of(chosen.work, given.stream, situation.now_s)
+    stage_s: dict[str, float] = {}
+    for term, seconds in expectation.by_term(chosen.work, given.stream).items():
+        stage_s[STAGE_OF[term]] = stage_s.get(STAGE_OF[term], 0.0) + seconds
+    initial = _workers_initial(given, chosen)
+    return SessionPlan(
+        partition=given.partition,
+        group="",
+        executor=chosen.offer.executor,
+        node_type=chosen.offer.node.name,
+        workers_initial=int(initial.value),
+        workers_max=chosen.nodes,
+        hash_bucket_count=chosen.sizes.hash_buckets,
+        rehash=chosen.sizes.rehash,
+        rounds=chosen.sizes.rounds,
+        delta_files=given.delta_files,
+        delta_rows=given.delta_rows,
+        base_rows=given.base_rows,
+        bytes=given.bytes,
+        peak_bytes=_peak_bytes(chosen),
+        expected=expected,
+        cost_usd=chosen.usd,
+        choices=(*chosen.sizes.choices, _runs_on(chosen, reason), initial, _memory(chosen)),
+        launcher=chosen.offer.launcher,
+        slots=chosen.on.slots,
+        memory_per_task_bytes=chosen.on.memory_per_task_bytes,
+        read_through=given.read_through,
+        start_s=chosen.offer.start_s,
+        stage_s={stage: took for stage, took in stage_s.items() if took},
+        work={term: amount for term, amount in zip(TERMS, chosen.work.vector.tolist(), strict=True) if amount},
+        stream=given.stream,
+        prices=situation.prices,
+    )
+
+
+def _runs_on(chosen: Candidate, reason: Reason) -> Choice:
+    on = f"{chosen.nodes} x {chosen.offer.node.name}, {chosen.offer.executor}"
+    text = {
+        Reason.CHEAPEST_THAT_MEETS_SLA: "the cheapest that meets the desired SLA",
+        Reason.CHEAPEST: "the cheapest; no SLA is asked for",
+        Reason.CHEAPEST_WITHIN_A_DAY: "the cheapest that ends within a day; no SLA is asked for",
+        Reason.FASTEST: "the fastest there is",
+        Reason.EXCEEDS_MEMORY: "what comes nearest to the memory that it takes",
+    }[reason]
+    return Choice("runs_on", on, reason, f"{text}: ${chosen.usd:,.2f}, {chosen.done_s:,.0f} s with its start")
+
+
+def _workers_initial(given: PartitionStatistics, chosen: Candidate) -> Choice:
+    tasks = max(1, math.ceil(given.delta_rows / chosen.sizes.task_rows), given.delta_files)
+    wanted = math.ceil(tasks / (chosen.on.slots / chosen.nodes))
+    if wanted < chosen.nodes:
+        return Choice("workers_initial", wanted, Reason.FIRST_STAGE, f"the first stage has {tasks:,} tasks")
+    return Choice("workers_initial", chosen.nodes, Reason.ALL_SLOTS, "there is work for all workers from the start")
+
+
+def _memory(chosen: Candidate) -> Choice:
+    task, may = chosen.sizes.peak_task_bytes, chosen.on.memory_per_task_bytes
+    text = f"a task takes {task / sizing.GIB:.1f} GiB of {may / sizing.GIB:.1f}"
+    if not chosen.fits:
+        return Choice("memory", chosen.on.slots, Reason.EXCEEDS_MEMORY, f"{text}, with one task at a time on a node")
+    full = next(resources_of(chosen.offer, chosen.nodes)).slots
+    if chosen.on.slots < full:
+        return Choice("memory", chosen.on.slots, Reason.MEMORY, f"{text}: {chosen.on.slots} tasks at a time")
+    return Choice("memory", chosen.on.slots, Reason.FITS, text)
+
+
+def _peak_bytes(chosen: Candidate) -> int:
+    """Of one node. Ray's workers are processes of their own, beside its object store."""
+    if chosen.offer.executor == "local":
+        return chosen.sizes.peak_bytes
+    store = chosen.on.object_store_bytes // chosen.nodes
+    return chosen.on.slots // chosen.nodes * chosen.sizes.peak_task_bytes + store
+
+
+def _sharing(situation: Situation, at_once: int) -> Situation:
+    """Sessions that run here side by side divide the machine: as many tasks as it has CPUs, all together."""
+
+    def part(offer: Offer) -> Offer:
+        if not offer.here:
+            return offer
+        free = max(1, offer.node.vcpus - situation.busy_slots)
+        cpus = max(1, free // at_once)
+        memory = offer.node.memory_bytes * cpus // offer.node.vcpus
+        return replace(offer, node=replace(offer.node, vcpus=cpus, memory_bytes=memory))
+
+    return replace(situation, offers=tuple(map(part, situation.offers)))
+
+
+def _grouped(plans: Sequence[SessionPlan], wish: Wish) -> tuple[SessionPlan, ...]:
+    within = None if wish.desired_sla_s is None else wish.desired_sla_s / BUFFER
+    items = [
+        Groupable((plan.launcher, plan.executor, plan.node_type, plan.workers_max), plan.expected.seconds, plan.start_s)
+        for plan in plans
+    ]
+    groups = grouped(items, within)
+    named: list[SessionPlan] = list(plans)
+    for number, members in enumerate(groups, 1):
+        starts = plans[members[0]].start_s
+        for place in members:
+            plan = plans[place]
+            if len(members) > 1:
+                text = f"{len(members):,} sessions share a start of {starts:,.0f} s"
+                why = Choice("group", number, Reason.SHARES_START, text)
+            else:
+                text = f"{plan.expected.seconds:,.1f} s of work are worth a start of {starts:,.0f} s"
+                why = Choice("group", number, Reason.WORTH_ITS_START, text)
+            named[place] = replace(plan, group=f"g{number}", choices=(*plan.choices, why))
+    return tuple(named)
+
+
+def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
+    """Say at once whether the job run's SLA can be met, and the nearest that can."""
+    desired, nearest = wish.desired_sla_s, math.ceil(promised)
+    if desired is None:
+        choice = Choice("desired_sla", None, Reason.NOT_ASKED_FOR, "nobody asked for an SLA")
+    elif nearest <= desired:
+        choice = Choice("desired_sla", desired, Reason.MET, f"promised within {nearest:,} s of {desired:,.0f} s")
+    else:
+        text = f"{desired:,.0f} s cannot be met; the nearest that can is {nearest:,} s"
+        choice = Choice("desired_sla", nearest, Reason.CANNOT_BE_MET, text)
+    return replace(plan, choices=(*plan.choices, choice))
+
+
+def promised_s(plans: Sequence[SessionPlan], situation: Situation) -> float:
+    """Seconds from the start of the job run to the end of its last session, with the paper's buffer."""
+    of_group: dict[tuple[bool, str], float] = {}
+    for plan in plans:
+        group = plan.node_type == LOCAL, plan.group
+        of_group[group] = of_group.get(group, plan.start_s) + BUFFER * plan.expected.seconds
+    here = [seconds for (is_here, _), seconds in of_group.items() if is_here]
+    elsewhere = [seconds for (is_here, _), seconds in of_group.items() if not is_here]
+    return max(makespan(here, situation.here_at_once), makespan(elsewhere, situation.sessions_max))

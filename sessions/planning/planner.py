@@ -1,0 +1,67 @@
+"""From an instruction document to the plans of its sessions: reads the table and the rates, and asks plan_job_run.
+
+orders, 3 partitions, desired_sla 900      ->  statistics of two; the third has nothing to do, and its session says so
+offers, rates of their pools               ->  three plans
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deltacompact import DeltaStreamCatalog, open_catalog
+from deltacompact.compact import content_type
+from deltacompact.planning.plan import Arguments
+from sessions.base.model import SessionPlan
+from sessions.documents.instruction import Instruction
+from sessions.planning.gather import gather
+from sessions.planning.learning import RateStore
+from sessions.planning.plan import Situation, Wish, plan_job_run
+from sessions.planning.prices import Offer
+from sessions.planning.statistics import PartitionStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans job runs with these offers and rates. `busy_slots` says how many CPUs of this machine sessions take now.
+
+    Raises NotFoundError, InputError where a document cannot be served at all. A partition that cannot be folded, or has
+    nothing to do, gets a plan as small as can be: its session finds out, and its record says so.
+    """
+
+    rates: RateStore
+    offers: tuple[Offer, ...]
+    sessions_max: int
+    prices: str = ""
+    busy_slots: Callable[[], int] = lambda: 0
+    open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog
+
+    def __call__(self, instruction: Instruction) -> tuple[SessionPlan, ...]:
+        settings = instruction.engine_settings()
+        asked = instruction.partition_values
+        found = gather(
+            self.open_catalog(instruction.catalog),
+            instruction.source_table_id,
+            instruction.primary_keys,
+            instruction.sort_keys,
+            instruction.destination_compacted_table_id,
+            Arguments.of(
+                settings,
+                instruction.rows_per_primary_key_index_file,
+                instruction.rows_per_compacted_file,
+                instruction.hash_bucket_count,
+                content_type(instruction.compacted_file_content_type),
+                instruction.purge,
+            ),
+            asked,
+        )
+        table = instruction.source_table_id
+        statistics = [one.statistics or PartitionStatistics(table, one.partition) for one in found]
+        wish = Wish(instruction.desired_sla, instruction.hash_bucket_count, settings.rows_per_round)
+        return plan_job_run(statistics, wish, self._situation(settings.executor))
+
+    def _situation(self, executor: str) -> Situation:
+        offers = tuple(offer for offer in self.offers if executor in ("auto", offer.executor))
+        known = self.rates.expectations(offer.pool for offer in offers)
+        return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, time.time())

@@ -1,0 +1,140 @@
+"""Node types and what they cost: a dated table, and the offers that a planner chooses from.
+
+this machine       2 CPUs, 24 GiB, nothing an hour      in process, 2 s to start; or with its own Ray, 15 s
+8 x r6in.4xlarge   spot, and 1 head on demand           8 x 0.558 + 0.349 = $4.81 an hour, 240 s to start
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
+
+DEFAULT = Path(__file__).parent / "prices.toml"
+X86 = "x86_64"
+LOCAL = "local"
+"""The node type that is this machine."""
+
+START_S = {"process": 2.0, "own_ray": 15.0, "ray_cluster": 240.0, "kuberay": 90.0}
+"""Until the first task may run. Measured: an interpreter with everything imported, and Ray on one machine. Of EC2 nodes
+and pods: what their makers say it takes, with the image to pull."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """Dollars are for an hour."""
+
+    name: str
+    vcpus: int
+    memory_bytes: int
+    on_demand_usd_per_h: float = 0.0
+    spot_usd_per_h: float = 0.0
+    architecture: str = X86
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The table. `date` is when the prices were looked up."""
+
+    version: int
+    date: str
+    region: str
+    head: str
+    nodes: dict[str, NodeType]
+
+    def node(self, name: str) -> NodeType:
+        """Raises ValueError for one that has no price."""
+        if name not in self.nodes:
+            raise ValueError(f"no price for {name!r} (there are {', '.join(self.nodes)})")
+        return self.nodes[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What sessions may run on: up to `nodes_max` nodes of one type, by one launcher, with one executor.
+
+    `usd_per_h` is for one worker; a cluster's head costs `head_usd_per_h` besides.
+    """
+
+    launcher: str
+    executor: str
+    node: NodeType
+    nodes_max: int
+    start_s: float
+    usd_per_h: float = 0.0
+    head_usd_per_h: float = 0.0
+
+    @property
+    def here(self) -> bool:
+        return self.node.name == LOCAL
+
+    @property
+    def pool(self) -> str:
+        """What rates are learned for."""
+        return f"{self.executor}/{self.node.name}"
+
+    def usd(self, nodes: int, seconds: float) -> float:
+        return (nodes * self.usd_per_h + self.head_usd_per_h) * seconds / 3600
+
+
+def read_prices(path: Path = DEFAULT) -> Prices:
+    """Raises ValueError, with the file's name, where something is missing or no number."""
+    try:
+        document = tomllib.loads(path.read_text())
+        share = float(document["spot_share"])
+        nodes = {}
+        for name, node in document["nodes"].items():
+            on_demand = float(node["on_demand_usd_per_h"])
+            spot = float(node.get("spot_usd_per_h", on_demand * share))
+            memory, architecture = int(node["memory_gib"]) * GIB, str(node.get("architecture", X86))
+            nodes[name] = NodeType(name, int(node["vcpus"]), memory, on_demand, spot, architecture)
+        return Prices(
+            int(document["version"]), str(document["date"]), str(document["region"]), str(document["head"]), nodes
+        )
+    except KeyError as error:
+        raise ValueError(f"{path.name}: {error} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path.name}: {error}") from error
+
+
+def offers_here(cpus: int, memory_bytes: int, usd_per_h: float = 0.0) -> tuple[Offer, ...]:
+    """This machine: a process of its own for each group, with the in-process executor or its own Ray."""
+    node = NodeType(LOCAL, cpus, memory_bytes, usd_per_h, usd_per_h)
+    return (
+        Offer("local", "local", node, 1, START_S["process"], usd_per_h),
+        Offer("local", "ray", node, 1, START_S["own_ray"], usd_per_h),
+    )
+
+
+def offers_of_clusters(
+    prices: Prices,
+    launcher: str,
+    nodes_max: int,
+    spot: bool = True,
+    names: Iterable[str] | None = None,
+    architecture: str = X86,
+) -> tuple[Offer, ...]:
+    """Clusters of the node types that are named, or of all: with 8 GiB for each CPU (paper, compaction sessions).
+
+    `architecture` is that of the image that nodes run.
+    """
+    chosen = [prices.node(name) for name in (prices.nodes if names is None else names)]
+    head = prices.node(prices.head)
+    return tuple(
+        Offer(
+            launcher,
+            "ray",
+            node,
+            nodes_max,
+            START_S[launcher],
+            node.spot_usd_per_h if spot else node.on_demand_usd_per_h,
+            head.on_demand_usd_per_h,
+        )
+        for node in chosen
+        if node is not head
+        and node.architecture == architecture
+        and node.memory_bytes >= node.vcpus * FIGURE_MEMORY_BYTES
+    )

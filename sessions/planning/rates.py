@@ -1,0 +1,254 @@
+"""Rates: what the terms of work take, learned from finished sessions, and how sure that is. Pure.
+
+    shipped            core seconds of a row, a byte, a file, ...         measured on the machine of the README
+    x this pool        1.3       the median session here takes so much longer: one number, learned at once
+    x each term        1.1 ...   what kind of work is dearer here than there: learned slowly, from many sessions
+    x this table       0.7       its deltas touch a few files only, its rows compress badly: learned from its own past
+    x lately           1.05      the machine has become busier
+
+The 90 % interval is conformal: quantiles of log(took / expected) over the last sessions of about this size, where
+`expected` is what was said before each of them ran. Nothing is assumed about how errors are distributed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sessions.base.model import Estimate
+from sessions.planning.work import BASE_TERMS, DELTA_TERMS, TERMS, Vector, Work
+
+SHIPPED: Mapping[str, float] = {
+    "session": 0.06,
+    "delta_file": 0.004,
+    "delta_row": 5e-7,
+    "delta_byte": 8e-9,
+    "text_byte": 2e-8,
+    "index_row": 1e-7,
+    "base_row": 2e-7,
+    "base_byte": 8e-9,
+    "object": 0.002,
+    "rehashed_row": 3e-7,
+    "driver": 1.0,
+}
+"""Core seconds of each term on the machine of the README; seconds of a session and of the driver."""
+
+BUFFER = 1.10
+"""The paper's: a session adheres to its expected SLA as long as it takes no more than a tenth longer."""
+
+COVERED = 0.90
+OBSERVATIONS_MAX = 400
+OBSERVATIONS_OF_A_TABLE_MAX = 25
+"""One job run of a thousand partitions does not push out what is known of all other tables."""
+
+_LEARNED_AFTER = 4.0
+"""Sessions' worth of doubt that each term's own rate starts with: so many must disagree with the pool's before it moves
+half the way."""
+_TABLE_AFTER = 0.7
+"""The same for a table's factor."""
+_HALF_LIFE = 100.0
+_LATELY = 8.0
+"""Sessions after which an observation counts half, for rates and for how busy the machine is lately."""
+_LATELY_AFTER = 2.0
+_OUTLIER = 0.35
+"""A session that took e to the power of this more or less than expected pulls no harder than one that did so."""
+_SPREAD_HALF_LIFE = 60.0
+_SIZE_CLASS = 1.2
+_SHIPPED_SPREAD = 0.35
+_SHIPPED_SPREAD_WEIGHT = 4.0
+"""How wrong the shipped rates are taken to be at first (log), and how many sessions that opinion weighs."""
+
+_SHIPPED_RESIDUALS = _SHIPPED_SPREAD * np.linspace(-1, 1, 21)
+_SHIPPED = np.array([SHIPPED[term] for term in TERMS])
+_IS_BASE = np.array([term in BASE_TERMS for term in TERMS])
+_IS_DELTA = np.array([term in DELTA_TERMS for term in TERMS])
+_FACTOR_LEAST = 0.1
+_FACTOR_MIN = 0.05
+_FAR = 1.5
+_ITERATIONS = 15
+_KNOWN = 2
+_NONE = np.zeros(0)
+_OWN_PART = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One session that succeeded. `work` by TERMS; `expected_s` is what was said before it ran; `at_s` when it ended.
+
+    `stream`: the table, and whether it was a first compaction, which says little of later ones.
+    """
+
+    session_id: str
+    stream: str
+    work: tuple[float, ...]
+    seconds: float
+    expected_s: float
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What is known of one pool: an executor on one node type. Oldest first, bounded."""
+
+    pool: str = ""
+    observations: tuple[Observation, ...] = ()
+
+    def learned(self, found: Iterable[Observation]) -> Rates:
+        """With more sessions; one that is known already counts once."""
+        by_id = {one.session_id: one for one in (*self.observations, *found) if one.seconds > 0 and one.expected_s > 0}
+        kept: list[Observation] = []
+        of_stream: dict[str, int] = {}
+        for one in sorted(by_id.values(), key=lambda one: (one.at_s, one.session_id), reverse=True):
+            of_stream[one.stream] = of_stream.get(one.stream, 0) + 1
+            if of_stream[one.stream] <= OBSERVATIONS_OF_A_TABLE_MAX and len(kept) < OBSERVATIONS_MAX:
+                kept.append(one)
+        return replace(self, observations=tuple(reversed(kept)))
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Rates made ready: core seconds by term, factors by stream, how things are lately; residuals for the interval.
+
+    `residuals`: of each session log(took / expected), its weight, log of the expected seconds, and how well its stream
+    was known then.
+    """
+
+    rates: Vector = field(default_factory=lambda: _SHIPPED)
+    lately: float = 1.0
+    streams: Mapping[str, float] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=dict)
+    residuals: tuple[Vector, Vector, Vector, Vector] = (_NONE, _NONE, _NONE, _NONE)
+
+    def of(self, work: Work, stream: str = "", at_s: float = 0.0) -> Estimate:
+        """Seconds of a session once its process or cluster is up: the median to expect, and the 90 % interval."""
+        seconds = self.seconds(work, stream)
+        low, high = self._interval(math.log(seconds), min(_KNOWN, self.seen.get(stream, 0)))
+        return Estimate(seconds, seconds * math.exp(min(0.0, low)), seconds * math.exp(max(0.0, high)), at_s)
+
+    def seconds(self, work: Work, stream: str = "") -> float:
+        return float(self._by_term(work, stream).sum())
+
+    def by_term(self, work: Work, stream: str = "") -> dict[str, float]:
+        """The same seconds, term by term."""
+        return dict(zip(TERMS, self._by_term(work, stream).tolist(), strict=True))
+
+    def _by_term(self, work: Work, stream: str) -> Vector:
+        amounts = work.vector
+        seconds: Vector = amounts * self.rates * self.lately
+        factor = self.streams.get(stream, 1.0)
+        return np.where(_own(amounts), seconds * factor, seconds) if factor != 1.0 else seconds
+
+    def _interval(self, log_seconds: float, known: int) -> tuple[float, float]:
+        """Logs of how much less and more it may take: as sessions did that were about as long, and as well known."""
+        residuals, weights, sizes, knowns = self.residuals
+        near = weights * np.exp(-np.abs(sizes - log_seconds) / _SIZE_CLASS - np.abs(knowns - known))
+        tail = (1 - COVERED) / 2
+        doubt = _SHIPPED_SPREAD_WEIGHT / (1 + float(near.sum()) / _SHIPPED_SPREAD_WEIGHT)
+        values = np.concatenate([residuals, _SHIPPED_RESIDUALS])
+        shares = np.concatenate([near, np.full(len(_SHIPPED_RESIDUALS), doubt / len(_SHIPPED_RESIDUALS))])
+        return _quantile(values, shares, tail), _quantile(values, shares, 1 - tail)
+
+
+def expectation(known: Rates) -> Expectation:
+    """Learn from what is known; with nothing known, the shipped rates."""
+    seen = [one for one in known.observations if len(one.work) == len(TERMS)]
+    if not seen:
+        return Expectation()
+    work = np.array([one.work for one in seen]) * _SHIPPED
+    took = np.log([one.seconds for one in seen])
+    age = np.arange(len(seen))[::-1]
+    streams, of_stream = np.unique([one.stream for one in seen], return_inverse=True)
+    weights = 0.5 ** (age / _HALF_LIFE)
+    own = np.array([_own(row) for row in work])
+    pool = math.exp(_quantile(took - np.log(work.sum(axis=1)), weights, 0.5))
+    terms, scaled, factors = np.full(len(TERMS), pool), work, np.ones(len(streams))
+    for _ in range(_ITERATIONS):
+        terms = _terms(scaled, took, weights, terms, pool)
+        factors = _stream_factors(of_stream, factors, work * terms, own, took, weights)
+        scaled = np.where(own, work * factors[of_stream][:, None], work)
+    left = took - np.log(scaled @ terms)
+    recent = 0.5 ** (age / _LATELY)
+    lately = math.exp(_shrunk(left, recent, _LATELY_AFTER))
+    said = np.log([one.expected_s for one in seen])
+    knowns = np.minimum(_KNOWN, _places(of_stream))
+    names = streams.tolist()
+    return Expectation(
+        _SHIPPED * terms,
+        lately,
+        dict(zip(names, factors.tolist(), strict=True)),
+        dict(zip(names, np.bincount(of_stream).tolist(), strict=True)),
+        (took - said, 0.5 ** (age / _SPREAD_HALF_LIFE), said, knowns.astype(np.float64)),
+    )
+
+
+def _places(of_stream: Any) -> Any:
+    """Of each observation, how many of its stream were before it."""
+    order = np.argsort(of_stream, kind="stable")
+    counts = np.bincount(of_stream)
+    places = np.empty(len(of_stream), np.int64)
+    places[order] = np.arange(len(of_stream)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places
+
+
+def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: float) -> Vector:
+    """Factors of the terms by least squares of relative errors, drawn towards the pool's, never below a tenth of it.
+
+    Errors beyond an outlier's are weighed down, so that one session that hung does not make everything dearer.
+    """
+    expected = work @ before
+    errors = took - np.log(expected)
+    robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors), 1e-9))
+    scaled = work * pool / expected[:, None]
+    target = np.exp(np.clip(errors, -_OUTLIER, _OUTLIER))
+    square = scaled.T @ (robust[:, None] * scaled)
+    # A term that is no part of the work seen stays with the pool's factor.
+    doubt = _LEARNED_AFTER / len(TERMS) * float(np.mean(robust))
+    square[np.diag_indices_from(square)] += doubt
+    right = scaled.T @ (robust * target) + doubt
+    found, free = np.full(len(TERMS), _FACTOR_LEAST), np.ones(len(TERMS), bool)
+    while free.any():  # those that would fall below the least stay there, and the others are solved again
+        rest = right[free] - square[np.ix_(free, ~free)] @ found[~free]
+        found[free] = np.linalg.solve(square[np.ix_(free, free)], rest)
+        if np.all(found >= _FACTOR_LEAST):
+            break
+        free &= found >= _FACTOR_LEAST
+        found[~free] = _FACTOR_LEAST
+    return pool * found
+
+
+def _stream_factors(of_stream: Any, before: Vector, seconds: Vector, own: Any, took: Vector, weights: Vector) -> Vector:
+    """Of each stream, the factor of what depends on its table: by least squares of relative errors, drawn to 1."""
+    mine = np.where(own, seconds, 0.0).sum(axis=1)
+    others = seconds.sum(axis=1) - mine
+    expected = others + mine * before[of_stream]
+    errors = took - np.log(expected)
+    robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors), 1e-9))
+    part, rest = mine / expected, others / expected
+    wanted = np.exp(np.clip(errors, -_FAR, _FAR)) - rest
+    doubt = _TABLE_AFTER * _OWN_PART**2
+    right = np.bincount(of_stream, robust * part * wanted) + doubt
+    square = np.bincount(of_stream, robust * part**2) + doubt
+    return np.clip(right / square, _FACTOR_MIN, 1 / _FACTOR_MIN)
+
+
+def _own(work: Vector) -> Any:
+    """Which terms depend on the table: what is read and written of its base, or of its deltas where it has none."""
+    return _IS_BASE if work @ _IS_BASE else _IS_DELTA
+
+
+def _shrunk(errors: Vector, weights: Vector, doubt: float) -> float:
+    """A robust mean, drawn towards 0 by so many observations' worth of doubt."""
+    middle = _quantile(errors, weights, 0.5)
+    robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
+    return float(robust @ errors / (robust.sum() + doubt))
+
+
+def _quantile(values: Vector, weights: Vector, share: float) -> float:
+    """The smallest value up to which this share of the weight lies."""
+    order = np.argsort(values)
+    upto = np.cumsum(weights[order])
+    return float(values[order][min(len(values) - 1, np.searchsorted(upto, share * upto[-1]))])

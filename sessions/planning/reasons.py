@@ -1,0 +1,52 @@
+"""Why the planner chose what it chose, and why a session waits: one word each, for records, pages and tests."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Reason(enum.StrEnum):
+    """Of one choice in a session plan."""
+
+    # hash buckets
+    ASKED_FOR = "asked_for"  # the document says so
+    SMALL_TABLE = "small_table"  # as many as keep a machine busy
+    HALF_OF_MEMORY = "half_of_memory"  # a bucket takes half of a task's memory (paper, figure 3-1)
+    INHERITED = "inherited"  # the index has so many, and they still fit
+    # rehash
+    NO_INDEX = "no_index"  # a first compaction
+    BUCKETS_FIT = "buckets_fit"  # below 90 % of a task's memory
+    BUCKETS_TOO_LARGE = "buckets_too_large"  # above 90 %: rehashed to half (paper, compaction sessions)
+    # rounds
+    FITS_OBJECT_STORE = "fits_object_store"
+    EXCEEDS_OBJECT_STORE = "exceeds_object_store"
+    # what it runs on
+    CHEAPEST_THAT_MEETS_SLA = "cheapest_that_meets_sla"
+    CHEAPEST = "cheapest"  # nobody asked for an SLA
+    CHEAPEST_WITHIN_A_DAY = "cheapest_within_a_day"  # nobody asked for an SLA, and the cheapest would take for ever
+    FASTEST = "fastest"  # the SLA cannot be met: as near as can be
+    FIRST_STAGE = "first_stage"  # so many workers have work from the start
+    ALL_SLOTS = "all_slots"
+    MEMORY = "memory"  # fewer tasks at a time, so that they fit
+    # the desired SLA
+    MET = "met"
+    CANNOT_BE_MET = "cannot_be_met"
+    NOT_ASKED_FOR = "not_asked_for"
+    # memory
+    FITS = "fits"
+    EXCEEDS_MEMORY = "exceeds_memory"  # on every offer, with one task at a time
+    # group
+    SHARES_START = "shares_start"  # too small to be worth a process or cluster of its own
+    WORTH_ITS_START = "worth_its_start"
+
+
+class Wait(enum.StrEnum):
+    """Why a group of sessions does not start now."""
+
+    SESSIONS = "sessions"  # as many run as may
+    WORKERS = "workers"
+    MEMORY = "memory"  # of this machine: what runs has planned for it
+    CPUS = "cpus"
+    QUIET = "quiet"  # a quiet window
+    RESERVED = "reserved"  # what it needs is kept for one that has waited too long
+    NEVER_FITS = "never_fits"  # more than the limits allow, even alone

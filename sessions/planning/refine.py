@@ -1,0 +1,105 @@
+"""The expected SLA while a session runs, and that of a job run: pure.
+
+    expected 412 s, 371 … 470            hash_bucket 60, dedupe 90, materialize 230, other 32
+    after 130 s: hash_bucket is done, and half of dedupe: 105 s of work in 130 s, so this session is slower than planned
+    what is left, 307 s of work, is taken to go on a little faster than that          expected 495 s, 462 … 540
+    two of four workers are gone: what is left takes twice as long                    expected 860 s
+
+A job run takes as long as the last of its sessions; those that wait for a place count with their wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from sessions.base.model import Estimate, Progress, SessionPlan
+
+STAGES = ("rehash", "hash_bucket", "dedupe", "assign_pointers", "write_index", "materialize")
+"""In their order; `session` is before, between and after them."""
+
+_IN_EVERY_ROUND = ("hash_bucket", "dedupe")
+_BEFORE = 0.5
+"""Of the seconds outside of stages, the part before the first one: reading logs and planning."""
+
+_DOUBT = 0.25
+"""Share of a session's work that its own pace must have been seen on before it counts as much as the plan's."""
+
+
+def share_done(plan: SessionPlan, progress: Progress) -> float:
+    """What is done of all work, from 0 to 1: stages that are over, and the tasks of the one under way.
+
+    hash_bucket and dedupe are divided by the rounds; the other stages belong to the last one.
+    """
+    total = sum(plan.stage_s.values())
+    if not progress.stage or total <= 0:
+        return 0.0
+    rounds = max(1, progress.rounds or plan.rounds)
+    finished_rounds = min(rounds, max(1, progress.round)) - 1
+    done = _BEFORE * plan.stage_s.get("session", 0.0)
+    reached = STAGES.index(progress.stage) if progress.stage in STAGES else len(STAGES)
+    for place, stage in enumerate(STAGES):
+        seconds = plan.stage_s.get(stage, 0.0)
+        parts = rounds if stage in _IN_EVERY_ROUND else 1
+        over = float(finished_rounds) if parts > 1 else 0.0
+        if place < reached:
+            over = finished_rounds + 1.0 if parts > 1 else 1.0
+        elif place == reached and progress.tasks:
+            over += min(1.0, progress.tasks_done / progress.tasks)
+        done += seconds * min(1.0, over / parts)
+    return min(1.0, done / total)
+
+
+def refine(
+    plan: SessionPlan, progress: Progress, elapsed_s: float, free_slots: int | None = None, at_s: float = 0.0
+) -> Estimate:
+    """Seconds that a session takes in all, after so many; it never ends before it has.
+
+    `free_slots`: tasks that may run at a time now, where the cluster has grown or lost nodes (default: as planned).
+    """
+    first, share = plan.expected, max(progress.share, share_done(plan, progress))
+    planned_s = share * first.seconds
+    # The pace of what was seen, drawn towards the plan's by a quarter of the work: one slow task tells little.
+    doubt_s = _DOUBT * first.seconds
+    pace = (elapsed_s + doubt_s) / (planned_s + doubt_s) if share else max(1.0, elapsed_s / max(first.seconds, 1e-9))
+    slower = max(1.0, plan.slots / max(1, free_slots)) if free_slots is not None else 1.0
+    left_s = (first.seconds - planned_s) * pace * slower
+    low, high = (left_s * bound / first.seconds for bound in (first.low_s, first.high_s))
+    return Estimate(elapsed_s + left_s, elapsed_s + low, elapsed_s + high, at_s)
+
+
+def makespan(seconds: Sequence[float], at_once: int) -> float:
+    """When the last of them is done, started in this order, so many at a time."""
+    places = [0.0] * max(1, min(at_once, len(seconds)))
+    for one in seconds:
+        heapq.heapreplace(places, places[0] + one)
+    return max(places)
+
+
+def expect_job_run(
+    running: Sequence[Estimate], waiting: Sequence[Estimate], at_once: int, elapsed_s: float = 0.0, at_s: float = 0.0
+) -> Estimate:
+    """Seconds of a job run: the maximum over its groups of sessions (paper, compaction sessions).
+
+    `running`: what is left of each group, in seconds from now; `waiting`: those that start when a place is free, in
+    this order, their start included. `at_once`: places for all of them. `elapsed_s` since the job run began.
+    """
+
+    def last(bound: str) -> float:
+        left = sorted(getattr(one, bound) for one in running)
+        places = left + [0.0] * max(0, at_once - len(left))
+        heapq.heapify(places)
+        for one in waiting:
+            heapq.heappush(places, heapq.heappop(places) + getattr(one, bound)) if places else None
+        return elapsed_s + max(places, default=0.0)
+
+    return Estimate(last("seconds"), last("low_s"), last("high_s"), at_s)
+
+
+def group_estimate(plans: Sequence[SessionPlan], at_s: float = 0.0) -> Estimate:
+    """Seconds of a group that has not been launched: its start, and its sessions one after another."""
+    start = plans[0].start_s if plans else 0.0
+    seconds, low, high = (
+        start + sum(getattr(plan.expected, bound) for plan in plans) for bound in ("seconds", "low_s", "high_s")
+    )
+    return Estimate(seconds, low, high, at_s)

@@ -1,0 +1,144 @@
+"""Hash buckets, rehash and rounds of a session on a given machine or cluster: the engine's arithmetic, with reasons.
+
+index of 8 buckets, 2,000 M entries, 4.8 GiB a task   ->  a bucket takes 2.7 times a task's memory
+                                                      ->  rehash first, to 45 buckets of about half
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from deltacompact.index.index_files import CHUNK_ENTRIES
+from deltacompact.planning import sizing
+from sessions.base.model import Choice
+from sessions.planning.reasons import Reason
+from sessions.planning.statistics import PartitionStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a session has to itself: slots are tasks at a time. `shared_process`: all tasks share one process."""
+
+    slots: int
+    nodes: int
+    node_memory_bytes: int
+    memory_per_task_bytes: int
+    object_store_bytes: int
+    shared_process: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a session decides by the size of its input. `adds_run`: the index gets a run instead of being merged.
+
+    `peak_bytes`: planned, of the largest process.
+    """
+
+    hash_buckets: int
+    rehash: bool
+    rounds: int
+    adds_run: bool
+    task_rows: int
+    peak_task_bytes: int
+    peak_bytes: int
+    choices: tuple[Choice, ...]
+
+
+def sizes_of(
+    given: PartitionStatistics, on: Resources, hash_buckets: int | None = None, rows_per_round: int | None = None
+) -> Sizes:
+    """`hash_buckets` and `rows_per_round` are what the document asks for."""
+    per_round = rows_per_round or sizing.round_rows_max(on.object_store_bytes, given.entry_bytes)
+    ends = sizing.rounds(given.delta_file_rows, per_round) or [0]
+    starts = [0, *ends[:-1]]
+    round_rows = max(sum(given.delta_file_rows[start:end]) for start, end in zip(starts, ends, strict=True))
+    buckets = _hash_buckets(given, on, round_rows, hash_buckets)
+    rehash = _rehash(given, buckets)
+    adds_run = len(ends) == 1 and not rehash.value and _adds_run(given, on)
+    task_rows = sizing.task_rows(
+        round_rows, on.slots, on.nodes, int(buckets.value), given.entry_bytes, on.memory_per_task_bytes
+    )
+    peak = _peak_task_bytes(given, on, int(buckets.value), round_rows, task_rows, adds_run)
+    at_once = on.slots if on.shared_process else 1
+    return Sizes(
+        int(buckets.value),
+        bool(rehash.value),
+        len(ends),
+        adds_run,
+        task_rows,
+        peak,
+        sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES),
+        (buckets, rehash, _rounds(len(ends), round_rows, rows_per_round)),
+    )
+
+
+def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, asked: int | None) -> Choice:
+    memory, rows = on.memory_per_task_bytes, given.entries
+    if asked is not None:
+        return Choice("hash_buckets", asked, Reason.ASKED_FOR, f"the document asks for {asked:,}")
+    foldable = _foldable(given, on, round_rows)
+    if given.index and given.index.hash_buckets >= foldable:
+        kept = given.index.hash_buckets
+        if not sizing.must_rehash(rows, kept, given.entry_bytes, memory):
+            return Choice("hash_buckets", kept, Reason.INHERITED, f"the index has {kept:,}, and each fits a task")
+    recommended = sizing.hash_bucket_count(rows, given.entry_bytes, memory)
+    count = max(recommended, foldable)
+    if count > math.ceil(rows / sizing.rows_per_bucket(given.entry_bytes, memory)) and count == recommended:
+        text = f"{rows:,} rows are few: as many buckets as keep a machine busy"
+        return Choice("hash_buckets", count, Reason.SMALL_TABLE, text)
+    text = f"a bucket of {rows // count:,} entries takes half of a task's {_gib(memory)}"
+    return Choice("hash_buckets", count, Reason.HALF_OF_MEMORY, text)
+
+
+def _foldable(given: PartitionStatistics, on: Resources, round_rows: int) -> int:
+    """Hash buckets at least, so that a task can fold what a round brings to one of them."""
+    free = on.memory_per_task_bytes - sizing.TASK_BASE_BYTES - 4 * CHUNK_ENTRIES * given.entry_bytes
+    return math.ceil(round_rows * given.entry_bytes * sizing.DEDUPE_COPIES / free) if free > 0 else 1
+
+
+def _rehash(given: PartitionStatistics, buckets: Choice) -> Choice:
+    if given.index is None:
+        return Choice("rehash", False, Reason.NO_INDEX, "there is no index yet")
+    before = given.index.hash_buckets
+    if before == buckets.value:
+        return Choice("rehash", False, Reason.BUCKETS_FIT, f"{before:,} buckets still fit")
+    if buckets.reason == Reason.ASKED_FOR:
+        return Choice("rehash", True, Reason.ASKED_FOR, f"from {before:,} hash buckets to {buckets.value:,}")
+    text = f"a bucket of {before:,} would take more than 90 % of a task's memory: {buckets.value:,} take about half"
+    return Choice("rehash", True, Reason.BUCKETS_TOO_LARGE, text)
+
+
+def _rounds(count: int, rows: int, asked: int | None) -> Choice:
+    if count == 1:
+        return Choice("rounds", 1, Reason.FITS_OBJECT_STORE, f"{rows:,} delta rows fit the object store together")
+    reason = Reason.ASKED_FOR if asked else Reason.EXCEEDS_OBJECT_STORE
+    return Choice("rounds", count, reason, f"{rows:,} delta rows at most in a round")
+
+
+def _adds_run(given: PartitionStatistics, on: Resources) -> bool:
+    index = given.index
+    if index is None or not index.mergeable or not index.runs:
+        return False
+    first, *above = index.runs
+    masks = index.mask_bytes + given.base_rows // 8
+    return sizing.adds_run(first, above, given.delta_rows, masks, given.entry_bytes, on.memory_per_task_bytes)
+
+
+def _peak_task_bytes(
+    given: PartitionStatistics, on: Resources, buckets: int, round_rows: int, task_rows: int, adds_run: bool
+) -> int:
+    pointed = given.delta_rows + (0 if adds_run or not given.index else given.index.entries)
+    tasks = math.ceil(round_rows / task_rows)
+    groups = max(
+        sizing.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks),
+        sizing.pointer_groups(pointed, buckets, on.memory_per_task_bytes),
+    )
+    bucket_rows, pointer_rows = math.ceil(round_rows / buckets), math.ceil(pointed / groups)
+    return sizing.peak_task_bytes(
+        task_rows, bucket_rows, given.entry_bytes, CHUNK_ENTRIES, given.read_bytes, pointer_rows
+    )
+
+
+def _gib(size: float) -> str:
+    return f"{size / sizing.GIB:.1f} GiB"

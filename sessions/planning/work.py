@@ -1,0 +1,115 @@
+"""The work of a session in the terms that rates are learned for: pure arithmetic.
+
+    4,000,000 base rows of 130 MB, 12 deltas of 240,000 rows, on 2 slots
+    delta_file 6 · delta_row 240,000 · index_row 2,120,000 · base_row 4,000,000 · base_byte 130,000,000 · object 6
+    x rates    core seconds of one file, row, byte, ...      ->  1.9 s
+
+A term is divided by the slots, as far as it can be: one task has at least a million rows to hash, and writes one file.
+Every term grows with the data and shrinks with the slots, so more data never takes less and more slots never more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.planning import sizing
+from sessions.planning.sizes import Resources, Sizes
+from sessions.planning.statistics import PartitionStatistics
+from sessions.planning.throughput import driver_s
+
+ROWS_PER_FILE = 4_000_000
+"""The default of rows_per_compacted_file: what one task of materialize writes at most."""
+
+TERMS = (
+    "session",  # a session at all: its log, its records, the switch
+    "delta_file",  # opened, and a task for it
+    "delta_row",  # hashed, folded, given a pointer
+    "delta_byte",  # decoded, and encoded in a compacted file
+    "text_byte",  # of these, what CSV and JSON take besides
+    "index_row",  # an entry read, or merged and written
+    "base_row",
+    "base_byte",
+    "object",  # a file of the index: one for each bucket and run
+    "rehashed_row",
+    "driver",  # a second of the driver of a cluster
+)
+"""What rates are for, one each."""
+
+BASE_TERMS = ("base_row", "base_byte")
+DELTA_TERMS = ("delta_row", "delta_byte")
+"""What depends on the table: which files its deltas touch; in a first compaction, how wide and how alike rows are."""
+
+STAGE_OF = {
+    "session": "session",
+    "delta_file": "hash_bucket",
+    "delta_row": "hash_bucket",
+    "text_byte": "hash_bucket",
+    "index_row": "dedupe",
+    "object": "write_index",
+    "delta_byte": "materialize",
+    "base_row": "materialize",
+    "base_byte": "materialize",
+    "rehashed_row": "rehash",
+    "driver": "session",
+}
+"""Where a term's seconds are spent, about: progress is counted by it."""
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One session's terms, each divided by the slots that share it."""
+
+    delta_file: float
+    delta_row: float
+    delta_byte: float
+    text_byte: float
+    index_row: float
+    base_row: float
+    base_byte: float
+    object: float
+    rehashed_row: float = 0.0
+    driver: float = 0.0
+    session: float = 1.0
+
+    @property
+    def vector(self) -> Vector:
+        return np.array([getattr(self, term) for term in TERMS], np.float64)
+
+
+def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
+    """Every base file is taken to be written anew; where a table's deltas touch few of them, its rates learn it."""
+    deltas, entries = given.delta_rows, given.index.entries if given.index else 0
+    # The index is searched where a run is added, else merged: and in rounds again, after 1, 3, 7, … of them.
+    merges = 1.0 + math.log2(sizes.rounds)
+    read = float(entries + deltas) if sizes.adds_run else merges * (entries + deltas) + entries + deltas
+    runs = len(given.index.runs) if given.index else 0
+    file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
+    return Work(
+        delta_file=_shared(given.delta_files, on.slots, 1),
+        delta_row=_shared(deltas, on.slots, sizing.TASK_ROWS_MIN),
+        delta_byte=_shared(given.delta_bytes, on.slots, file_bytes),
+        text_byte=_shared(given.text_bytes, on.slots, file_bytes),
+        index_row=_shared(read, on.slots, sizing.SMALL_ROWS_PER_BUCKET),
+        base_row=_shared(given.base_rows, on.slots, file_rows),
+        base_byte=_shared(given.base_bytes, on.slots, file_bytes),
+        object=float(sizes.hash_buckets * (1 + runs)) / on.slots,
+        rehashed_row=_shared(entries, on.slots, sizing.SMALL_ROWS_PER_BUCKET) if sizes.rehash else 0.0,
+        driver=0.0
+        if on.shared_process
+        else driver_s(deltas + given.base_rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes),
+    )
+
+
+def _shared(amount: float, slots: int, piece: float) -> float:
+    """What the busiest slot gets of it, where a piece is not divided further."""
+    return max(amount / slots, min(amount, piece))
+
+
+def _driver_s(rows: int, on: Resources) -> float:
+    return driver_s(rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes)

@@ -1,0 +1,1 @@
+"""Triggers: policies on tables, and when they submit job runs."""

@@ -1,0 +1,182 @@
+"""Whether a policy submits a partition now: a pure function, and the reason either way.
+
+20 deltas, {deltas = 20}                         submit   deltas             20 deltas, 20 or more are wanted
+20 deltas, the last job run still works on it    wait     running            job run run-1 works on it
+20 deltas, day=2024-01-02, it is noon of it      wait     not_sealed         its window ends at 2024-01-03 00:00
+3 deltas                                         wait     below_thresholds   3 deltas, 20 wanted
+no delta since the last compaction               wait     nothing_new
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from sessions.watch.policy import Condition, Policy, Schedule, Sealed
+from sessions.watch.statistics import PartitionStatistics
+
+_COOLDOWN_MAX_S = 24 * 3600.0
+_LOOK_BACK = timedelta(days=32)
+"""The longest window, and a day."""
+
+
+class Action(enum.StrEnum):
+    SUBMIT = "submit"
+    WAIT = "wait"
+
+
+class Reason(enum.StrEnum):
+    """Why a partition is submitted: what of the condition that holds says most. Why it waits: what forbids it."""
+
+    DELTAS = "deltas"
+    DELTA_ROWS = "delta_rows"
+    DELTA_BYTES = "delta_bytes"
+    DELTA_AGE = "oldest_delta_age"
+    SMALL_FILES = "average_file_bytes_below"
+    FILES = "files"
+    IDLE = "idle"
+    SCHEDULE = "schedule"
+    RUNNING = "running"
+    NOTHING_NEW = "nothing_new"
+    NOT_SEALED = "not_sealed"
+    OUTSIDE_WINDOW = "outside_window"
+    ONCE_A_WINDOW = "once_a_window"
+    COOLING_DOWN = "cooling_down"
+    BELOW_THRESHOLDS = "below_thresholds"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    action: Action
+    reason: Reason
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of earlier job runs of one partition.
+
+    `running` is the job run that works on it or was submitted for it, whatever policy did. `submitted_s` is when this
+    policy did last; `failures` counts its job runs that failed since one succeeded.
+    """
+
+    running: str | None = None
+    submitted_s: Mapping[str, float] = field(default_factory=dict)
+    failures: int = 0
+
+
+def evaluate(policy: Policy, statistics: PartitionStatistics, history: History, now_s: float) -> Decision:
+    """Decide for one partition. What forbids comes before what asks for it."""
+    if history.running is not None:
+        return _wait(Reason.RUNNING, f"job run {history.running} works on it")
+    if not statistics.deltas and not (policy.document.get("purge") and statistics.dead_rows):
+        return _wait(Reason.NOTHING_NEW, "nothing was committed since it was compacted")
+    window_end_s = sealed_s(policy.sealed, statistics.partition)
+    if policy.sealed is not None and window_end_s is not None and now_s < window_end_s + policy.sealed.delay:
+        until = _clock(window_end_s + policy.sealed.delay)
+        return _wait(Reason.NOT_SEALED, f"it may still receive writes until {until}")
+    last_s = history.submitted_s.get(policy.name)
+    begins_s = None
+    if policy.schedule is not None:
+        begins_s = window_begin_s(policy.schedule, now_s)
+        if begins_s is None:
+            return _wait(Reason.OUTSIDE_WINDOW, f"no window of {policy.schedule.cron!r} is open")
+        if policy.schedule.once and last_s is not None and last_s >= begins_s:
+            return _wait(Reason.ONCE_A_WINDOW, f"submitted in the window that began at {_clock(begins_s)}")
+    cooldown_s = min(policy.cooldown * 2.0 ** min(history.failures, 10), max(_COOLDOWN_MAX_S, policy.cooldown))
+    if last_s is not None and now_s < last_s + cooldown_s:
+        failed = f" after {history.failures} failed" if history.failures else ""
+        return _wait(Reason.COOLING_DOWN, f"submitted {now_s - last_s:.0f} s ago, every {cooldown_s:.0f} s{failed}")
+    if not policy.when:
+        assert begins_s is not None
+        return Decision(Action.SUBMIT, Reason.SCHEDULE, f"its window began at {_clock(begins_s)}")
+    return _by_conditions(policy.when, statistics, window_end_s, now_s)
+
+
+def sealed_s(sealed: Sealed | None, partition: Mapping[str, str | None]) -> float | None:
+    """When the window of a partition ends; None where its values name none, so that it is never left alone."""
+    values = [partition.get(key) for key in sealed.keys] if sealed is not None else [None]
+    if sealed is None or None in values:
+        return None
+    try:
+        begin = datetime.strptime("-".join(str(value) for value in values), sealed.pattern)
+        return _window_end(begin, sealed.window).replace(tzinfo=ZoneInfo(sealed.timezone)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _window_end(begin: datetime, window: str) -> datetime:
+    match window:
+        case "hour":
+            return begin + timedelta(hours=1)
+        case "day":
+            return begin + timedelta(days=1)
+        case "month":
+            return (begin.replace(day=1) + timedelta(days=32)).replace(day=1)
+        case _:
+            return begin.replace(year=begin.year + 1, month=1, day=1)
+
+
+def window_begin_s(schedule: Schedule, now_s: float) -> float | None:
+    """When the window that is open now began; None where none is. The latest, where windows overlap."""
+    now = datetime.fromtimestamp(now_s, ZoneInfo(schedule.timezone))
+    span = timedelta(seconds=min(schedule.window, _LOOK_BACK.total_seconds()))
+    begins = CronSim(schedule.cron, now + timedelta(seconds=1), reverse=True)
+    begin: datetime | None = next(begins, None)
+    if begin is None or now.astimezone(UTC) - begin.astimezone(UTC) >= span:
+        return None
+    return begin.timestamp()
+
+
+def _by_conditions(
+    conditions: list[Condition], statistics: PartitionStatistics, window_end_s: float | None, now_s: float
+) -> Decision:
+    lacking = []
+    for condition in conditions:
+        told = _told(condition, statistics, window_end_s, now_s)
+        missed = [text for _, holds, text in told if not holds]
+        if not missed:
+            return Decision(Action.SUBMIT, told[0][0], ", ".join(text for _, _, text in told))
+        lacking.append(missed[0])
+    return _wait(Reason.BELOW_THRESHOLDS, "; ".join(dict.fromkeys(lacking)))
+
+
+def _told(
+    condition: Condition, statistics: PartitionStatistics, window_end_s: float | None, now_s: float
+) -> list[tuple[Reason, bool, str]]:
+    """Of everything that a condition names: whether it holds, and what is against what is wanted."""
+    oldest_s = max(statistics.oldest_delta_s or now_s, window_end_s or 0.0)
+    idle_s = now_s - statistics.written_s if statistics.written_s is not None else 0.0
+    average = statistics.average_file_bytes
+    least: list[tuple[Reason, float | None, float, str]] = [
+        (Reason.DELTAS, condition.deltas, statistics.deltas, "deltas"),
+        (Reason.DELTA_ROWS, condition.delta_rows, statistics.delta_rows, "delta rows"),
+        (Reason.DELTA_BYTES, condition.delta_bytes, statistics.delta_bytes, "delta bytes"),
+        (Reason.DELTA_AGE, condition.oldest_delta_age, now_s - oldest_s, "s since the oldest delta"),
+        (Reason.FILES, condition.files, statistics.files, "files"),
+        (Reason.IDLE, condition.idle, idle_s, "s since the last file"),
+    ]
+    told = [
+        (reason, found >= wanted, f"{found:,.0f} {what}, {wanted:,.0f} wanted")
+        for reason, wanted, found, what in least
+        if wanted is not None
+    ]
+    if condition.average_file_bytes_below is not None:
+        below = condition.average_file_bytes_below
+        small = average is not None and average < below
+        said = (Reason.SMALL_FILES, small, f"{average or 0:,.0f} bytes a file, below {below:,} wanted")
+        told.insert(0, said) if condition.deltas is None else told.append(said)
+    return told
+
+
+def _wait(reason: Reason, text: str) -> Decision:
+    return Decision(Action.WAIT, reason, text)
+
+
+def _clock(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

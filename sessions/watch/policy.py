@@ -1,0 +1,255 @@
+"""Policies: which tables are compacted, when, and how. One file, TOML or JSON.
+
+    version = 1
+
+    [[policies]]
+    name = "orders"
+    catalog = "s3://lake/tables"
+    source_table_id = "orders"
+    preset = "tiers"                    # light every five minutes, full at night
+
+    [[policies]]
+    name = "visits"
+    catalog = "s3://lake/tables"
+    source_table_id = "visits"
+    cooldown = 600
+    sealed = {keys = ["day"], window = "day", delay = 3600}
+    when = [{deltas = 20}, {oldest_delta_age = 3600}, {files = 60, average_file_bytes_below = 33554432, idle = 172800}]
+
+One of the conditions of `when` has to hold, and of a condition everything that it names. Of several policies on one
+table the first that wants to submit does. Durations are seconds. `python -m sessions.watch.policy` writes the JSON
+Schema beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from deltacompact.base.errors import InputError
+from sessions.documents.instruction import Instruction, RefusedDocument, of_values
+
+SCHEMA_PATH = Path(__file__).with_name("policies.schema.json")
+SMALL_BYTES = 32 << 20
+
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+_DAY_S = 24 * 3600.0
+Seconds = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Condition(BaseModel):
+    """All that it names has to hold for a partition."""
+
+    model_config = _STRICT
+
+    deltas: Count | None = Field(default=None, description="So many deltas are not compacted yet, or more.")
+    delta_rows: Count | None = Field(default=None, description="So many rows are, or more.")
+    delta_bytes: Count | None = Field(default=None, description="So many bytes are, or more.")
+    oldest_delta_age: Seconds | None = Field(
+        default=None,
+        description="Since the oldest of them was committed; of a sealed partition, since its window ended.",
+    )
+    files: Count | None = Field(default=None, description="So many files, compacted ones and those of deltas, or more.")
+    average_file_bytes_below: Count | None = Field(default=None, description="They are smaller than that on average.")
+    idle: Seconds | None = Field(default=None, description="Since the last file was written.")
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Condition:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("a condition names at least one thing")
+        return self
+
+
+class Schedule(BaseModel):
+    """Windows in which the policy may submit: each begins where `cron` says and lasts so long."""
+
+    model_config = _STRICT
+
+    cron: str = Field(description="Minute, hour, day of the month, month, day of the week.")
+    timezone: str = Field(
+        default="UTC", description="Of the IANA database; hours that a change of clocks skips or repeats too."
+    )
+    window: Annotated[float, Field(ge=60, le=31 * _DAY_S)] = Field(default=3600.0, description="Seconds.")
+    once: bool = Field(default=True, description="At most one job run for each partition and window.")
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (OSError, ValueError):
+            raise ValueError(f"no time zone {name[:60]!r}") from None
+        return name
+
+    @model_validator(mode="after")
+    def _is_cron(self) -> Schedule:
+        from datetime import UTC, datetime
+
+        try:
+            next(CronSim(self.cron, datetime(2026, 1, 1, tzinfo=UTC)))
+        except (CronSimError, StopIteration):
+            raise ValueError(f"{self.cron[:60]!r} is no cron expression that ever comes true") from None
+        return self
+
+
+class Sealed(BaseModel):
+    """Partitions of a window of time are left alone until it has ended, and for `delay` seconds after that."""
+
+    model_config = _STRICT
+
+    keys: Annotated[list[str], Field(min_length=1, max_length=6)] = Field(
+        description="Partition keys that name the window, joined by '-'."
+    )
+    format: str | None = Field(default=None, description="As of strptime. Default: by the window, %Y-%m-%d for a day.")
+    window: Literal["hour", "day", "month", "year"] = "day"
+    timezone: str = "UTC"
+    delay: Seconds = 0.0
+
+    _is_known = field_validator("timezone")(Schedule._is_known.__func__)  # type: ignore[attr-defined]
+
+    @property
+    def pattern(self) -> str:
+        return self.format or {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}[self.window]
+
+
+class Policy(BaseModel):
+    """When a table is compacted, and with which document."""
+
+    model_config = _STRICT
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ,._-]{0,59}$")]
+    catalog: Annotated[str, Field(min_length=1, max_length=1000)]
+    source_table_id: Annotated[str, Field(min_length=1, max_length=1000)]
+    when: Annotated[list[Condition], Field(max_length=20)] = Field(default=[], description="One of them has to hold.")
+    preset: Literal["upsolver", "tiers"] | None = Field(
+        default=None,
+        description="upsolver: its three conditions. tiers: light every five minutes, full at night at 01:00 to 05:00.",
+    )
+    schedule: Schedule | None = None
+    sealed: Sealed | None = None
+    cooldown: Seconds = Field(
+        default=60.0, description="Between two job runs of one partition; doubled after each failure."
+    )
+    document: dict[str, Any] = Field(default={}, description="Further fields of the instruction document.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Policy:
+        if not self.when and self.preset is None and self.schedule is None:
+            raise ValueError("a policy has conditions (when), a preset or a schedule")
+        if self.preset == "tiers" and self.schedule is not None:
+            raise ValueError("the preset tiers has its own schedules")
+        try:
+            self.instruction([{}])
+        except RefusedDocument as refused:
+            raise ValueError(f"document.{refused}") from None
+        return self
+
+    def instruction(self, partitions: list[dict[str, str | None]], job_run_id: str | None = None) -> Instruction:
+        """The document that this policy submits."""
+        for taken in ("version", "catalog", "source_table_id", "partitions", "job_run_id"):
+            if taken in self.document:
+                raise RefusedDocument(taken, "the policy says it, not its document")
+        named = {"job_run_id": job_run_id} if job_run_id else {}
+        return of_values(
+            {
+                "version": 1,
+                **named,
+                "catalog": self.catalog,
+                "source_table_id": self.source_table_id,
+                "partitions": partitions,
+                **self.document,
+            }
+        )
+
+
+class Policies(BaseModel):
+    """The whole file."""
+
+    model_config = _STRICT
+
+    version: Literal[1]
+    every: Annotated[float, Field(ge=1)] = Field(default=30.0, description="Seconds between two looks at the tables.")
+    policies: Annotated[list[Policy], Field(min_length=1, max_length=1000)]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Policies:
+        names = [policy.name for policy in self.policies]
+        if repeated := next((name for place, name in enumerate(names) if name in names[:place]), None):
+            raise ValueError(f"two policies are called {repeated!r}")
+        return self
+
+    def expanded(self) -> list[Policy]:
+        """Every policy with its preset spelled out, in order."""
+        return [each for policy in self.policies for each in expand(policy)]
+
+
+UPSOLVER = (
+    Condition(files=60, average_file_bytes_below=SMALL_BYTES, idle=2 * _DAY_S),
+    Condition(files=1000, average_file_bytes_below=SMALL_BYTES),
+    Condition(average_file_bytes_below=SMALL_BYTES, idle=35 * _DAY_S),
+)
+"""Conditions that trigger compaction, as Upsolver's documentation has them: 32 MB are taken for 32 MiB."""
+
+
+def expand(policy: Policy) -> list[Policy]:
+    """A policy without preset, or two: the full tier comes first, so that at night it is the one that submits."""
+    match policy.preset:
+        case "upsolver":
+            return [policy.model_copy(update={"preset": None, "when": [*policy.when, *UPSOLVER]})]
+        case "tiers":
+            kept = {"preset": None, "when": policy.when or [Condition(deltas=1)]}
+            light = {"settings": {**policy.document.get("settings", {}), "rewrite_dead_fraction": 0.3}}
+            full = policy.model_copy(
+                update={
+                    **kept,
+                    "name": f"{policy.name}, full",
+                    "when": [],
+                    "schedule": Schedule(cron="0 1 * * *", window=4 * 3600.0),
+                    "document": {**policy.document, "purge": True},
+                }
+            )
+            often = policy.model_copy(
+                update={
+                    **kept,
+                    "name": f"{policy.name}, light",
+                    "cooldown": max(policy.cooldown, 300.0),
+                    "document": {**policy.document, **light},
+                }
+            )
+            return [full, often]
+        case _:
+            return [policy]
+
+
+def read_policies(path: str) -> Policies:
+    """The file. Raises InputError, in one line that names the field."""
+    try:
+        data = Path(path).read_bytes()
+        values = json.loads(data) if path.endswith(".json") else tomllib.loads(data.decode())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is neither TOML nor JSON: {' '.join(str(error).split())[:200]}") from None
+    try:
+        return Policies.model_validate(values)
+    except ValidationError as refused:
+        first = refused.errors(include_url=False)[0]
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]).lstrip(".")
+        said = " ".join(first["msg"].removeprefix("Value error, ").split())[:300]
+        raise InputError(f"{path}: {place or 'the file'}: {said}") from None
+
+
+def json_schema() -> str:
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Policies.model_json_schema()}
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA_PATH.write_text(json_schema())

@@ -1,0 +1,266 @@
+"""Looks at tables and submits job runs, by policies. Any number of watchers may share a state.
+
+for each table of the policies
+    statistics     its partitions' logs
+    history        what was submitted, what became of it, which job runs are open, whoever asked for them
+    decisions      policy by policy, the first that wants to submit a partition does
+    submissions    a slot in the table's log, then a document in the queue
+    kept           watch/decisions/….json: every decision with its reason, to do nothing as well
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact import DeltaStreamCatalog, open_catalog
+from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.model import partition_text
+from deltacompact.base.wording import one_line
+from deltacompact.storage.opening import open_store
+from sessions.base.ids import session_id
+from sessions.base.model import JobRun, JobRunState
+from sessions.documents.instruction import PARTITIONS_MAX, values_of
+from sessions.queues.queue import Queue
+from sessions.records.state_store import StateStore
+from sessions.watch.evaluate import Action, Decision, History, evaluate
+from sessions.watch.policy import Policies, Policy
+from sessions.watch.statistics import PartitionStatistics, statistics_of
+from sessions.watch.submissions import Submission, Submissions, batches
+
+_LOG = logging.getLogger("sessions")
+_SENT_AGAIN_AFTER_S = 3600.0
+"""A document that no dispatcher has accepted for so long is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What one policy decided about one partition, and the job run that came of it."""
+
+    table: str
+    partition: dict[str, str | None]
+    policy: str
+    decision: Decision
+    job_run_id: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "partition": self.partition,
+            "policy": self.policy,
+            "action": self.decision.action.value,
+            "reason": self.decision.reason.value,
+            "text": self.decision.text,
+            "job_run_id": self.job_run_id,
+        }
+
+
+class Watcher:
+    """`look` does one round over all tables."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        state: StateStore,
+        queue: Queue,
+        *,
+        clock: Callable[[], float] = time.time,
+        open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        self._clock = clock
+        self._open_catalog = open_catalog
+        self._tables: dict[tuple[str, str], _Table] = {}
+        self._every_s = policies.every
+        for policy in policies.expanded():
+            key = (policy.catalog, policy.source_table_id)
+            if key not in self._tables:
+                self._tables[key] = _Table(*key, self)
+            self._tables[key].policies.append(policy)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Look until told to stop."""
+        while not stopping.is_set():
+            self.look()
+            stopping.wait(self._every_s)
+
+    def look(self) -> list[Decided]:
+        """Every decision of now. A table that cannot be looked at leaves the others to be."""
+        decided: list[Decided] = []
+        for table in self._tables.values():
+            try:
+                decided += table.look()
+            except DeltaCompactError as error:
+                _LOG.warning("table %s of %s: %s", table.name, table.catalog_uri, one_line(error))
+        return decided
+
+
+class _Table:
+    """One table with its policies, and what was read of it."""
+
+    def __init__(self, catalog_uri: str, name: str, watcher: Watcher) -> None:
+        self.catalog_uri = catalog_uri
+        self.name = name
+        self.policies: list[Policy] = []
+        self._watcher = watcher
+        self._state = watcher._state
+        self._catalog: DeltaStreamCatalog | None = None
+        self._submissions = Submissions(self._state.store, _normal(catalog_uri), name)
+        self._ended: dict[str, JobRun] = {}
+        self._sent_s: dict[str, float] = {}
+        self._kept: dict[tuple[str, str], Decision] = {}
+
+    def look(self) -> list[Decided]:
+        if self._catalog is None:
+            self._catalog = self._watcher._open_catalog(self.catalog_uri)
+        found = statistics_of(self._catalog, self.name)
+        submissions = self._submissions.read()
+        now_s = self._watcher._clock()
+        histories = self._histories(found, submissions, now_s)
+        decided: list[Decided] = []
+        taken: set[str] = set()
+        for policy in self.policies:
+            decisions = [(each, evaluate(policy, each, histories[session_id(each.partition)], now_s)) for each in found]
+            wanted = [
+                (each, decision)
+                for each, decision in decisions
+                if decision.action is Action.SUBMIT and session_id(each.partition) not in taken
+            ]
+            job_runs = self._submit(policy, wanted, now_s)
+            taken |= set(job_runs)
+            decided += [
+                Decided(self.name, each.partition, policy.name, decision, job_runs.get(session_id(each.partition)))
+                for each, decision in decisions
+            ]
+        self._keep(decided)
+        return decided
+
+    # History
+
+    def _histories(
+        self, found: list[PartitionStatistics], submissions: list[Submission], now_s: float
+    ) -> dict[str, History]:
+        """What is known of each partition by its session's id."""
+        running = self._running(submissions, now_s)
+        last_s: dict[str, dict[str, float]] = {}
+        failures: dict[str, int] = {}
+        for submission in submissions:
+            run = self._ended.get(submission.job_run_id)
+            for partition in submission.partitions:
+                name = session_id(partition)
+                last_s.setdefault(name, {})[submission.policy] = submission.at_s
+                if run is not None:
+                    failed = run.state is JobRunState.FAILED
+                    failures[name] = failures.get(name, 0) + 1 if failed else 0
+        return {
+            name: History(running.get(name, running.get("")), last_s.get(name, {}), failures.get(name, 0))
+            for name in (session_id(each.partition) for each in found)
+        }
+
+    def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:
+        """Job runs under way by session id; "" stands for all partitions."""
+        running: dict[str, str] = {}
+        for mark in self._state.open_job_runs():
+            with contextlib.suppress(NotFoundError):
+                run = self._state.job_run(mark.job_run_id).value
+                if not run.state.ended and self._is_ours(run.document):
+                    for name in _named(run.document):
+                        running[name] = run.id
+        for submission in submissions:
+            if submission.job_run_id in self._ended:
+                continue
+            try:
+                run = self._state.job_run(submission.job_run_id).value
+            except NotFoundError:
+                self._send_again(submission, now_s)
+                running.update({session_id(partition): submission.job_run_id for partition in submission.partitions})
+                continue
+            if run.state.ended:
+                self._ended[run.id] = run
+        return running
+
+    def _is_ours(self, document: Mapping[str, Any]) -> bool:
+        """Whether a job run works on this table, or writes to it."""
+        tables = (document.get("source_table_id"), document.get("destination_compacted_table_id"))
+        return self.name in tables and _normal(str(document.get("catalog"))) == _normal(self.catalog_uri)
+
+    # Submit
+
+    def _submit(
+        self, policy: Policy, wanted: list[tuple[PartitionStatistics, Decision]], now_s: float
+    ) -> dict[str, str]:
+        """Submit partitions; the job run of each by its session's id. Fewer where another watcher was faster."""
+        submitted: dict[str, str] = {}
+        reasons = sorted({decision.reason.value for _, decision in wanted})
+        for partitions in batches([each.partition for each, _ in wanted], PARTITIONS_MAX):
+            job_run_id = self._submissions.next_job_run_id()
+            document = values_of(policy.instruction(partitions, job_run_id))
+            submission = Submission(policy.name, job_run_id, tuple(partitions), now_s, ",".join(reasons), document)
+            if not self._submissions.put(submission):
+                _LOG.info("table %s: another watcher was faster", self.name)
+                break
+            self._send(submission, now_s)
+            submitted |= {session_id(partition): job_run_id for partition in partitions}
+        return submitted
+
+    def _send(self, submission: Submission, now_s: float) -> None:
+        try:
+            self._watcher._queue.send(json.dumps(submission.document), self.name)
+            self._sent_s[submission.job_run_id] = now_s
+            _LOG.info("job run %s submitted by policy %s", submission.job_run_id, submission.policy)
+        except DeltaCompactError as error:  # the next look sends it again
+            _LOG.warning("job run %s could not be sent: %s", submission.job_run_id, one_line(error))
+
+    def _send_again(self, submission: Submission, now_s: float) -> None:
+        """A job run that no record knows: whoever put the slot died before the document was sent, or it is waiting."""
+        sent_s = self._sent_s.get(submission.job_run_id)
+        if sent_s is None or now_s - sent_s > _SENT_AGAIN_AFTER_S:
+            self._send(submission, now_s)
+
+    # Keep
+
+    def _keep(self, decided: list[Decided]) -> None:
+        """Every decision with its reason, as of now; those that differ from before are logged."""
+        kept = {(each.policy, session_id(each.partition)): each.decision for each in decided}
+        for each in decided:
+            before = self._kept.get((each.policy, session_id(each.partition)))
+            if before is None or (before.action, before.reason) != (each.decision.action, each.decision.reason):
+                said = each.decision
+                _LOG.info("%s %s by %s: %s, %s", self.name, each.partition, each.policy, said.action, said.text)
+        if kept != self._kept:
+            document = {"at_s": self._watcher._clock(), "decisions": [each.document() for each in decided]}
+            name = hashlib.sha256(f"{_normal(self.catalog_uri)}\n{self.name}".encode()).hexdigest()[:16]
+            self._state.store.put(f"watch-decisions/{name}.json", json.dumps(document).encode())
+        self._kept = kept
+
+
+def kept_decisions(state: StateStore) -> list[dict[str, Any]]:
+    """What watchers decided last, as it is kept with the state."""
+    decided: list[dict[str, Any]] = []
+    for stat in state.store.list("watch-decisions/"):
+        document = json.loads(state.store.get(stat.path))
+        decided += [{**each, "at_s": document["at_s"]} for each in document["decisions"]]
+    return decided
+
+
+def _named(document: Mapping[str, Any]) -> list[str]:
+    partitions = document.get("partitions")
+    if partitions is None:
+        return [""]
+    return [session_id({key: partition_text(value) for key, value in partition.items()}) for partition in partitions]
+
+
+def _normal(uri: str) -> str:
+    """One text for all names of a catalog."""
+    try:
+        return open_store(uri).uri
+    except DeltaCompactError:
+        return uri

@@ -1,0 +1,417 @@
+"""Triggers: what a policy decides and why, and that no restart and no second watcher submits a stream twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import jsonschema
+import pyarrow as pa
+import pytest
+from sessions_records import job_run
+from stores import InterceptedStore
+
+import deltacompact
+from deltacompact.base.errors import InputError, StoreError
+from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import JobRunState
+from sessions.documents.instruction import of_values
+from sessions.queues.queue import open_queue
+from sessions.records.state_store import StateStore
+from sessions.watch.evaluate import Action, History, Reason, evaluate, sealed_s, window_begin_s
+from sessions.watch.policy import (
+    SCHEMA_PATH,
+    Policies,
+    Policy,
+    Schedule,
+    Sealed,
+    expand,
+    json_schema,
+    read_policies,
+)
+from sessions.watch.statistics import PartitionStatistics, statistics_of
+from sessions.watch.watcher import Watcher, kept_decisions
+
+NOW_S = datetime(2026, 6, 10, 12, 0, tzinfo=UTC).timestamp()
+HOUR_S, DAY_S, MIB = 3600.0, 86400.0, 1 << 20
+FOUND = PartitionStatistics(
+    partition={"day": "2026-06-09"},
+    mark="1-a/9",
+    deltas=12,
+    delta_rows=50_000,
+    delta_bytes=12 * MIB,
+    oldest_delta_s=NOW_S - 2 * HOUR_S,
+    written_s=NOW_S - HOUR_S,
+    files=20,
+    bytes=200 * MIB,
+)
+
+
+def policy(**fields) -> Policy:
+    given = {"name": "p", "catalog": "/lake", "source_table_id": "orders", "when": [{"deltas": 10}], **fields}
+    return Policy.model_validate(given)
+
+
+SUBMITS = [
+    ({"deltas": 12}, Reason.DELTAS),
+    ({"delta_rows": 50_000}, Reason.DELTA_ROWS),
+    ({"delta_bytes": 12 * MIB}, Reason.DELTA_BYTES),
+    ({"oldest_delta_age": 2 * HOUR_S}, Reason.DELTA_AGE),
+    ({"files": 20}, Reason.FILES),
+    ({"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S}, Reason.SMALL_FILES),
+    ({"idle": HOUR_S}, Reason.IDLE),
+    ({"deltas": 2, "delta_bytes": MIB}, Reason.DELTAS),
+]
+BELOW = [
+    {"deltas": 13},
+    {"delta_rows": 50_001},
+    {"delta_bytes": 12 * MIB + 1},
+    {"oldest_delta_age": 2 * HOUR_S + 1},
+    {"files": 21},
+    {"average_file_bytes_below": 10 * MIB},
+    {"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S + 1},
+    {"deltas": 2, "delta_bytes": 13 * MIB},
+]
+
+
+@pytest.mark.parametrize(("condition", "reason"), SUBMITS)
+def test_a_condition_that_holds_submits_and_says_which(condition, reason):
+    decision = evaluate(policy(when=[{"deltas": 99}, condition]), FOUND, History(), NOW_S)
+    assert (decision.action, decision.reason) == (Action.SUBMIT, reason)
+    assert "wanted" in decision.text
+
+
+@pytest.mark.parametrize("condition", BELOW)
+def test_a_threshold_that_is_not_reached_waits_and_says_what_lacks(condition):
+    decision = evaluate(policy(when=[condition]), FOUND, History(), NOW_S)
+    assert (decision.action, decision.reason) == (Action.WAIT, Reason.BELOW_THRESHOLDS)
+    assert "wanted" in decision.text
+
+
+def test_what_forbids_comes_first():
+    asks = policy(when=[{"deltas": 1}], cooldown=600)
+    decide = lambda found=FOUND, history=History(), of=asks: evaluate(of, found, history, NOW_S).reason  # noqa: E731, B008
+    assert decide(history=History(running="run-1")) is Reason.RUNNING
+    assert decide(replace(FOUND, deltas=0)) is Reason.NOTHING_NEW
+    assert decide(history=History(submitted_s={"p": NOW_S - 599})) is Reason.COOLING_DOWN
+    assert decide(history=History(submitted_s={"p": NOW_S - 600})) is Reason.DELTAS
+    assert decide(history=History(submitted_s={"another": NOW_S - 1})) is Reason.DELTAS
+    assert decide(history=History(submitted_s={"p": NOW_S - 1200 + 1}, failures=1)) is Reason.COOLING_DOWN
+    assert decide(history=History(submitted_s={"p": NOW_S - 1200}, failures=1)) is Reason.DELTAS
+    purging = policy(document={"purge": True})
+    assert decide(replace(FOUND, deltas=0, dead_rows=5), of=purging) is Reason.BELOW_THRESHOLDS
+    assert decide(replace(FOUND, deltas=0), of=purging) is Reason.NOTHING_NEW
+
+
+def upsolver(files: int, average: int, idle_s: float) -> bool:
+    """The three conditions in the words of the documentation."""
+    return average < 32 * MIB and ((files >= 60 and idle_s > 2 * DAY_S) or files >= 1000 or idle_s > 35 * DAY_S)
+
+
+@pytest.mark.parametrize("files", [1, 59, 60, 999, 1000])
+@pytest.mark.parametrize("average", [32 * MIB - 1, 32 * MIB])
+@pytest.mark.parametrize("idle_s", [DAY_S, 2 * DAY_S + 1, 35 * DAY_S + 1])
+def test_the_preset_is_upsolvers_conditions(files, average, idle_s):
+    (preset,) = expand(policy(preset="upsolver", when=[]))
+    found = replace(FOUND, files=files, bytes=files * average, written_s=NOW_S - idle_s)
+    decision = evaluate(preset, found, History(), NOW_S)
+    assert (decision.action is Action.SUBMIT) == upsolver(files, average, idle_s)
+
+
+def test_tiers_are_light_by_day_and_full_at_night():
+    full, light = expand(policy(preset="tiers", when=[]))
+    assert full.document["purge"] and "purge" not in light.document
+    assert light.document["settings"] == {"rewrite_dead_fraction": 0.3} and light.cooldown == 300
+    assert evaluate(light, FOUND, History(), NOW_S).reason is Reason.DELTAS
+    assert evaluate(full, FOUND, History(), NOW_S).reason is Reason.OUTSIDE_WINDOW
+    night_s = datetime(2026, 6, 11, 2, 30, tzinfo=UTC).timestamp()
+    assert evaluate(full, FOUND, History(), night_s).reason is Reason.SCHEDULE
+    once = History(submitted_s={full.name: night_s - HOUR_S})
+    assert evaluate(full, FOUND, once, night_s).reason is Reason.ONCE_A_WINDOW
+    dead = replace(FOUND, deltas=0, dead_rows=7)  # light compactions left them
+    assert evaluate(full, dead, History(), night_s).reason is Reason.SCHEDULE
+
+
+def test_windows_follow_their_time_zone_and_its_changes_of_clocks():
+    zone = ZoneInfo("Europe/Berlin")
+    nightly = Schedule(cron="0 2 * * *", timezone="Europe/Berlin", window=2 * HOUR_S)
+
+    def begins(*at):
+        found = window_begin_s(nightly, datetime(*at, tzinfo=zone).timestamp())
+        return None if found is None else datetime.fromtimestamp(found, zone).strftime("%d %H:%M")
+
+    assert begins(2026, 6, 10, 1, 59) is None
+    assert begins(2026, 6, 10, 2, 0) == "10 02:00"
+    assert begins(2026, 6, 10, 3, 59) == "10 02:00"
+    assert begins(2026, 6, 10, 4, 0) is None
+    spring = begins(2026, 3, 29, 3, 30)  # 02:00 is skipped
+    assert spring is not None and spring.startswith("29 03:")
+    assert begins(2026, 10, 25, 2, 30) == "25 02:00"
+
+
+def test_a_partition_is_left_alone_until_its_window_ended():
+    by_day = Sealed(keys=["day"], window="day", delay=HOUR_S)
+    watched = policy(when=[{"oldest_delta_age": 2 * HOUR_S}], sealed=by_day.model_dump())
+    end_s = datetime(2026, 6, 10, tzinfo=UTC).timestamp()
+    found = replace(FOUND, oldest_delta_s=end_s - 20 * HOUR_S)
+    decide = lambda at_s: evaluate(watched, found, History(), at_s).reason  # noqa: E731
+    assert decide(end_s + HOUR_S - 1) is Reason.NOT_SEALED
+    assert decide(end_s + HOUR_S) is Reason.BELOW_THRESHOLDS  # its age counts from the end of its window
+    assert decide(end_s + 2 * HOUR_S) is Reason.DELTA_AGE
+    assert evaluate(watched, replace(found, partition={"day": None}), History(), end_s).reason is Reason.DELTA_AGE
+    hourly = Sealed(keys=["day", "hour"], window="hour", timezone="America/New_York")
+    at = datetime(2026, 6, 9, 8, tzinfo=ZoneInfo("America/New_York")).timestamp()
+    assert sealed_s(hourly, {"day": "2026-06-09", "hour": "07"}) == at
+    assert (
+        sealed_s(Sealed(keys=["m"], window="month"), {"m": "2026-05"}) == datetime(2026, 6, 1, tzinfo=UTC).timestamp()
+    )
+    assert sealed_s(Sealed(keys=["y"], window="year"), {"y": "9999"}) is None
+    assert sealed_s(by_day, {"day": "tomorrow"}) is None
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"when": []}, "policies[0]: a policy has conditions"),
+        ({"when": [{}]}, "policies[0].when[0]: a condition names at least one thing"),
+        ({"when": [{"delta": 3}]}, "policies[0].when[0].delta:"),
+        ({"preset": "snowflake"}, "policies[0].preset:"),
+        ({"schedule": {"cron": "61 * * * *"}}, "policies[0].schedule: '61 * * * *' is no cron"),
+        ({"schedule": {"cron": "0 0 * * *", "timezone": "../etc"}}, "policies[0].schedule.timezone: no time zone"),
+        ({"document": {"desired_sla": 0}}, "policies[0]: document.desired_sla:"),
+        ({"document": {"catalog": "s3://other"}}, "policies[0]: document.catalog:"),
+        ({"name": "../x"}, "policies[0].name:"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_by_field_in_one_line(tmp_path, changed, named):
+    given = {"name": "p", "catalog": "/lake", "source_table_id": "orders", "when": [{"deltas": 3}], **changed}
+    path = tmp_path / "policies.json"
+    path.write_text(json.dumps({"version": 1, "policies": [given]}))
+    with pytest.raises(InputError) as refused:
+        read_policies(str(path))
+    assert named in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_the_schema_is_the_one_in_the_repository():
+    assert SCHEMA_PATH.read_text() == json_schema()
+    schema = json.loads(json_schema())
+    given = {"name": "p", "catalog": "/lake", "source_table_id": "t", "when": [{"deltas": 3}]}
+    jsonschema.validate({"version": 1, "policies": [given]}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"version": 1, "policies": [{**given, "when": [{"delta": 3}]}]}, schema)
+
+
+def test_the_policies_of_the_documents_are_read(tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "watching.md").read_text()
+    path = tmp_path / "policies.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    read = read_policies(str(path))
+    assert [each.name for each in read.expanded()] == ["orders", "visits, full", "visits, light", "clicks, at night"]
+
+
+# The watcher
+
+
+class Place:
+    """A lake, a queue and a state on disk, and a clock."""
+
+    def __init__(self, folder):
+        self.lake = str(folder / "lake")
+        self.catalog = deltacompact.open_catalog(self.lake)
+        self.catalog.create_table("orders", ["day"], ["id"])
+        self.queue = open_queue(str(folder / "queue"))
+        self.state = StateStore(str(folder / "state"))
+        self.now_s = NOW_S
+
+    def append(self, day="1", times=3):
+        for _ in range(times):
+            self.catalog.append("orders", pa.table({"id": [1]}), {"day": day})
+
+    def policies(self, **fields) -> Policies:
+        given = {"name": "p", "catalog": self.lake, "source_table_id": "orders", "when": [{"deltas": 3}], **fields}
+        return Policies.model_validate({"version": 1, "policies": [given]})
+
+    def watcher(self, state=None, queue=None, **fields) -> Watcher:
+        return Watcher(self.policies(**fields), state or self.state, queue or self.queue, clock=lambda: self.now_s)
+
+    def received(self) -> list[dict]:
+        found = []
+        for message in self.queue.receive(100, 0):
+            found.append(json.loads(message.body))
+            self.queue.acknowledge(message)
+        return found
+
+    def end(self, document: dict, failed: bool = False) -> None:
+        """Compact what a document asks for, as a dispatcher does."""
+        instruction = of_values(document)
+        run = job_run(instruction.job_run_id, document=document)
+        self.state.accept(run)
+        if not failed:
+            deltacompact.compact(
+                instruction.source_table_id,
+                delta_catalog_client=self.catalog,
+                partitions=instruction.partition_values,
+                settings=deltacompact.Settings(executor="local"),
+            )
+        stored = self.state.job_run(run.id)
+        ended = replace(stored.value, state=JobRunState.FAILED if failed else JobRunState.SUCCEEDED)
+        self.state.change_job_run(stored, ended)
+        self.state.close(ended)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def reasons(decided) -> dict[str, str]:
+    return {each.partition["day"]: each.decision.reason.value for each in decided}
+
+
+def test_partitions_that_are_due_go_out_in_one_document_and_come_back_when_there_is_more(place):
+    place.append("1"), place.append("2"), place.append("3", times=1)
+    watcher = place.watcher()
+    assert reasons(watcher.look()) == {"1": "deltas", "2": "deltas", "3": "below_thresholds"}
+    (document,) = place.received()
+    assert document["partitions"] == [{"day": "1"}, {"day": "2"}]
+    assert reasons(watcher.look()) == {"1": "running", "2": "running", "3": "below_thresholds"}
+    assert place.received() == []
+    place.end(document)
+    assert reasons(watcher.look()) == {"1": "nothing_new", "2": "nothing_new", "3": "below_thresholds"}
+    place.append("1")
+    assert reasons(watcher.look())["1"] == "cooling_down"
+    place.now_s += 60
+    assert reasons(watcher.look())["1"] == "deltas"
+    (second,) = place.received()
+    assert second["job_run_id"] != document["job_run_id"]
+    kept = {each["partition"]["day"]: each for each in kept_decisions(place.state)}
+    assert kept["1"]["action"] == "submit" and kept["1"]["job_run_id"] == second["job_run_id"]
+    assert kept["3"]["reason"] == "below_thresholds" and kept["3"]["text"] == "1 deltas, 3 wanted"
+
+
+def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):
+    place.append()
+    place.watcher().look()
+    (document,) = place.received()
+    for _ in range(3):
+        assert reasons(place.watcher().look()) == {"1": "running"}
+    assert {each["job_run_id"] for each in place.received()} == {document["job_run_id"]}
+    place.end(document)
+    assert reasons(place.watcher().look()) == {"1": "nothing_new"}
+    assert place.received() == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_watcher_that_dies_between_slot_and_queue_loses_nothing(place, after):
+    place.append()
+
+    class Failing:
+        def send(self, body, group=""):
+            if after:
+                place.queue.send(body, group)
+            raise StoreError("the connection is gone")
+
+    watcher = place.watcher(queue=Failing())
+    watcher.look()
+    assert len(place.received()) == after
+    assert reasons(place.watcher().look()) == {"1": "running"}
+    (document,) = place.received()
+    place.end(document)
+    assert reasons(place.watcher().look()) == {"1": "nothing_new"}
+
+
+def test_of_two_watchers_one_submits(place):
+    place.append()
+    inner = MemoryStore()
+    first = place.watcher(StateStore(inner))
+    looked = []
+
+    def intercept(kind, path, act):
+        if kind == "put_if_absent" and path.startswith("watch/") and not looked:
+            looked.append(True)
+            assert reasons(first.look()) == {"1": "deltas"}  # right before the second one's put
+        return act()
+
+    second = place.watcher(StateStore(InterceptedStore(inner, intercept)))
+    (decided,) = second.look()
+    assert decided.job_run_id is None and looked
+    assert len(place.received()) == 1
+    assert reasons(second.look()) == {"1": "running"}
+
+
+def test_a_job_run_that_somebody_else_asked_for_is_waited_for(place):
+    place.append("1"), place.append("2")
+    document = {
+        "version": 1,
+        "catalog": f"file://{place.lake}/",
+        "source_table_id": "orders",
+        "partitions": [{"day": 1}],
+    }
+    place.state.accept(job_run("by-hand", document=document))
+    assert reasons(place.watcher().look()) == {"1": "running", "2": "deltas"}
+    everything = {key: value for key, value in document.items() if key != "partitions"}
+    place.state.accept(job_run("by-hand-2", document=everything))
+    place.append("3")
+    assert reasons(place.watcher().look())["3"] == "running"
+
+
+def test_failures_make_it_wait_longer(place):
+    place.append()
+    watcher = place.watcher(cooldown=100)
+    waits = []
+    for _ in range(3):
+        began_s = place.now_s
+        while reasons(watcher.look()) == {"1": "cooling_down"}:
+            place.now_s += 50
+        waits.append(place.now_s - began_s)
+        (document,) = place.received()
+        place.end(document, failed=True)
+    assert waits == [0, 200, 400]
+
+
+def test_two_policies_on_one_table_never_submit_a_partition_both(place):
+    place.append()
+    both = [each.model_dump(exclude_unset=True) for each in place.policies().policies]
+    policies = Policies.model_validate({"version": 1, "policies": [both[0], {**both[0], "name": "q"}]})
+    watcher = Watcher(policies, place.state, place.queue, clock=lambda: place.now_s)
+    assert [each.job_run_id is not None for each in watcher.look()] == [True, False]
+    assert len(place.received()) == 1
+
+
+def test_a_table_that_is_missing_leaves_the_others_to_be(place):
+    place.append()
+    known = place.policies().policies[0].model_dump(exclude_unset=True)
+    given = [{**known, "name": "gone", "source_table_id": "gone"}, known]
+    watcher = Watcher(Policies.model_validate({"version": 1, "policies": given}), place.state, place.queue)
+    assert len(watcher.look()) == 1
+
+
+def test_statistics_come_from_the_log_with_few_requests(place):
+    place.append("1", times=4), place.append("2", times=2)
+    deltacompact.compact("orders", delta_catalog_client=place.catalog, partitions=[{"day": "2"}])
+    first, second = statistics_of(place.catalog, "orders")
+    assert (first.deltas, first.delta_rows, first.files) == (4, 4, 4)
+    assert first.oldest_delta_s <= first.written_s and first.average_file_bytes > 0
+    assert (second.deltas, second.files, second.oldest_delta_s) == (0, 1, None) and second.written_s is not None
+    inner = MemoryStore()
+    catalog = deltacompact.DeltaStreamCatalog(inner)
+    catalog.create_table("t", ["day"], ["id"])
+    for day in range(20):
+        catalog.append("t", pa.table({"id": [1]}), {"day": day})
+    asked: list[str] = []
+
+    def intercept(kind, path, act):
+        asked.append(kind)
+        return act()
+
+    counted = deltacompact.DeltaStreamCatalog(InterceptedStore(inner, intercept))
+    assert len(statistics_of(counted, "t")) == 20
+    asked.clear()
+    statistics_of(counted, "t")
+    assert len(asked) <= 2 * 20 + 5  # one probe for each log, a listing of partitions
