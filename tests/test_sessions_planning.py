@@ -211,7 +211,7 @@ def test_a_thousand_small_partitions_share_a_few_processes() -> None:
 
 
 def test_a_short_sla_makes_small_groups() -> None:
-    plans = plan_job_run([SMALL] * 100, Wish(6.0), replace(ALL, sessions_max=100, offers=offers_here(64, 512 * GIB)))
+    plans = plan_job_run([SMALL] * 300, Wish(6.0), replace(ALL, sessions_max=100, offers=offers_here(64, 512 * GIB)))
     of_group: dict[str, float] = {}
     for plan in plans:
         of_group[plan.group] = of_group.get(plan.group, plan.start_s) + BUFFER * plan.expected.seconds

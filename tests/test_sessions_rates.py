@@ -64,6 +64,27 @@ def test_nothing_known_is_the_shipped_rates() -> None:
         assert estimate.low_s < 0.85 * estimate.seconds and estimate.high_s > 1.15 * estimate.seconds
 
 
+@pytest.mark.parametrize(
+    ("delta_rows", "base_rows", "row_bytes", "measured_s"),
+    [
+        ((10**7,), 0, 17, 5.7),  # narrow, full: bytes at rest
+        ((2 * 10**6,), 0, 1_040, 5.5),  # wide, full
+        ((10**5,), 10**7, 17, 2.4),  # narrow, 1 % updates
+        ((2 * 10**4,), 2 * 10**6, 1_040, 3.7),  # wide, 1 % updates
+    ],
+)
+def test_shipped_rates_expect_the_runs_of_the_readme_within_a_factor_of_one_and_a_half(
+    delta_rows: tuple[int, ...], base_rows: int, row_bytes: int, measured_s: float
+) -> None:
+    index = IndexStatistics(8, (base_rows,), base_rows) if base_rows else None
+    given = PartitionStatistics(
+        "t", {}, delta_rows, sum(delta_rows) * row_bytes, base_files=int(base_rows > 0), base_rows=base_rows,
+        base_bytes=base_rows * row_bytes, index=index,
+    )  # fmt: skip
+    (plan,) = plan_job_run([given], Wish(), Situation(offers_here(2, 24 << 30)[:1], {}))
+    assert measured_s / 1.5 < plan.expected.seconds < measured_s * 1.5
+
+
 @pytest.mark.parametrize("factor", [0.1, 0.5, 1.0, 3.0, 20.0])
 def test_a_faster_or_slower_machine_is_learned_in_a_few_sessions(factor: float) -> None:
     known, _ = taught(6, factor)
