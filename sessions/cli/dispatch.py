@@ -57,6 +57,15 @@ _MEMORY_SHARE = 0.8
     metavar="N",
     help="How often a session may fail before its job run has failed.",
 )
+@click.option(
+    "--visibility",
+    "visibility_s",
+    type=click.FloatRange(1, 43200),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A message that was received and not accepted within this time is received again.",
+)
 @click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, where it is a folder.")
 def dispatch(
     queue: str,
@@ -68,6 +77,7 @@ def dispatch(
     lease_s: float,
     grace_s: float,
     tries: int,
+    visibility_s: float,
     logs: str | None,
 ) -> None:
     """Run job runs from a queue. Any number of dispatchers may share a queue and a state.
@@ -84,7 +94,9 @@ def dispatch(
     from sessions.base.logs import log_json
 
     log_json(dispatcher=os.getpid())
-    dispatcher = dispatcher_of(queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, logs)
+    dispatcher = dispatcher_of(
+        queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
     dispatcher.run()
@@ -100,6 +112,7 @@ def dispatcher_of(
     lease_s: float = 60.0,
     grace_s: float = 300.0,
     tries: int = 3,
+    visibility_s: float = 60.0,
     logs: str | None = None,
 ) -> Dispatcher:
     """Everything that a dispatcher is made of."""
@@ -114,9 +127,10 @@ def dispatcher_of(
     from sessions.launchers.local import LocalLauncher
     from sessions.queues.queue import open_queue
     from sessions.records.state_store import StateStore
+    from sessions.runner.group import run_group
 
     allowed = AllowList(allow)
-    queue = open_queue(queue_uri, dead_letters)
+    queue = open_queue(queue_uri, dead_letters, visibility_s)
     state = StateStore(state_uri)
     memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
     return Dispatcher(
@@ -124,7 +138,7 @@ def dispatcher_of(
         Intake(queue, state, allowed),
         state,
         simple_plan,
-        LocalLauncher(_logs(state, logs)),
+        LocalLauncher(_logs(state, logs), run_group),
         Admission(Budget(max_sessions or os.cpu_count() or 1, memory)),
         DispatcherSettings(ttl_s=lease_s, drain=drain, grace_s=grace_s, retries=Retries(tries)),
     )

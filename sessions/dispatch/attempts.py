@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from deltacompact import DeltaStreamCatalog, open_catalog
@@ -34,10 +35,16 @@ _LOG = logging.getLogger("sessions")
 class Attempts:
     """The attempts at the sessions of one job run that we hold."""
 
-    def __init__(self, held: HeldJobRun, instruction: Instruction) -> None:
+    def __init__(
+        self,
+        held: HeldJobRun,
+        instruction: Instruction,
+        open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
+    ) -> None:
         self._held = held
         self._state: StateStore = held.state
         self._instruction = instruction
+        self._open_catalog = open_catalog
         self._catalog: DeltaStreamCatalog | None = None
 
     def next(self, session_id: str, failures: int = 0) -> Session:
@@ -101,7 +108,7 @@ class Attempts:
     def _stream(self, session: Session) -> DeltaStreamPartition:
         asked = self._instruction
         if self._catalog is None:
-            self._catalog = open_catalog(asked.catalog)
+            self._catalog = self._open_catalog(asked.catalog)
         source = self._catalog.table(asked.source_table_id)
         keys = source.keys or (TableKeys.of(asked.primary_keys, asked.sort_keys) if asked.primary_keys else None)
         if keys is None:

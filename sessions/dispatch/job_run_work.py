@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltacompact.base.errors import DeltaCompactError, StoreError
 from deltacompact.base.wording import counted, one_line
@@ -302,7 +302,7 @@ class JobRunWork:
         """Ask a store that may not answer at once."""
         for attempt in Retrying(
             stop=stop_after_attempt(_STORE_TRIES),
-            wait=wait_exponential_jitter(initial=0.2, max=10),
+            wait=wait_random_exponential(multiplier=0.2, max=10),
             retry=retry_if_exception_type(StoreError),
             reraise=True,
         ):

@@ -22,7 +22,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    create_model,
+)
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, partition_text
@@ -54,6 +64,13 @@ _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
 _FORBIDDING = ConfigDict(extra="forbid", strict=True, frozen=True, regex_engine="rust-regex")
 
 
+def _no_flag(value: Any) -> Any:
+    """To Python true equals 1."""
+    if isinstance(value, bool):
+        raise ValueError("it must be 1")
+    return value
+
+
 def _settings_model() -> type[BaseModel]:
     """The fields of deltacompact.Settings, so that none is ever missing here; their values are checked by it."""
     types = typing.get_type_hints(Settings)
@@ -72,7 +89,7 @@ class Instruction(BaseModel):
 
     model_config = _FORBIDDING
 
-    version: Literal[1] = Field(description="Of this format.")
+    version: Annotated[Literal[1], BeforeValidator(_no_flag)] = Field(description="Of this format.")
     job_run_id: Annotated[str, Field(pattern=f"^{JOB_RUN_ID}$")] | None = Field(
         None, description="Names the job run, which runs once however often it is sent. Default: made by submit."
     )
@@ -190,6 +207,7 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
 
 
 def _said(message: str) -> str:
+    message = message.removeprefix("Value error, ")
     return " ".join(_SUBJECT.sub("it must", message).replace(" after validation", "").split())
 
 

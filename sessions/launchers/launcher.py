@@ -12,17 +12,8 @@ next attempt fences the former one off.
 from __future__ import annotations
 
 import enum
-import sys
 from dataclasses import dataclass
 from typing import Protocol
-
-EXIT_ENDED = 0
-"""Every session of the group has ended: succeeded, failed for good, or had nothing to do."""
-EXIT_AGAIN = 75
-"""A session is to be tried again."""
-EXIT_SUPERSEDED = 76
-"""The group is no longer ours."""
-EXIT_TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +72,3 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Terminate what still runs."""
-
-
-def this_python() -> tuple[str, ...]:
-    """Starts our commands with the interpreter of this process."""
-    return (sys.executable, "-m", "sessions")

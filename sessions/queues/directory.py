@@ -52,16 +52,16 @@ class DirectoryQueue:
                 raise InputError(f"queue {folder} cannot be used: {error.strerror or error}") from None
 
     @classmethod
-    def at(cls, uri: str) -> DirectoryQueue:
+    def at(cls, uri: str, visibility_s: float = VISIBILITY_S) -> DirectoryQueue:
         """The queue at "file:///path" or a local path."""
         if not uri:
             raise InputError("the queue is empty: name a directory or the URL of an SQS queue")
         parts = urlsplit(uri)
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-            return cls(Path(unquote(parts.path)))
+            return cls(Path(unquote(parts.path)), visibility_s)
         if "://" in uri:
             raise InputError(f"queue {uri!r} is neither a directory (file:///path) nor the URL of an SQS queue")
-        return cls(Path(uri).absolute())
+        return cls(Path(uri).absolute(), visibility_s)
 
     def send(self, body: str, group: str = "") -> str:
         name = f"{int(self._clock() * 1000):014d}-{uuid.uuid4().hex}"

@@ -100,7 +100,7 @@ class Queue(Protocol):
     def depth(self) -> Depth: ...
 
 
-def open_queue(uri: str, dead_letters: str | None = None) -> Queue:
+def open_queue(uri: str, dead_letters: str | None = None, visibility_s: float = VISIBILITY_S) -> Queue:
     """The queue at "https://sqs.…", or in a directory: "file:///path" or a local path.
 
     `dead_letters` is the URL of the dead-letter queue of an SQS queue; default: that of its redrive policy.
@@ -108,9 +108,9 @@ def open_queue(uri: str, dead_letters: str | None = None) -> Queue:
     if uri.startswith(("https://", "http://")):
         from sessions.queues.sqs import SqsQueue
 
-        return SqsQueue(uri, dead_letters)
+        return SqsQueue(uri, dead_letters, visibility_s)
     if dead_letters is not None:
         raise InputError("a directory keeps its own dead letters: name a dead-letter queue with an SQS queue only")
     from sessions.queues.directory import DirectoryQueue
 
-    return DirectoryQueue.at(uri)
+    return DirectoryQueue.at(uri, visibility_s)

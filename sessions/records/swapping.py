@@ -1,14 +1,18 @@
 """Compare-and-swap on the one primitive that the catalog needs of a store as well: put if absent.
 
-    job-runs/run-1/run/00000000000000000007.json     was replaced; it stays for readers that are at it
+    job-runs/run-1/run/00000000000000000007.json     was replaced; a few of these stay for readers that are at them
     job-runs/run-1/run/00000000000000000008.json     the record as it is: the greatest number counts
 
-    swap 8 -> 9      put 9 if absent, look whether anything lies above 9, remove what lies below 8
+    swap 8 -> 9      put 9 if absent, look whether 8 is there and nothing above 9, remove what lies well below
     swap 8 -> 9      the slot is taken: somebody else was first, nothing happened
 
 A writer may sleep between its read of 8 and its put of 9 for so long that 9 was written and removed by others. Its put
-succeeds then, but the newest record lies above, so that the writer learns that it lost and no reader ever looks at the
-late 9. No lock is held at any time: a writer that is suspended anywhere holds nobody up.
+succeeds then, but a newer record lies above, and no reader ever looks at the late 9. A newer record may also lie above
+because somebody has replaced our own 9 already: each record names the ones before it, so the newest tells which it is.
+
+    newest 12, written by d after c (11), b (10), a (9)     our 9 is "a": it won        our 9 is "x": it came late
+
+No lock is held at any time: a writer that is suspended anywhere holds nobody up.
 """
 
 from __future__ import annotations
@@ -28,18 +32,26 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
 _READERS = 16
+_KEPT = 8
+"""Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
+_REMEMBERED = 32
+"""A writer that sleeps between its put and its look, while more versions than that come, cannot be told who won."""
 _READS_MAX = 100
 """A record that is replaced under a reader's eyes is read again, so often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a record. `modified_s` is when it was put, by the store's clock."""
+    """One version of a record. `modified_s` is when it was put, by the store's clock.
+
+    `written` names this put, and those of the versions before it, the latest first.
+    """
 
     folder: str
     number: int
     modified_s: float
     value: Any
+    written: tuple[str, ...]
 
 
 class SwappedRecords:
@@ -50,10 +62,12 @@ class SwappedRecords:
 
     def read(self, folder: str) -> Version:
         """The record as it is. Raises NotFoundError."""
-        for _ in range(_READS_MAX):
+        for attempt in range(_READS_MAX):
             newest = _newest(self._store.list(folder + "/")).get(folder)
             if newest is None:
-                raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+                if attempt:
+                    raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+                continue
             with contextlib.suppress(NotFoundError):
                 return self._version(newest)
         raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be read")
@@ -68,28 +82,41 @@ class SwappedRecords:
 
     def create(self, folder: str, value: Any) -> bool:
         """Put the first version. False where the record is there already."""
-        return self._put(folder, 0, value) is not None
+        return self._put(folder, 0, value, ()) is not None
 
     def swap(self, version: Version, value: Any) -> Version | None:
         """Replace exactly this version. None where somebody else has replaced it.
 
         Raises StoreError where nobody can say: read the record then.
         """
-        return self._put(version.folder, version.number + 1, value)
+        return self._put(version.folder, version.number + 1, value, version.written)
 
-    def _put(self, folder: str, number: int, value: Any) -> Version | None:
+    def _put(self, folder: str, number: int, value: Any, before: tuple[str, ...]) -> Version | None:
         path = f"{folder}/{number:020d}.json"
-        data = json.dumps({"written": uuid.uuid4().hex, "record": value}, separators=(",", ":")).encode()
+        written = (uuid.uuid4().hex[:16], *before)[:_REMEMBERED]
+        data = json.dumps({"written": written, "record": value}, separators=(",", ":")).encode()
         if not put_certainly(self._store, path, data):
             return None
         versions = {_number(stat): stat for stat in self._store.list(folder + "/") if _NUMBERED.fullmatch(stat.path)}
-        if max(versions, default=number) > number:
-            return None
-        replaced = [stat.path for other, stat in versions.items() if other < number - 1]
+        if max(versions, default=number) > number or (number and number - 1 not in versions):
+            return self._replaced_already(folder, number, value, written)
+        replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
         with contextlib.suppress(StoreError):  # the next swap removes them
             self._store.delete(replaced)
         stat = versions.get(number) or self._store.stat(path)
-        return Version(folder, number, stat.modified_s, value)
+        return Version(folder, number, stat.modified_s, value, written)
+
+    def _replaced_already(self, folder: str, number: int, value: Any, written: tuple[str, ...]) -> Version | None:
+        """What became of a put above which a newer version lies: it won and was replaced, or it came late."""
+        newest = self.read(folder)
+        since = newest.number - number
+        if since >= len(newest.written):
+            if number == 0:
+                return None  # it is there already, whoever put it
+            raise StoreError(f"{self._store.uri}{folder} was replaced {since} times meanwhile: read it again")
+        return (
+            Version(folder, number, newest.modified_s, value, written) if newest.written[since] == written[0] else None
+        )
 
     def _version_now(self, folder: str, newest: ObjectStat) -> Version | None:
         """The record that was listed, or the one that has replaced it; None where it is gone altogether."""
@@ -103,10 +130,11 @@ class SwappedRecords:
     def _version(self, stat: ObjectStat) -> Version:
         data = self._store.get(stat.path)
         try:
-            value = json.loads(data)["record"]
+            document = json.loads(data)
+            value, written = document["record"], tuple(document["written"])
         except (ValueError, LookupError, TypeError):
             raise CorruptionError(f"{self._store.uri}{stat.path} is damaged") from None
-        return Version(stat.path.rpartition("/")[0], _number(stat), stat.modified_s, value)
+        return Version(stat.path.rpartition("/")[0], _number(stat), stat.modified_s, value, written)
 
 
 def _newest(listed: Iterable[ObjectStat]) -> dict[str, ObjectStat]:

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deltacompact import SessionResult, compact, open_catalog
+from deltacompact import DeltaStreamCatalog, SessionResult, compact, open_catalog
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState
 from sessions.documents.instruction import Instruction, of_values
-from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.records.state_store import StateStore, Stored
 from sessions.runner.reporting import Refine, SessionReport, Superseded
 
@@ -43,7 +43,7 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int, refine: R
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _terminate)
     try:
-        return _Group(StateStore(state_uri), job_run_id, epoch, refine).run(group)
+        return GroupRun(StateStore(state_uri), job_run_id, epoch, refine).run(group)
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
         return EXIT_SUPERSEDED
@@ -55,8 +55,17 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int, refine: R
         return EXIT_AGAIN
 
 
-class _Group:
-    def __init__(self, state: StateStore, job_run_id: str, epoch: int, refine: Refine | None) -> None:
+class GroupRun:
+    """Runs groups of one job run in one epoch. Raises Superseded where another epoch has begun."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        job_run_id: str,
+        epoch: int,
+        refine: Refine | None = None,
+        open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
+    ) -> None:
         self._state = state
         self._job_run_id = job_run_id
         self._refine = refine
@@ -66,6 +75,7 @@ class _Group:
         self._catalog = open_catalog(self._instruction.catalog)
 
     def run(self, group: str) -> int:
+        """Every session of the group that is this epoch's and has not begun; an exit status."""
         self._watch.check()
         again = False
         for session_id in self._state.group(self._job_run_id, group):

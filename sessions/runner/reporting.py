@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.events import (
@@ -83,7 +83,7 @@ class SessionReport:
 
     def write(self, **fields: Any) -> None:
         """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""
-        wait = wait_exponential_jitter(initial=0.2, max=5)
+        wait = wait_random_exponential(multiplier=0.2, max=5)
         for attempt in Retrying(
             stop=stop_after_attempt(_TRIES), wait=wait, retry=retry_if_exception_type(StoreError), reraise=True
         ):

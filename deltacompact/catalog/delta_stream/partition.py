@@ -12,8 +12,8 @@ from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
 from deltacompact.catalog.delta_stream.advice import advised
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.destinations import open_destination
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.destinations import open_destination
 from deltacompact.catalog.delta_stream.entries import Compacted, Fence, Opened
 from deltacompact.catalog.delta_stream.log import StreamLog, genesis_state
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, TablePaths

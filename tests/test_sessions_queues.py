@@ -1,0 +1,298 @@
+"""Queues: one contract for the directory and for SQS, and what only one of them can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+
+import pytest
+from spark_fixtures import moto_endpoint  # noqa: F401
+
+from deltacompact.base.errors import InputError
+from sessions.cli import run
+from sessions.queues.directory import DirectoryQueue
+from sessions.queues.queue import DeadReason, open_queue
+from sessions.queues.sqs import SqsQueue
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now_s = time.time()
+
+    def __call__(self):
+        return self.now_s
+
+
+def sqs_queues(receives_max=1000):
+    """The URLs of a new queue and of the dead-letter queue that its redrive policy names."""
+    import boto3
+
+    client, name = boto3.client("sqs"), f"job-runs-{uuid.uuid4().hex[:8]}"
+    dead = client.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": str(receives_max)})
+    url = client.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})["QueueUrl"]
+    return url, dead
+
+
+@pytest.fixture(params=["directory", "sqs"])
+def queue(request, tmp_path):
+    """A queue of which nobody sees a message for two seconds after it was received."""
+    if request.param == "directory":
+        return DirectoryQueue(tmp_path / "queue", visibility_s=2)
+    request.getfixturevalue("moto_endpoint")
+    return SqsQueue(sqs_queues()[0], visibility_s=2)
+
+
+def received(queue, count, wait_s=5.0):
+    """So many messages, however many come at a time."""
+    messages = []
+    deadline_s = time.monotonic() + wait_s
+    while len(messages) < count and time.monotonic() < deadline_s:
+        messages += queue.receive(count - len(messages), 1)
+    return messages
+
+
+# --- the contract --------------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_acknowledged_is_gone(queue):
+    message_id = queue.send('{"a": "é\\n"}', "orders")
+    assert (queue.depth().ready, queue.depth().is_empty) == (1, False)
+    (message,) = queue.receive(10, 1)
+    assert (message.id, message.body, message.receives) == (message_id, '{"a": "é\\n"}', 1)
+    assert abs(message.sent_s - time.time()) < 60
+    assert queue.receive(10, 0) == []
+    assert (queue.depth().ready, queue.depth().leased) == (0, 1)
+    queue.acknowledge(message)
+    assert queue.depth().is_empty
+    time.sleep(2.5)
+    assert queue.receive(10, 0) == []
+
+
+def test_a_message_that_nobody_acknowledges_comes_again(queue):
+    queue.send("a")
+    (first,) = queue.receive(1, 1)
+    time.sleep(2.2)
+    (second,) = received(queue, 1)
+    assert (second.id, second.receives) == (first.id, 2) and second.receipt != first.receipt
+    queue.acknowledge(second)
+    queue.acknowledge(first)  # an old receipt does no harm
+    assert queue.depth().is_empty
+
+
+def test_a_message_that_is_released_comes_again_after_its_time(queue):
+    queue.send("a")
+    (message,) = queue.receive(1, 1)
+    queue.release(message, 0)
+    (again,) = received(queue, 1)
+    assert again.receives == 2
+    queue.release(again, 30)
+    time.sleep(2.2)
+    assert queue.receive(1, 0) == []
+
+
+def test_dead_letters_say_why_and_can_be_sent_back(queue):
+    sent = [queue.send(body) for body in ("a", "b")]
+    for message in received(queue, 2):
+        field = "partitions[3].day" if message.body == "a" else ""
+        queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, field, f"{message.body} is wrong:\n\x07bell")
+    assert queue.depth().is_empty and queue.depth().dead == 2
+    letters = {letter.body: letter for letter in queue.dead_letters()}
+    assert set(letters) == {"a", "b"} and len(sent) == 2
+    assert (letters["a"].reason, letters["a"].field) == ("invalid_document", "partitions[3].day")
+    assert letters["b"].field == "" and letters["a"].text.startswith("a is wrong:")
+    assert len(list(queue.dead_letters())) == 2, "listing takes nothing away"
+    queue.redrive(letters["a"])
+    assert [letter.body for letter in queue.dead_letters()] == ["b"]
+    (message,) = received(queue, 1)
+    assert message.body == "a"
+
+
+def test_many_receivers_get_each_message_once(queue):
+    sent = {queue.send(str(number)) for number in range(60)}
+    got: list[str] = []
+
+    def work():
+        while messages := queue.receive(3, 0):
+            for message in messages:
+                got.append(message.id)
+                queue.acknowledge(message)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(got) == sent
+    if isinstance(queue, DirectoryQueue):
+        assert len(got) == 60
+    assert queue.depth().is_empty
+
+
+def test_long_polling_returns_as_soon_as_there_is_a_message(queue):
+    threading.Timer(0.5, lambda: queue.send("late")).start()
+    began_s = time.monotonic()
+    (message,) = queue.receive(1, 10)
+    assert message.body == "late" and 0.3 < time.monotonic() - began_s < 5
+
+
+# --- the directory -------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_dies_between_any_two_steps_loses_no_message(tmp_path, monkeypatch):
+    """Every system call that changes something is made to kill the process, before it and after it, one by one."""
+    changing = ("rename", "replace", "utime", "unlink")
+
+    class Died(BaseException):
+        pass
+
+    def history(queue):
+        queue.send("good")
+        queue.send("bad")
+        for message in queue.receive(2, 0):
+            if message.body == "good":
+                queue.release(message, 0)
+            else:
+                queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "x", "bad")
+        for letter in queue.dead_letters():
+            queue.redrive(letter)
+
+    def run_until(step, after, folder):
+        count = 0
+        originals = {name: getattr(os, name) for name in changing}
+
+        def patched(name):
+            def call(*arguments, **named):
+                nonlocal count
+                count += 1
+                if count == step and not after:
+                    raise Died
+                result = originals[name](*arguments, **named)
+                if count == step:
+                    raise Died
+                return result
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in changing:
+                patch.setattr(os, name, patched(name))
+            try:
+                history(DirectoryQueue(folder, visibility_s=0))
+            except Died:
+                return True
+        return False
+
+    step, runs = 1, 0
+    while run_until(step, False, tmp_path / f"{step}-before"):
+        run_until(step, True, tmp_path / f"{step}-after")
+        runs += 1
+        step += 1
+    assert runs >= 8
+    for folder in tmp_path.iterdir():
+        queue = DirectoryQueue(folder)
+        bodies = {message.body for message in queue.receive(10, 0)} | {each.body for each in queue.dead_letters()}
+        sent_both = folder.name not in ("1-before", "1-after", "2-before")
+        assert bodies >= ({"good", "bad"} if sent_both else set()), folder.name
+
+
+def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path):
+    clock = Clock()
+    queue = DirectoryQueue(tmp_path, visibility_s=10, receives_max=3, clock=clock)
+    queue.send("poison")
+    for receives in (1, 2, 3):
+        (message,) = queue.receive(1, 0)
+        assert message.receives == receives
+        clock.now_s += 11
+    assert queue.receive(1, 0) == []
+    (letter,) = queue.dead_letters()
+    assert (letter.body, letter.reason) == ("poison", "received_too_often")
+
+
+def test_the_age_of_the_oldest_message(tmp_path):
+    clock = Clock()
+    queue = DirectoryQueue(tmp_path, clock=clock)
+    assert queue.depth().oldest_s is None
+    queue.send("a")
+    clock.now_s += 90
+    queue.send("b")
+    assert queue.depth().oldest_s == pytest.approx(90, abs=1)
+
+
+def test_a_document_that_is_no_utf8_survives_the_way(tmp_path):
+    queue = open_queue(tmp_path.as_uri())
+    (tmp_path / "ready" / "by-hand.0").write_bytes(b"\xff\xfe{}")
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no UTF-8")
+    (letter,) = queue.dead_letters()
+    queue.redrive(letter)
+    assert (tmp_path / "ready" / "by-hand.0").read_bytes() == b"\xff\xfe{}"
+
+
+@pytest.mark.parametrize("uri", ["", "s3://bucket/queue", "ftp://x"])
+def test_what_is_no_queue_is_refused(uri):
+    with pytest.raises(InputError):
+        open_queue(uri)
+
+
+# --- SQS -----------------------------------------------------------------------------------------------------------
+
+
+def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):  # noqa: F811
+    url, _ = sqs_queues(receives_max=1)
+    queue = SqsQueue(url, visibility_s=1)
+    queue.send("poison")
+    assert len(queue.receive(1, 1)) == 1
+    time.sleep(1.2)
+    assert queue.receive(1, 0) == []
+    (letter,) = queue.dead_letters()
+    assert (letter.body, letter.reason) == ("poison", "received_too_often")
+
+
+def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint):  # noqa: F811
+    import boto3
+
+    client = boto3.client("sqs")
+    url, dead = (client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:8]}")["QueueUrl"] for _ in "12")
+    queue = SqsQueue(url)
+    queue.send("a")
+    (message,) = queue.receive(1, 1)
+    with pytest.raises(InputError, match="--dead-letters"):
+        queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    SqsQueue(url, dead).dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    assert [letter.body for letter in SqsQueue(url, dead).dead_letters()] == ["a"]
+
+
+def test_a_queue_that_does_not_exist_is_said_in_one_line(moto_endpoint, tmp_path, capsys):  # noqa: F811
+    document = tmp_path / "job.json"
+    document.write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    assert run(["submit", str(document), "--queue", f"{moto_endpoint}/123456789012/none"]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_submit_and_dlq_on_sqs(moto_endpoint, tmp_path, capsys):  # noqa: F811
+    url, _ = sqs_queues()
+    document = tmp_path / "job.json"
+    document.write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    assert run(["submit", str(document), "--queue", url, "--json"]) == 0
+    sent = json.loads(capsys.readouterr().out)
+    queue = SqsQueue(url)
+    (message,) = queue.receive(1, 1)
+    assert json.loads(message.body)["job_run_id"] == sent["job_run_id"]
+    queue.dead_letter(message, DeadReason.CATALOG_NOT_ALLOWED, "catalog", "not here")
+    assert run(["dlq", "list", "--queue", url, "--json"]) == 0
+    (letter,) = json.loads(capsys.readouterr().out)
+    assert (letter["reason"], letter["field"]) == ("catalog_not_allowed", "catalog")
+    assert run(["dlq", "show", letter["id"], "--queue", url]) == 0
+    assert "not here" in capsys.readouterr().out
+    assert run(["dlq", "redrive", "--reason", "invalid_document", "--queue", url]) == 0
+    assert "0 sent back" in capsys.readouterr().out
+    assert run(["dlq", "redrive", letter["id"], "--queue", url]) == 0
+    assert len(received(queue, 1)) == 1
+    assert run(["dlq", "show", "none", "--queue", url]) == 2
