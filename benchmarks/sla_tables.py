@@ -21,7 +21,7 @@ from deltacompact import DeltaStreamCatalog
 
 WIDTHS = {"narrow": 0, "medium": 150, "wide": 1_050}
 """Random bytes of a row besides key, numbers and a short text."""
-_ROWS_LOG10 = {"narrow": (5.0, 7.0), "medium": (4.7, 6.5), "wide": (4.3, 5.8)}
+_ROWS_LOG10 = {"narrow": (5.5, 7.2), "medium": (5.0, 6.7), "wide": (4.6, 6.0)}
 _NEWEST = 0.03
 
 

@@ -119,6 +119,16 @@ def test_a_window_that_makes_no_sense_is_refused(cron: str, minutes: int, zone: 
         QuietWindow(cron, minutes, zone)
 
 
+def test_a_group_takes_what_the_largest_of_its_sessions_takes() -> None:
+    small, large = (
+        replace(PLAN, peak_bytes=peak, slots=slots, bytes=7, read_through=3) for peak, slots in ((1, 4), (9, 2))
+    )
+    group = Waiting.of("g1", [small, large], 5.0)
+    assert group == Waiting(Takes("g1", 1, 9, 4), 6, 14, 5.0)
+    cluster = replace(large, node_type="r6in.8xlarge", workers_max=12)
+    assert Takes.of("g2", [cluster]) == Takes("g2", 12, 0, 0), "nothing of this machine"
+
+
 takes = st.builds(
     Takes, st.just(""), st.integers(1, 20), st.integers(0, 12).map(lambda size: size * GIB), st.integers(0, 4)
 )

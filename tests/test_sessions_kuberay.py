@@ -15,8 +15,9 @@ from kube_api import KubeApi, kube_api, refusals
 
 from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.launchers.kuberay import MANAGED_BY, MANAGER, KubeOptions, KubeRayLauncher, render
-from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, GroupSpec, GroupState
+from sessions.launchers.launcher import GroupSpec, GroupState
 from sessions.launchers.tools import NAME_CHARACTERS_MAX, Launched, cluster_name
 from sessions.planning.prices import read_prices
 

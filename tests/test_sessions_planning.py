@@ -19,7 +19,7 @@ from sessions.documents.instruction import of_values
 from sessions.planning.gather import gather
 from sessions.planning.grouping import WORK_OVER_START, Groupable, grouped
 from sessions.planning.learning import RateStore
-from sessions.planning.plan import NODES, Situation, Wish, best, candidates, plan_job_run
+from sessions.planning.plan import NODES, Situation, Wish, best, candidates, plan_job_run, settings_of
 from sessions.planning.planner import Planner
 from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offers_of_clusters, read_prices
 from sessions.planning.rates import BUFFER
@@ -278,6 +278,27 @@ def test_what_the_document_asks_for_is_obeyed() -> None:
     plan = planned(BIG, Wish(None, 500, 10**9))
     assert (plan.hash_bucket_count, plan.rounds) == (500, 30)
     assert reason(plan, "hash_buckets") == reason(plan, "rehash") == reason(plan, "rounds") == Reason.ASKED_FOR
+
+
+def test_limits_of_the_document_are_kept() -> None:
+    eight = Situation(offers_here(8, 64 * GIB), {})
+    assert planned(SMALL, Wish(), eight).slots == 8
+    limited = planned(SMALL, Wish(tasks_max=3, memory_per_task_bytes=GIB), eight)
+    assert (limited.slots, limited.memory_per_task_bytes) == (3, GIB)
+    assert limited.expected.seconds > planned(SMALL, Wish(), eight).expected.seconds
+    too_little = planned(SMALL, Wish(memory_per_task_bytes=100 << 20), eight)
+    assert reason(too_little, "memory") == Reason.EXCEEDS_MEMORY
+
+
+def test_the_engine_is_told_what_was_planned() -> None:
+    here, cluster = planned(SMALL), planned(BIG, Wish(900.0))
+    assert Settings(**settings_of(here)) == Settings(
+        executor="local", concurrent_tasks=2, memory_per_task_bytes=here.memory_per_task_bytes
+    )
+    told = Settings(**settings_of(cluster))
+    assert told.executor == "ray" and told.ray_cpus == told.concurrent_tasks == cluster.slots
+    first_stage = replace(cluster, workers_initial=1)
+    assert settings_of(first_stage)["ray_cpus"] == cluster.slots // cluster.workers_max
 
 
 def test_input_beyond_the_object_store_takes_rounds() -> None:

@@ -18,8 +18,9 @@ import pytest
 import yaml
 
 from deltacompact.base.errors import StoreError
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.model import JobRun, JobRunState, Lease
-from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, GroupSpec, GroupState
+from sessions.launchers.launcher import GroupSpec, GroupState
 from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher, render
 from sessions.launchers.reaper import Reaper, orphans
 from sessions.launchers.tools import Launched, cluster_name

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
-from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, GroupSpec, GroupState, GroupStatus
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
+from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 from sessions.launchers.tools import EPOCH, GROUP, JOB_RUN, STATE, Launched, cluster_name, run, run_well, tags_of
 from sessions.planning.prices import START_S, NodeType, Prices
 

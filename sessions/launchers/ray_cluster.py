@@ -26,7 +26,8 @@ import yaml
 
 from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
-from sessions.launchers.launcher import EXIT_AGAIN, EXIT_ENDED, GroupSpec, GroupState, GroupStatus
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
+from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 from sessions.launchers.tools import EPOCH, GROUP, JOB_RUN, STATE, Launched, Ran, cluster_name, run, run_well, tags_of
 from sessions.planning.prices import NodeType, Prices
 

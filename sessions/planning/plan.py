@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deltacompact.planning import sizing
 from sessions.base.model import Choice, SessionPlan
@@ -35,11 +36,18 @@ NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107,
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the document asks for, as far as it changes the plan."""
+    """What the document asks for, as far as it changes the plan. `tasks_max`: at a time."""
 
     desired_sla_s: float | None = None
     hash_buckets: int | None = None
     rows_per_round: int | None = None
+    tasks_max: int | None = None
+    memory_per_task_bytes: int | None = None
+
+    def limited(self, on: Resources) -> Resources:
+        """The resources, as far as the document lets a session have them."""
+        slots = max(on.nodes, min(on.slots, self.tasks_max or on.slots))
+        return replace(on, slots=slots, memory_per_task_bytes=self.memory_per_task_bytes or on.memory_per_task_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,7 @@ def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> 
 
 def _candidate(given: PartitionStatistics, wish: Wish, offer: Offer, nodes: int, expectation: Expectation) -> Candidate:
     """With as many tasks at a time as fit the memory."""
-    for on in resources_of(offer, nodes):
+    for on in map(wish.limited, resources_of(offer, nodes)):
         sizes = sizes_of(given, on, wish.hash_buckets, wish.rows_per_round)
         if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
             break
@@ -296,6 +304,18 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
         text = f"{desired:,.0f} s cannot be met; the nearest that can is {nearest:,} s"
         choice = Choice("desired_sla", nearest, Reason.CANNOT_BE_MET, text)
     return replace(plan, choices=(*plan.choices, choice))
+
+
+def settings_of(plan: SessionPlan) -> dict[str, Any]:
+    """The settings of deltacompact that carry a plan out; a session's own document decides the others."""
+    chosen = {
+        "executor": plan.executor,
+        "concurrent_tasks": plan.slots,
+        "memory_per_task_bytes": plan.memory_per_task_bytes,
+    }
+    if plan.node_type != LOCAL:  # the cluster grows to more, but the first stage waits for no more
+        chosen["ray_cpus"] = max(1, plan.slots * plan.workers_initial // plan.workers_max)
+    return chosen
 
 
 def promised_s(plans: Sequence[SessionPlan], situation: Situation) -> float:
