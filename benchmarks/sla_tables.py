@@ -110,5 +110,5 @@ def tables(seed: int, scale: float) -> Iterator[tuple[GrowingTable, int]]:
     dice = np.random.default_rng(seed)
     number = 0
     while True:
-        yield GrowingTable.drawn(f"t{number:03d}", dice, scale), int(dice.integers(2, 9))
+        yield GrowingTable.drawn(f"t{number:03d}", dice, scale), int(dice.integers(4, 17))
         number += 1

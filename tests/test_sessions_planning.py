@@ -393,6 +393,24 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
         gather(catalog, "orders", partitions=[{"night": "1"}])
 
 
+def test_large_files_that_may_stay_as_they_are_take_less(tmp_path: Path) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    catalog = open_catalog(tmp_path)
+    catalog.create_table("wide", primary_keys=["id"])
+    payload = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(140 << 10), 1_000, [None, pa.py_buffer(np.random.default_rng(1).bytes(1_000 * 140 << 10))]
+    )
+    catalog.append("wide", pa.table({"id": range(1_000), "payload": payload}))
+    catalog.append("wide", pa.table({"id": [1_001], "payload": payload[:1]}))
+    (found,) = gather(catalog, "wide")
+    assert found.statistics is not None and found.statistics.kept_bytes > 128 << 20
+    assert found.statistics.delta_bytes - found.statistics.kept_bytes < 1 << 20
+    small = replace(found.statistics, kept_bytes=0)
+    assert planned(found.statistics).expected.seconds < planned(small).expected.seconds
+
+
 def test_a_partition_that_cannot_be_folded_says_so_and_the_others_are_planned(tmp_path: Path) -> None:
     import pyarrow as pa
 

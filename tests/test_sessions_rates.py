@@ -32,9 +32,9 @@ from sessions.planning.statistics import IndexStatistics, PartitionStatistics
 from sessions.planning.work import TERMS, Work
 from sessions.records.swapping import SwappedRecords
 
-NARROW = Work(2, 100_000, 3e6, 0, 1e6, 2e6, 3e7, 8)
-WIDE = Work(2, 20_000, 2e7, 0, 2e5, 4e5, 4e8, 2)
-SMALL = Work(5, 1_000, 1e5, 0, 5e4, 5e4, 1e6, 1)
+NARROW = Work(2, 100_000, 3e6, 0, 1e6, 5e5, 2e6, 3e7, 8)
+WIDE = Work(2, 20_000, 2e7, 0, 2e5, 0, 4e5, 4e8, 2)
+SMALL = Work(5, 1_000, 1e5, 0, 5e4, 0, 5e4, 1e6, 1)
 WORKS = (NARROW, WIDE, SMALL)
 
 
