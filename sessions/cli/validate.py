@@ -5,15 +5,15 @@ from __future__ import annotations
 import click
 
 from deltacompact.cli.answers import answer
-from sessions.cli.options import allow_option, document_argument, document_at, json_option
+from sessions.cli.options import allow_option, document_at, json_option
 
 
 @click.command()
-@document_argument
+@click.argument("document", metavar="DOC.json", required=False)
 @allow_option
 @json_option
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of documents instead.")
-def validate(document: str, allow: tuple[str, ...], as_json: bool, schema: bool) -> None:
+def validate(document: str | None, allow: tuple[str, ...], as_json: bool, schema: bool) -> None:
     """Check an instruction document. Exit status 2 and one line that names the field where it is refused.
 
     \b
@@ -35,6 +35,8 @@ def validate(document: str, allow: tuple[str, ...], as_json: bool, schema: bool)
     if schema:
         click.echo(json_schema(), nl=False)
         return
+    if document is None:
+        raise click.UsageError("Missing argument 'DOC.json'.")
     instruction = document_at(document)
     AllowList(allow).check(instruction)
     answer(as_json, {"valid": True, "document": document}, f"{document} is valid")

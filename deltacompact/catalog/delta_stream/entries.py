@@ -4,7 +4,7 @@
     1  compacted  the files with one live row per key, and their index
     2  carried    the commits that arrived while the compaction ran
     3  committed  a writer's deltas
-    4  fence      session s may not publish any more
+    4  fence      session s, or attempt run-1/3/1, may not publish any more
     5  index      the index was rehashed
     6  retracted  the delta at position 90 counts no more
     7  sealed     the stream goes on in version 4-a1…
