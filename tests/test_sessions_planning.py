@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -208,6 +209,12 @@ def test_a_thousand_small_partitions_share_a_few_processes() -> None:
     assert {reason(plan, "group") for plan in plans} == {Reason.SHARES_START}
     assert {plan.slots for plan in plans} == {1}, "two groups at a time have a CPU each"
     assert planned(SMALL).slots == 2
+
+
+def test_planning_takes_milliseconds_for_each_partition() -> None:
+    began = time.process_time()
+    assert len(plan_job_run([SMALL] * 2_000, Wish(3_600.0), ALL)) == 2_000
+    assert time.process_time() - began < 20
 
 
 def test_a_short_sla_makes_small_groups() -> None:

@@ -111,7 +111,8 @@ def plan_job_run(given: Sequence[PartitionStatistics], wish: Wish, situation: Si
     if (at_once := min(groups_here, situation.here_at_once)) > 1:
         part = _sharing(situation, at_once)
         plans = _grouped([_session(one, wish, part) for one in given], wish)
-    return tuple(_with_sla(plan, wish, promised_s(plans, situation)) for plan in plans)
+    promised = promised_s(plans, situation)
+    return tuple(_with_sla(plan, wish, promised) for plan in plans)
 
 
 def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, Reason]:
@@ -149,7 +150,8 @@ def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> 
             one = _candidate(given, wish, offer, nodes, expectation)
             if one.seconds < fastest:
                 found.append(one)
-                fastest = one.seconds
+            if one.fits:
+                fastest = min(fastest, one.seconds)
             if one.fits and one.promised_s <= within:
                 enough_usd = min(enough_usd, one.usd)
         if enough_usd == 0.0:
