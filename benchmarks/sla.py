@@ -29,7 +29,7 @@ from deltacompact.storage.opening import open_store
 from sessions.base.model import Outcome, Session, SessionPlan, SessionState
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore
-from sessions.planning.plan import Situation, Wish, plan_job_run
+from sessions.planning.plan import Situation, Wish, plan_job_run, settings_of
 from sessions.planning.prices import offers_here
 from sessions.planning.rates import BUFFER
 from sessions.records.swapping import SwappedRecords
@@ -114,9 +114,7 @@ def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
 
 def _compacted(home: Path, table: GrowingTable, plan: SessionPlan) -> float:
     """Seconds of one session, as its runner would run it."""
-    settings = Settings(
-        executor=plan.executor, concurrent_tasks=plan.slots, memory_per_task_bytes=plan.memory_per_task_bytes
-    )
+    settings = Settings(**settings_of(plan))
     began = time.perf_counter()
     compact(
         table.name,

@@ -21,7 +21,7 @@ from deltacompact import DeltaStreamCatalog
 
 WIDTHS = {"narrow": 0, "medium": 150, "wide": 1_050}
 """Random bytes of a row besides key, numbers and a short text."""
-_ROWS_LOG10 = {"narrow": (4.3, 6.5), "medium": (4.0, 6.0), "wide": (3.7, 5.5)}
+_ROWS_LOG10 = {"narrow": (5.5, 7.2), "medium": (5.0, 6.7), "wide": (4.6, 6.0)}
 _NEWEST = 0.03
 
 
@@ -110,5 +110,5 @@ def tables(seed: int, scale: float) -> Iterator[tuple[GrowingTable, int]]:
     dice = np.random.default_rng(seed)
     number = 0
     while True:
-        yield GrowingTable.drawn(f"t{number:03d}", dice, scale), int(dice.integers(2, 9))
+        yield GrowingTable.drawn(f"t{number:03d}", dice, scale), int(dice.integers(4, 17))
         number += 1

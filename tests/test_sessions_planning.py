@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from sessions.documents.instruction import of_values
 from sessions.planning.gather import gather
 from sessions.planning.grouping import WORK_OVER_START, Groupable, grouped
 from sessions.planning.learning import RateStore
-from sessions.planning.plan import NODES, Situation, Wish, best, candidates, plan_job_run
+from sessions.planning.plan import NODES, Situation, Wish, best, candidates, plan_job_run, settings_of
 from sessions.planning.planner import Planner
 from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offers_of_clusters, read_prices
 from sessions.planning.rates import BUFFER
@@ -210,8 +211,14 @@ def test_a_thousand_small_partitions_share_a_few_processes() -> None:
     assert planned(SMALL).slots == 2
 
 
+def test_planning_takes_milliseconds_for_each_partition() -> None:
+    began = time.process_time()
+    assert len(plan_job_run([SMALL] * 2_000, Wish(3_600.0), ALL)) == 2_000
+    assert time.process_time() - began < 20
+
+
 def test_a_short_sla_makes_small_groups() -> None:
-    plans = plan_job_run([SMALL] * 100, Wish(6.0), replace(ALL, sessions_max=100, offers=offers_here(64, 512 * GIB)))
+    plans = plan_job_run([SMALL] * 300, Wish(6.0), replace(ALL, sessions_max=100, offers=offers_here(64, 512 * GIB)))
     of_group: dict[str, float] = {}
     for plan in plans:
         of_group[plan.group] = of_group.get(plan.group, plan.start_s) + BUFFER * plan.expected.seconds
@@ -278,6 +285,27 @@ def test_what_the_document_asks_for_is_obeyed() -> None:
     plan = planned(BIG, Wish(None, 500, 10**9))
     assert (plan.hash_bucket_count, plan.rounds) == (500, 30)
     assert reason(plan, "hash_buckets") == reason(plan, "rehash") == reason(plan, "rounds") == Reason.ASKED_FOR
+
+
+def test_limits_of_the_document_are_kept() -> None:
+    eight = Situation(offers_here(8, 64 * GIB), {})
+    assert planned(SMALL, Wish(), eight).slots == 8
+    limited = planned(SMALL, Wish(tasks_max=3, memory_per_task_bytes=GIB), eight)
+    assert (limited.slots, limited.memory_per_task_bytes) == (3, GIB)
+    assert limited.expected.seconds > planned(SMALL, Wish(), eight).expected.seconds
+    too_little = planned(SMALL, Wish(memory_per_task_bytes=100 << 20), eight)
+    assert reason(too_little, "memory") == Reason.EXCEEDS_MEMORY
+
+
+def test_the_engine_is_told_what_was_planned() -> None:
+    here, cluster = planned(SMALL), planned(BIG, Wish(900.0))
+    assert Settings(**settings_of(here)) == Settings(
+        executor="local", concurrent_tasks=2, memory_per_task_bytes=here.memory_per_task_bytes
+    )
+    told = Settings(**settings_of(cluster))
+    assert told.executor == "ray" and told.ray_cpus == told.concurrent_tasks == cluster.slots
+    first_stage = replace(cluster, workers_initial=1)
+    assert settings_of(first_stage)["ray_cpus"] == cluster.slots // cluster.workers_max
 
 
 def test_input_beyond_the_object_store_takes_rounds() -> None:
@@ -370,6 +398,24 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
         gather(catalog, "invoices")
     with pytest.raises(InputError, match="unknown partition key 'night'"):
         gather(catalog, "orders", partitions=[{"night": "1"}])
+
+
+def test_large_files_that_may_stay_as_they_are_take_less(tmp_path: Path) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    catalog = open_catalog(tmp_path)
+    catalog.create_table("wide", primary_keys=["id"])
+    payload = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(140 << 10), 1_000, [None, pa.py_buffer(np.random.default_rng(1).bytes(1_000 * 140 << 10))]
+    )
+    catalog.append("wide", pa.table({"id": range(1_000), "payload": payload}))
+    catalog.append("wide", pa.table({"id": [1_001], "payload": payload[:1]}))
+    (found,) = gather(catalog, "wide")
+    assert found.statistics is not None and found.statistics.kept_bytes > 128 << 20
+    assert found.statistics.delta_bytes - found.statistics.kept_bytes < 1 << 20
+    small = replace(found.statistics, kept_bytes=0)
+    assert planned(found.statistics).expected.seconds < planned(small).expected.seconds
 
 
 def test_a_partition_that_cannot_be_folded_says_so_and_the_others_are_planned(tmp_path: Path) -> None:

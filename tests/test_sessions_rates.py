@@ -32,9 +32,9 @@ from sessions.planning.statistics import IndexStatistics, PartitionStatistics
 from sessions.planning.work import TERMS, Work
 from sessions.records.swapping import SwappedRecords
 
-NARROW = Work(2, 100_000, 3e6, 0, 1e6, 2e6, 3e7, 8)
-WIDE = Work(2, 20_000, 2e7, 0, 2e5, 4e5, 4e8, 2)
-SMALL = Work(5, 1_000, 1e5, 0, 5e4, 5e4, 1e6, 1)
+NARROW = Work(2, 100_000, 3e6, 0, 1e6, 5e5, 2e6, 3e7, 8)
+WIDE = Work(2, 20_000, 2e7, 0, 2e5, 0, 4e5, 4e8, 2)
+SMALL = Work(5, 1_000, 1e5, 0, 5e4, 0, 5e4, 1e6, 1)
 WORKS = (NARROW, WIDE, SMALL)
 
 
@@ -62,6 +62,27 @@ def test_nothing_known_is_the_shipped_rates() -> None:
         estimate = fresh.of(work)
         assert estimate.seconds == pytest.approx(float(work.vector @ np.array([SHIPPED[term] for term in TERMS])))
         assert estimate.low_s < 0.85 * estimate.seconds and estimate.high_s > 1.15 * estimate.seconds
+
+
+@pytest.mark.parametrize(
+    ("delta_rows", "base_rows", "row_bytes", "measured_s"),
+    [
+        ((10**7,), 0, 17, 5.7),  # narrow, full: bytes at rest
+        ((2 * 10**6,), 0, 1_040, 5.5),  # wide, full
+        ((10**5,), 10**7, 17, 2.4),  # narrow, 1 % updates
+        ((2 * 10**4,), 2 * 10**6, 1_040, 3.7),  # wide, 1 % updates
+    ],
+)
+def test_shipped_rates_expect_the_runs_of_the_readme_within_a_factor_of_one_and_a_half(
+    delta_rows: tuple[int, ...], base_rows: int, row_bytes: int, measured_s: float
+) -> None:
+    index = IndexStatistics(8, (base_rows,), base_rows) if base_rows else None
+    given = PartitionStatistics(
+        "t", {}, delta_rows, sum(delta_rows) * row_bytes, base_files=int(base_rows > 0), base_rows=base_rows,
+        base_bytes=base_rows * row_bytes, index=index,
+    )  # fmt: skip
+    (plan,) = plan_job_run([given], Wish(), Situation(offers_here(2, 24 << 30)[:1], {}))
+    assert measured_s / 1.5 < plan.expected.seconds < measured_s * 1.5
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 1.0, 3.0, 20.0])

@@ -1,9 +1,10 @@
-"""Planning: what a session runs on, what that takes, when it starts, and why. Pure, but for two parts.
+"""Planning: what a session runs on, what that takes, when it starts, and why. Only gather and learning touch a store.
 
 gather      reads a table: log and index manifest -> PartitionStatistics
 plan        statistics, offers, rates, desired SLA -> one SessionPlan for each partition, grouped
 rates       what sessions of the past took -> seconds of the next one, with a 90 % interval
 refine      a plan and how far its session is -> what it takes in all
 admission   who waits and what runs -> who starts now, and why each other one waits
-rate_store  keeps the rates beside the job runs, replaced by compare-and-swap
+learning    keeps the rates beside the job runs, replaced by compare-and-swap
+planner     from an instruction document to plans
 """

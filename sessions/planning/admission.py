@@ -19,6 +19,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from sessions.base.model import SessionPlan
+from sessions.planning.prices import LOCAL
 from sessions.planning.reasons import Wait
 
 REWRITE_BYTES_MIN = 1 << 20
@@ -74,6 +76,17 @@ class Takes:
     memory_bytes: int = 0
     slots: int = 0
 
+    @classmethod
+    def of(cls, group: str, plans: Sequence[SessionPlan]) -> Takes:
+        """What the sessions of a group take, one after another."""
+        here = [plan for plan in plans if plan.node_type == LOCAL]
+        return cls(
+            group,
+            max((plan.workers_max for plan in plans), default=1),
+            max((plan.peak_bytes for plan in here), default=0),
+            max((plan.slots for plan in here), default=0),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -83,6 +96,12 @@ class Waiting:
     read_through: int
     rewrite_bytes: int
     since_s: float
+
+    @classmethod
+    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float) -> Waiting:
+        """A group with these sessions left to run."""
+        read_through, size = sum(plan.read_through for plan in plans), sum(plan.bytes for plan in plans)
+        return cls(Takes.of(group, plans), read_through, size, since_s)
 
     @property
     def benefit_by_cost(self) -> float:

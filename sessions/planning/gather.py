@@ -12,10 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.compact import Job, Work, plan_work, prepare
+from deltacompact.planning.outputs import decide_outputs
 from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
 from deltacompact.table.ports import NothingToDo
@@ -93,6 +96,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         delta_file_rows=tuple(file.rows for file in files),
         delta_bytes=sum(file.bytes for file in files),
         text_bytes=sum(file.bytes for file in files if file.content_type in _TEXT),
+        kept_bytes=_kept_bytes(plan),
         delete_rows=sum(source.file.rows for source in deltas if source.operation is OperationType.DELETE),
         base_files=len(base),
         base_small_files=sum(plan.is_small(file.rows, file.bytes) for file in base),
@@ -102,6 +106,13 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         read_bytes=plan.read_bytes,
         index=_index_of(plan),
     )
+
+
+def _kept_bytes(plan: CompactionPlan) -> int:
+    """Of the delta files that would stay as they are if no row died."""
+    everything = np.array([source.file.live_rows for source in plan.sources], np.int64)
+    kept = {ordinal for ordinal, _ in decide_outputs(plan, everything).kept}
+    return sum(source.file.bytes for source in plan.sources if source.ordinal in kept and not source.in_base)
 
 
 def _index_of(plan: CompactionPlan) -> IndexStatistics | None:

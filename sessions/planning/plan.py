@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deltacompact.planning import sizing
 from sessions.base.model import Choice, SessionPlan
@@ -35,11 +36,18 @@ NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107,
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the document asks for, as far as it changes the plan."""
+    """What the document asks for, as far as it changes the plan. `tasks_max`: at a time."""
 
     desired_sla_s: float | None = None
     hash_buckets: int | None = None
     rows_per_round: int | None = None
+    tasks_max: int | None = None
+    memory_per_task_bytes: int | None = None
+
+    def limited(self, on: Resources) -> Resources:
+        """The resources, as far as the document lets a session have them."""
+        slots = max(on.nodes, min(on.slots, self.tasks_max or on.slots))
+        return replace(on, slots=slots, memory_per_task_bytes=self.memory_per_task_bytes or on.memory_per_task_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,8 @@ def plan_job_run(given: Sequence[PartitionStatistics], wish: Wish, situation: Si
     if (at_once := min(groups_here, situation.here_at_once)) > 1:
         part = _sharing(situation, at_once)
         plans = _grouped([_session(one, wish, part) for one in given], wish)
-    return tuple(_with_sla(plan, wish, promised_s(plans, situation)) for plan in plans)
+    promised = promised_s(plans, situation)
+    return tuple(_with_sla(plan, wish, promised) for plan in plans)
 
 
 def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, Reason]:
@@ -141,7 +150,8 @@ def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> 
             one = _candidate(given, wish, offer, nodes, expectation)
             if one.seconds < fastest:
                 found.append(one)
-                fastest = one.seconds
+            if one.fits:
+                fastest = min(fastest, one.seconds)
             if one.fits and one.promised_s <= within:
                 enough_usd = min(enough_usd, one.usd)
         if enough_usd == 0.0:
@@ -151,7 +161,7 @@ def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> 
 
 def _candidate(given: PartitionStatistics, wish: Wish, offer: Offer, nodes: int, expectation: Expectation) -> Candidate:
     """With as many tasks at a time as fit the memory."""
-    for on in resources_of(offer, nodes):
+    for on in map(wish.limited, resources_of(offer, nodes)):
         sizes = sizes_of(given, on, wish.hash_buckets, wish.rows_per_round)
         if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
             break
@@ -296,6 +306,18 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
         text = f"{desired:,.0f} s cannot be met; the nearest that can is {nearest:,} s"
         choice = Choice("desired_sla", nearest, Reason.CANNOT_BE_MET, text)
     return replace(plan, choices=(*plan.choices, choice))
+
+
+def settings_of(plan: SessionPlan) -> dict[str, Any]:
+    """The settings of deltacompact that carry a plan out; a session's own document decides the others."""
+    chosen = {
+        "executor": plan.executor,
+        "concurrent_tasks": plan.slots,
+        "memory_per_task_bytes": plan.memory_per_task_bytes,
+    }
+    if plan.node_type != LOCAL:  # the cluster grows to more, but the first stage waits for no more
+        chosen["ray_cpus"] = max(1, plan.slots * plan.workers_initial // plan.workers_max)
+    return chosen
 
 
 def promised_s(plans: Sequence[SessionPlan], situation: Situation) -> float:

@@ -58,7 +58,13 @@ class Planner:
         )
         table = instruction.source_table_id
         statistics = [one.statistics or PartitionStatistics(table, one.partition) for one in found]
-        wish = Wish(instruction.desired_sla, instruction.hash_bucket_count, settings.rows_per_round)
+        wish = Wish(
+            instruction.desired_sla,
+            instruction.hash_bucket_count,
+            settings.rows_per_round,
+            settings.concurrent_tasks or settings.local_threads,
+            settings.memory_per_task_bytes,
+        )
         return plan_job_run(statistics, wish, self._situation(settings.executor))
 
     def _situation(self, executor: str) -> Situation:

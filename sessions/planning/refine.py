@@ -86,12 +86,12 @@ def expect_job_run(
     """
 
     def last(bound: str) -> float:
-        left = sorted(getattr(one, bound) for one in running)
-        places = left + [0.0] * max(0, at_once - len(left))
+        places: list[float] = [getattr(one, bound) for one in running]
+        places += [0.0] * (max(1, at_once) - len(places))
         heapq.heapify(places)
         for one in waiting:
-            heapq.heappush(places, heapq.heappop(places) + getattr(one, bound)) if places else None
-        return elapsed_s + max(places, default=0.0)
+            heapq.heapreplace(places, places[0] + getattr(one, bound))
+        return elapsed_s + max(places)
 
     return Estimate(last("seconds"), last("low_s"), last("high_s"), at_s)
 

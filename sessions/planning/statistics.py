@@ -30,7 +30,8 @@ class PartitionStatistics:
     """The input of one session.
 
     delta_file_rows     rows of each delta file, in fold order
-    delta_bytes         at rest; `text_bytes` of them are CSV or JSON, which take longer to decode
+    delta_bytes         at rest; `text_bytes` of them are CSV or JSON, which take longer to decode, and `kept_bytes` are
+                        in files large enough to stay as they are where every row lives
     base_small_files    compacted files that are to be merged with others
     entry_bytes         of an index entry: 32 and the sort key
     read_bytes          of the largest row group, decoded
@@ -42,6 +43,7 @@ class PartitionStatistics:
     delta_file_rows: tuple[int, ...] = ()
     delta_bytes: int = 0
     text_bytes: int = 0
+    kept_bytes: int = 0
     delete_rows: int = 0
     base_files: int = 0
     base_small_files: int = 0

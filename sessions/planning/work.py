@@ -1,7 +1,7 @@
 """The work of a session in the terms that rates are learned for: pure arithmetic.
 
     4,000,000 base rows of 130 MB, 12 deltas of 240,000 rows, on 2 slots
-    delta_file 6 · delta_row 240,000 · index_row 2,120,000 · base_row 4,000,000 · base_byte 130,000,000 · object 6
+    delta_file 6 · delta_row 240,000 · index_row 2,120,000 · base_row 4,000,000 · base_byte 130,000,000 · object 6 · …
     x rates    core seconds of one file, row, byte, ...      ->  1.9 s
 
 A term is divided by the slots, as far as it can be: one task has at least a million rows to hash, and writes one file.
@@ -30,7 +30,8 @@ TERMS = (
     "delta_row",  # hashed, folded, given a pointer
     "delta_byte",  # decoded, and encoded in a compacted file
     "text_byte",  # of these, what CSV and JSON take besides
-    "index_row",  # an entry read, or merged and written
+    "index_row",  # an entry looked at
+    "merged_row",  # an entry merged with others and written
     "base_row",
     "base_byte",
     "object",  # a file of the index: one for each bucket and run
@@ -49,6 +50,7 @@ STAGE_OF = {
     "delta_row": "hash_bucket",
     "text_byte": "hash_bucket",
     "index_row": "dedupe",
+    "merged_row": "dedupe",
     "object": "write_index",
     "delta_byte": "materialize",
     "base_row": "materialize",
@@ -70,6 +72,7 @@ class Work:
     delta_byte: float
     text_byte: float
     index_row: float
+    merged_row: float
     base_row: float
     base_byte: float
     object: float
@@ -85,24 +88,22 @@ class Work:
 def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
     """Every base file is taken to be written anew; where a table's deltas touch few of them, its rates learn it."""
     deltas, entries = given.delta_rows, given.index.entries if given.index else 0
-    # The index is searched where a run is added, else merged: and in rounds again, after 1, 3, 7, … of them.
-    merges = 1.0 + math.log2(sizes.rounds)
-    read = float(entries + deltas) if sizes.adds_run else merges * (entries + deltas) + entries + deltas
+    # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them.
+    merged = 0.0 if sizes.adds_run else (1.0 + math.log2(sizes.rounds)) * (entries + deltas)
     runs = len(given.index.runs) if given.index else 0
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     return Work(
         delta_file=_shared(given.delta_files, on.slots, 1),
         delta_row=_shared(deltas, on.slots, sizing.TASK_ROWS_MIN),
-        delta_byte=_shared(given.delta_bytes, on.slots, file_bytes),
+        delta_byte=_shared(given.delta_bytes - given.kept_bytes, on.slots, file_bytes),
         text_byte=_shared(given.text_bytes, on.slots, file_bytes),
-        index_row=_shared(read, on.slots, sizing.SMALL_ROWS_PER_BUCKET),
+        index_row=_shared(entries + deltas, on.slots, sizing.SMALL_ROWS_PER_BUCKET),
+        merged_row=_shared(merged, on.slots, sizing.SMALL_ROWS_PER_BUCKET),
         base_row=_shared(given.base_rows, on.slots, file_rows),
         base_byte=_shared(given.base_bytes, on.slots, file_bytes),
         object=float(sizes.hash_buckets * (1 + runs)) / on.slots,
         rehashed_row=_shared(entries, on.slots, sizing.SMALL_ROWS_PER_BUCKET) if sizes.rehash else 0.0,
-        driver=0.0
-        if on.shared_process
-        else driver_s(deltas + given.base_rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes),
+        driver=_driver_s(deltas + given.base_rows, on),
     )
 
 
@@ -112,4 +113,5 @@ def _shared(amount: float, slots: int, piece: float) -> float:
 
 
 def _driver_s(rows: int, on: Resources) -> float:
-    return driver_s(rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes)
+    """In one process, handing out a task costs nothing."""
+    return 0.0 if on.shared_process else driver_s(rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes)
