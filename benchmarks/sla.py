@@ -25,6 +25,7 @@ import psutil
 
 from benchmarks.sla_tables import GrowingTable, tables
 from deltacompact import Settings, compact, open_catalog
+from deltacompact.compact import Request
 from deltacompact.storage.opening import open_store
 from sessions.base.model import Outcome, Session, SessionPlan, SessionState
 from sessions.planning.gather import gather
@@ -87,7 +88,7 @@ def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
             catalog = open_catalog(home)
             (table.go_on if number else table.begin)(catalog, folder)
             expectations = rates.expectations(offer.pool for offer in offers)
-            (found,) = gather(catalog, table.name)
+            (found,) = gather(catalog, Request(table.name))
             if found.statistics is None:
                 raise RuntimeError(f"{table.name} cannot be planned: {found}")
             (plan,) = plan_job_run([found.statistics], Wish(), Situation(offers, expectations))

@@ -13,6 +13,7 @@ from hypothesis import given
 
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.compact import Request
 from deltacompact.planning import sizing
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import Outcome, Session, SessionPlan, SessionState
@@ -380,7 +381,7 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
     csv = tmp_path / "more.csv"
     csv.write_text("id,text\n7,y\n8,z\n")
     catalog.append_files("orders", [csv], {"day": "3"})
-    by_day = {one.partition["day"]: one for one in gather(catalog, "orders")}
+    by_day = {one.partition["day"]: one for one in gather(catalog, Request("orders"))}
     first, second, third = (by_day[day] for day in "123")
     assert second.nothing_to_do is not None and second.statistics is None
     assert first.statistics is not None and third.statistics is not None
@@ -388,16 +389,16 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
     assert first.statistics.index is None and first.statistics.stream == "orders (first)"
     assert third.statistics.text_bytes == csv.stat().st_size < third.statistics.delta_bytes
     catalog.append("orders", pa.table({"id": [1], "text": ["n"]}), {"day": "2"})
-    (again,) = gather(catalog, "orders", partitions=[{"day": "2"}])
+    (again,) = gather(catalog, Request("orders", partitions=[{"day": "2"}]))
     assert again.statistics is not None and again.statistics.index == IndexStatistics(1, (100,), 100)
     assert (again.statistics.base_rows, again.statistics.base_files, again.statistics.base_small_files) == (100, 1, 1)
     assert again.statistics.read_through == 2 and again.statistics.stream == "orders"
-    first_again, missing = gather(catalog, "orders", partitions=[{"day": "1"}, {"day": "9"}, {"day": "1"}])
+    first_again, missing = gather(catalog, Request("orders", partitions=[{"day": "1"}, {"day": "9"}, {"day": "1"}]))
     assert first_again == first and isinstance(missing.error, NotFoundError)
     with pytest.raises(NotFoundError, match="'invoices' does not exist"):
-        gather(catalog, "invoices")
+        gather(catalog, Request("invoices"))
     with pytest.raises(InputError, match="unknown partition key 'night'"):
-        gather(catalog, "orders", partitions=[{"night": "1"}])
+        gather(catalog, Request("orders", partitions=[{"night": "1"}]))
 
 
 def test_large_files_that_may_stay_as_they_are_take_less(tmp_path: Path) -> None:
@@ -411,7 +412,7 @@ def test_large_files_that_may_stay_as_they_are_take_less(tmp_path: Path) -> None
     )
     catalog.append("wide", pa.table({"id": range(1_000), "payload": payload}))
     catalog.append("wide", pa.table({"id": [1_001], "payload": payload[:1]}))
-    (found,) = gather(catalog, "wide")
+    (found,) = gather(catalog, Request("wide"))
     assert found.statistics is not None and found.statistics.kept_bytes > 128 << 20
     assert found.statistics.delta_bytes - found.statistics.kept_bytes < 1 << 20
     small = replace(found.statistics, kept_bytes=0)

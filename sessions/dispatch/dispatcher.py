@@ -103,7 +103,7 @@ class Dispatcher:
 
         Raises InputError, before any work, where queue or state cannot be used.
         """
-        self._queue.depth()
+        self.queue.depth()
         self._say()
         for work in (self._receive_for_ever, self._renew_for_ever):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()

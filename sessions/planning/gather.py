@@ -7,19 +7,17 @@ partition that cannot be folded says so here, before anything is launched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.model import ContentType, OperationType, Partition, SortKey
+from deltacompact.base.model import ContentType, OperationType, Partition
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.compact import Job, Work, plan_work, prepare
-from deltacompact.planning.outputs import decide_outputs
-from deltacompact.planning.plan import Arguments, Capacity, CompactionPlan
+from deltacompact.compact import Job, Request, Work, plan_work, prepare
+from deltacompact.planning.decisions import Action, decide_files
+from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
 from deltacompact.table.ports import NothingToDo
 from sessions.planning.statistics import IndexStatistics, PartitionStatistics
@@ -42,29 +40,21 @@ class Gathered:
     error: Exception | None = None
 
 
-def gather(
-    catalog: DeltaStreamCatalog,
-    source_table_id: str,
-    primary_keys: Sequence[str] | None = None,
-    sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None,
-    destination_table_id: str | None = None,
-    arguments: Arguments | None = None,
-    partitions: Sequence[Mapping[str, Any]] | None = None,
-) -> tuple[Gathered, ...]:
-    """Look at every partition that is named, or at all; the parameters are those of `compact()`.
+def gather(catalog: DeltaStreamCatalog, request: Request) -> tuple[Gathered, ...]:
+    """Look at every partition that is asked for.
 
     Raises InputError and NotFoundError for what concerns the whole table.
     """
-    given, names = arguments or Arguments(), catalog.table(source_table_id).partition_keys
-    if partitions is None:
-        chosen = catalog.partitions(source_table_id)
+    names = catalog.table(request.source_table_id).partition_keys
+    if request.partitions is None:
+        chosen = catalog.partitions(request.source_table_id)
     else:
-        chosen = list(dict.fromkeys(Partition.of(names, values) for values in partitions))
+        chosen = list(dict.fromkeys(Partition.of(names, values) for values in request.partitions))
 
     def look(partition: Partition) -> Gathered:
         values = dict(partition.values)
         try:
-            job = prepare(catalog, source_table_id, primary_keys, sort_keys, destination_table_id, given, [values])
+            job = prepare(catalog, replace(request, partitions=[values]))
         except NotFoundError as error:
             return Gathered(values, error=error)
         return _gathered(job, *job.work)
@@ -111,7 +101,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
 def _kept_bytes(plan: CompactionPlan) -> int:
     """Of the delta files that would stay as they are if no row died."""
     everything = np.array([source.file.live_rows for source in plan.sources], np.int64)
-    kept = {ordinal for ordinal, _ in decide_outputs(plan, everything).kept}
+    kept = {decision.ordinal for decision in decide_files(plan, everything) if decision.action is Action.KEEP}
     return sum(source.file.bytes for source in plan.sources if source.ordinal in kept and not source.in_base)
 
 

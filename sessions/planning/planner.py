@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltacompact import DeltaStreamCatalog, open_catalog
-from deltacompact.compact import content_type
-from deltacompact.planning.plan import Arguments
+from deltacompact.base.settings import Options
+from deltacompact.compact import Request, content_type
 from sessions.base.model import SessionPlan
 from sessions.documents.instruction import Instruction
 from sessions.planning.gather import gather
@@ -42,19 +42,21 @@ class Planner:
         asked = instruction.partition_values
         found = gather(
             self.open_catalog(instruction.catalog),
-            instruction.source_table_id,
-            instruction.primary_keys,
-            instruction.sort_keys,
-            instruction.destination_compacted_table_id,
-            Arguments.of(
-                settings,
-                instruction.rows_per_primary_key_index_file,
-                instruction.rows_per_compacted_file,
-                instruction.hash_bucket_count,
-                content_type(instruction.compacted_file_content_type),
-                instruction.purge,
+            Request(
+                instruction.source_table_id,
+                instruction.primary_keys,
+                instruction.sort_keys,
+                instruction.destination_compacted_table_id,
+                asked,
+                Options.of(
+                    settings,
+                    rows_per_primary_key_index_file=instruction.rows_per_primary_key_index_file,
+                    rows_per_compacted_file=instruction.rows_per_compacted_file,
+                    hash_bucket_count=instruction.hash_bucket_count,
+                    content_type=content_type(instruction.compacted_file_content_type),
+                    purge=instruction.purge,
+                ),
             ),
-            asked,
         )
         table = instruction.source_table_id
         statistics = [one.statistics or PartitionStatistics(table, one.partition) for one in found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from deltacompact.index.index_files import CHUNK_ENTRIES
+from deltacompact.base.limits import LIMITS
 from deltacompact.planning import sizing
 from sessions.base.model import Choice
 from sessions.planning.reasons import Reason
@@ -57,7 +57,7 @@ def sizes_of(
     rehash = _rehash(given, buckets)
     adds_run = len(ends) == 1 and not rehash.value and _adds_run(given, on)
     task_rows = sizing.task_rows(
-        round_rows, on.slots, on.nodes, int(buckets.value), given.entry_bytes, on.memory_per_task_bytes
+        round_rows, on.slots, on.nodes, int(buckets.value), given.entry_bytes, on.memory_per_task_bytes, LIMITS
     )
     peak = _peak_task_bytes(given, on, int(buckets.value), round_rows, task_rows, adds_run)
     at_once = on.slots if on.shared_process else 1
@@ -93,7 +93,7 @@ def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, as
 
 def _foldable(given: PartitionStatistics, on: Resources, round_rows: int) -> int:
     """Hash buckets at least, so that a task can fold what a round brings to one of them."""
-    free = on.memory_per_task_bytes - sizing.TASK_BASE_BYTES - 4 * CHUNK_ENTRIES * given.entry_bytes
+    free = on.memory_per_task_bytes - sizing.TASK_BASE_BYTES - 4 * LIMITS.chunk_entries * given.entry_bytes
     return math.ceil(round_rows * given.entry_bytes * sizing.DEDUPE_COPIES / free) if free > 0 else 1
 
 
@@ -122,7 +122,7 @@ def _adds_run(given: PartitionStatistics, on: Resources) -> bool:
         return False
     first, *above = index.runs
     masks = index.mask_bytes + given.base_rows // 8
-    return sizing.adds_run(first, above, given.delta_rows, masks, given.entry_bytes, on.memory_per_task_bytes)
+    return sizing.adds_run(first, above, given.delta_rows, masks, given.entry_bytes, on.memory_per_task_bytes, LIMITS)
 
 
 def _peak_task_bytes(
@@ -131,12 +131,12 @@ def _peak_task_bytes(
     pointed = given.delta_rows + (0 if adds_run or not given.index else given.index.entries)
     tasks = math.ceil(round_rows / task_rows)
     groups = max(
-        sizing.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks),
+        sizing.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks, LIMITS),
         sizing.pointer_groups(pointed, buckets, on.memory_per_task_bytes),
     )
     bucket_rows, pointer_rows = math.ceil(round_rows / buckets), math.ceil(pointed / groups)
     return sizing.peak_task_bytes(
-        task_rows, bucket_rows, given.entry_bytes, CHUNK_ENTRIES, given.read_bytes, pointer_rows
+        task_rows, bucket_rows, given.entry_bytes, LIMITS.chunk_entries, given.read_bytes, pointer_rows
     )
 
 

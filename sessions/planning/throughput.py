@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from benchmarks.model import Cluster, Rates, predict
+from deltacompact.planning.throughput import Rates, Work, capacity_of, predict
 
 _DRIVER_ALONE = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
 _STEP = 2**0.5
@@ -17,10 +17,11 @@ def driver_s(rows: int, nodes: int, cpus: int, memory_bytes: int) -> float:
     The number of tasks jumps where rows make another wave or round, and may fall there. Planning wants more rows never
     to take less, so this is the greatest value over a ladder of sizes up to the next step above `rows`.
     """
-    cluster = Cluster("", nodes, cpus, memory_bytes, 0.0)
+    capacity = capacity_of(nodes, cpus, memory_bytes)
     size, most = 1_000_000.0, 0.0
     while True:
-        most = max(most, predict(size, 0.0, cluster, _DRIVER_ALONE, files=1_000_000).seconds)
+        work = Work.full(int(size), 0.0, files=1_000_000)
+        most = max(most, predict(work, capacity, _DRIVER_ALONE).driver_s)
         if size >= rows:
             return most
         size *= _STEP

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from deltacompact.base.limits import LIMITS
 from deltacompact.planning import sizing
 from sessions.planning.sizes import Resources, Sizes
 from sessions.planning.statistics import PartitionStatistics
@@ -94,15 +95,15 @@ def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     return Work(
         delta_file=_shared(given.delta_files, on.slots, 1),
-        delta_row=_shared(deltas, on.slots, sizing.TASK_ROWS_MIN),
+        delta_row=_shared(deltas, on.slots, LIMITS.task_rows_min),
         delta_byte=_shared(given.delta_bytes - given.kept_bytes, on.slots, file_bytes),
         text_byte=_shared(given.text_bytes, on.slots, file_bytes),
-        index_row=_shared(entries + deltas, on.slots, sizing.SMALL_ROWS_PER_BUCKET),
-        merged_row=_shared(merged, on.slots, sizing.SMALL_ROWS_PER_BUCKET),
+        index_row=_shared(entries + deltas, on.slots, LIMITS.small_rows_per_bucket),
+        merged_row=_shared(merged, on.slots, LIMITS.small_rows_per_bucket),
         base_row=_shared(given.base_rows, on.slots, file_rows),
         base_byte=_shared(given.base_bytes, on.slots, file_bytes),
         object=float(sizes.hash_buckets * (1 + runs)) / on.slots,
-        rehashed_row=_shared(entries, on.slots, sizing.SMALL_ROWS_PER_BUCKET) if sizes.rehash else 0.0,
+        rehashed_row=_shared(entries, on.slots, LIMITS.small_rows_per_bucket) if sizes.rehash else 0.0,
         driver=_driver_s(deltas + given.base_rows, on),
     )
 
