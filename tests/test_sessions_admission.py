@@ -1,57 +1,81 @@
-"""Which groups may start: never more than the budget, nobody for ever last, and the store's clock of the retries."""
+"""Groups of several job runs on one dispatcher: never more than its limits, nobody for ever last; waits of retries."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.base.model import Estimate, SessionPlan
-from sessions.dispatch.admission import Admission, Budget, Demand, first_come
+from sessions.dispatch.admission import Admission
 from sessions.dispatch.job_run_work import Retries
+from sessions.planning.admission import Limits, QuietWindow, Takes, Waiting
+from sessions.planning.reasons import Wait
 
 GIB = 1 << 30
 
 
-def demand(name, gib, accepted_s=0.0):
-    plan = SessionPlan(
-        {}, name, "local", "local", 1, 1, 0, False, 1, 1, 1, 0, 1, int(gib * GIB), Estimate(1, 1, 1), cost_usd=0.0
-    )
-    return Demand("run-1", name, accepted_s, (plan,))
+def group(name: str, gib: float, read_through: int = 1) -> Waiting:
+    return Waiting(Takes(name, memory_bytes=int(gib * GIB), slots=1), read_through, GIB, 0.0)
 
 
-def test_the_longest_accepted_first_and_a_smaller_one_may_pass():
-    budget = Budget(2, 16 * GIB)
-    a, b, c = demand("a", 10, 1), demand("b", 8, 2), demand("c", 4, 3)
-    assert first_come([c, b, a], [], budget) == [a, c]
-    assert first_come([b], [a, c], budget) == []
-    assert first_come([b], [c], budget) == [b]
+def test_a_place_goes_to_the_worst_that_waits_and_not_to_whoever_asks_first():
+    admission = Admission(Limits(1), clock=lambda: 0.0)
+    light, heavy = group("light", 1, 2), group("heavy", 1, 400)
+    assert admission.enter(group("first", 1)) is None
+    assert admission.enter(light).wait == admission.enter(heavy).wait == Wait.SESSIONS
+    admission.leave("first")
+    assert admission.enter(light).wait == Wait.SESSIONS and admission.enter(heavy) is None
+    admission.leave("heavy")
+    assert admission.enter(light) is None and admission.busy_slots == 1
 
 
-def test_what_never_fits_beside_anything_runs_alone():
-    budget = Budget(4, 16 * GIB)
-    large, small = demand("large", 20, 1), demand("small", 1, 2)
-    assert first_come([large, small], [], budget) == [large]
-    assert first_come([large], [small], budget) == []
-    assert first_come([small], [large], budget) == []
+def test_what_is_decided_is_decided_again_once_time_has_passed():
+    now_s = [0.0]
+    admission = Admission(Limits(quiet=(QuietWindow("0 0 1 1 *", 10),)), clock=lambda: now_s[0])
+    assert admission.enter(group("a", 1)).until_s == 600.0
+    now_s[0] = 599.9
+    assert admission.enter(group("a", 1)).wait is Wait.QUIET
+    now_s[0] = 601.0
+    assert admission.enter(group("a", 1)) is None
 
 
-@given(st.lists(st.tuples(st.floats(0.1, 20), st.floats(0, 100)), max_size=12), st.integers(1, 4), st.integers(1, 16))
-def test_a_budget_is_never_exceeded_and_everybody_gets_his_turn(asked, sessions_max, gib):
-    admission = Admission(Budget(sessions_max, gib * GIB))
-    waiting = [demand(str(number), size, at_s) for number, (size, at_s) in enumerate(asked)]
-    running: list[Demand] = []
+def test_what_never_fits_is_told_so_and_leaves():
+    admission = Admission(Limits(4, memory_bytes=16 * GIB), clock=lambda: 0.0)
+    assert admission.enter(group("large", 20)).wait is Wait.NEVER_FITS
+    admission.leave("large")
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 20), st.integers(0, 99)), max_size=12), st.integers(1, 4), st.integers(1, 16))
+def test_limits_are_never_exceeded_and_everybody_gets_a_turn(asked, sessions_max, gib):
+    admission = Admission(Limits(sessions_max, memory_bytes=gib * GIB), clock=lambda: 0.0)
+    waiting = {str(number): group(str(number), size, files) for number, (size, files) in enumerate(asked)}
+    running: dict[str, Waiting] = {}
+    never: set[str] = set()
     turns = 0
     while waiting or running:
         turns += 1
         assert turns < 100, "somebody waits for ever"
-        for each in waiting:
-            if admission.enter(each):
-                running.append(each)
-        waiting = [each for each in waiting if each not in running]
-        assert running and len(running) <= sessions_max and admission.running == len(running)
-        assert len(running) == 1 or sum(each.peak_bytes for each in running) <= gib * GIB
-        admission.leave(running.pop(0))
+        for name, one in list(waiting.items()):
+            postponed = admission.enter(one)
+            if postponed is None:
+                running[name] = waiting.pop(name)
+            elif postponed.wait is Wait.NEVER_FITS:
+                never.add(name)
+                del waiting[name]
+                admission.leave(name)
+        assert len(running) <= sessions_max and admission.running == len(running)
+        assert sum(one.takes.memory_bytes for one in running.values()) <= gib * GIB
+        assert running or not waiting
+        if running:
+            name = next(iter(running))
+            del running[name]
+            admission.leave(name)
+    assert never == {name for name, (size, _) in enumerate_names(asked) if int(size * GIB) > gib * GIB}
     assert (admission.running, admission.waiting) == (0, 0)
+
+
+def enumerate_names(asked):
+    return ((str(number), one) for number, one in enumerate(asked))
 
 
 def test_retries_wait_longer_each_time_up_to_a_limit():

@@ -149,8 +149,9 @@ def test_many_small_partitions_share_a_process(place):
         assert dispatcher.wait(120) == 0
     sessions = list(place.state.sessions("many"))
     assert {session.state for session in sessions} == {SessionState.SUCCEEDED} and len(sessions) == 60
-    assert len({session.plan.group for session in sessions}) == 2
-    assert len(list((place.folder / "state" / "logs").iterdir())) == 2
+    groups = {session.plan.group for session in sessions}
+    assert len(groups) <= 6, "a start is shared by ten times its work at least"
+    assert len(list((place.folder / "state" / "logs").iterdir())) == len(groups)
 
 
 def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):  # noqa: F811

@@ -61,8 +61,9 @@ def test_every_parameter_of_compact_is_a_field_by_its_own_name_and_default():
             assert field.default == default, name
 
 
-def test_every_setting_is_a_field_but_where_the_dispatcher_has_its_machines():
-    assert set(InstructionSettings.model_fields) == {each.name for each in fields(Settings)} - {"ray_address"}
+def test_every_setting_is_a_field_but_where_the_machines_are_and_what_is_for_experts():
+    left_out = {"ray_address", "limits"}
+    assert set(InstructionSettings.model_fields) == {each.name for each in fields(Settings)} - left_out
 
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)

@@ -201,8 +201,8 @@ PLAN = SessionPlan(
 )  # fmt: skip
 
 
-def progress(stage: str, done: int, tasks: int, number: int = 1, rounds: int = 1) -> Progress:
-    return Progress(stage, number, rounds, done, tasks)
+def progress(stage: str, done: int, tasks: int, completed: int = 0, rounds: int = 1) -> Progress:
+    return Progress(stage, completed, rounds, done, tasks)
 
 
 def test_a_session_that_has_done_nothing_is_expected_as_planned() -> None:
@@ -215,7 +215,7 @@ def test_stages_that_are_over_and_tasks_that_are_done_count() -> None:
     assert share_done(PLAN, progress("hash_bucket", 0, 4)) == pytest.approx(16 / 412)
     assert share_done(PLAN, progress("dedupe", 2, 4)) == pytest.approx((16 + 60 + 45) / 412)
     assert share_done(PLAN, progress("materialize", 5, 5)) == pytest.approx((16 + 60 + 90 + 230) / 412)
-    in_rounds = [share_done(PLAN, progress("dedupe", 2, 4, number, 3)) for number in (1, 2, 3)]
+    in_rounds = [share_done(PLAN, progress("dedupe", 2, 4, completed, 3)) for completed in (0, 1, 2)]
     assert in_rounds == pytest.approx([(16 + 20 + 15) / 412, (16 + 40 + 45) / 412, (16 + 60 + 75) / 412])
 
 

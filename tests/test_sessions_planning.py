@@ -426,7 +426,7 @@ def test_a_partition_that_cannot_be_folded_says_so_and_the_others_are_planned(tm
     catalog.create_table("orders", ["day"])
     catalog.append("orders", pa.table({"id": [1]}), {"day": "1"})
     catalog.append("orders", pa.table({"other": [1]}), {"day": "2"})
-    good, bad = gather(catalog, "orders", ["id"])
+    good, bad = gather(catalog, Request("orders", ["id"]))
     assert good.statistics is not None and good.error is None
     assert bad.statistics is None and "id" in str(bad.error)
 

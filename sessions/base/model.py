@@ -117,8 +117,23 @@ class SessionPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Delay:
+    """Why a session has not started: `reason` is a value of planning.reasons.Wait, `text` says it to people.
+
+    `until_s` is when that ends, where it is known (Unix seconds).
+    """
+
+    reason: str
+    text: str
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a session is. `share` is what is done of all its work, from 0 to 1, by the planner's model."""
+    """How far a session is: `round` counts those that are completed.
+
+    `share` is what is done of all its work, from 0 to 1, by the planner's model.
+    """
 
     stage: str = ""
     round: int = 0
@@ -154,7 +169,8 @@ class Session:
 
     `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
     that has not ended, `error` says why the latest try failed; `failures` counts such tries. `error_named` is the error
-    for those who may not see the data: its class, and the files and columns that it names.
+    for those who may not see the data: its class, and the files and columns that it names. `delay` is there while it
+    waits to be started.
     """
 
     id: str
@@ -171,6 +187,7 @@ class Session:
     finished_s: float | None = None
     expected_first: Estimate | None = None
     expected: Estimate | None = None
+    delay: Delay | None = None
     progress: Progress = Progress()
     outcome: Outcome | None = None
     nothing_to_do: str | None = None
@@ -183,6 +200,7 @@ class JobRun:
     """One instruction document under way. `message` is what the queue knew it by.
 
     `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
+    `nearest_sla_s` is there where the desired SLA cannot be met: the nearest that can.
     """
 
     id: str
@@ -196,6 +214,7 @@ class JobRun:
     takeovers: int = 0
     late_heartbeats: int = 0
     desired_sla_s: int | None = None
+    nearest_sla_s: float | None = None
     expected_first: Estimate | None = None
     expected: Estimate | None = None
     session_ids: tuple[str, ...] = ()

@@ -6,15 +6,19 @@ import os
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from sessions.cli.clusters import cluster_options
 from sessions.cli.options import allow_option, dead_letters_option, queue_option, state_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sessions.base.observer import Observer
     from sessions.dispatch.dispatcher import Dispatcher
+    from sessions.planning.admission import QuietWindow
 
 _MEMORY_SHARE = 0.8
 """Of this machine's memory, what sessions may plan to take."""
@@ -31,6 +35,21 @@ _MEMORY_SHARE = 0.8
     metavar="N",
     help="Most sessions at once. Default: one for each CPU of this machine.",
 )
+@click.option(
+    "--max-workers",
+    type=click.IntRange(1, 100_000),
+    default=64,
+    show_default=True,
+    metavar="M",
+    help="Most workers at once, of all clusters together.",
+)
+@click.option(
+    "--quiet",
+    multiple=True,
+    metavar="WINDOW",
+    help='Nothing starts in it: "CRON, MINUTES[, TIME ZONE]", such as "0 8 * * 1-5, 600, Europe/Berlin". Repeatable.',
+)
+@cluster_options
 @dead_letters_option
 @click.option(
     "--lease",
@@ -92,19 +111,12 @@ def dispatch(
     queue: str,
     state: str,
     allow: tuple[str, ...],
-    drain: bool,
-    max_sessions: int | None,
-    dead_letters: str | None,
-    lease_s: float,
-    grace_s: float,
-    tries: int,
     port: int | None,
     host: str,
     topic: str | None,
     task_token: str | None,
     heartbeat_s: float,
-    visibility_s: float,
-    logs: str | None,
+    **options: Any,
 ) -> None:
     """Run job runs from a queue. Any number of dispatchers may share a queue and a state.
 
@@ -123,9 +135,7 @@ def dispatch(
     from sessions.records.state_store import StateStore
 
     recorder = EventRecorder(StateStore(state))
-    dispatcher = dispatcher_of(
-        queue, state, allow, drain, max_sessions, dead_letters, lease_s, grace_s, tries, visibility_s, logs, recorder
-    )
+    dispatcher = dispatcher_of(queue, state, allow, observer=recorder, **options)
     log_json(dispatcher=os.getpid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
@@ -143,6 +153,8 @@ def dispatcher_of(
     allow: tuple[str, ...] = (),
     drain: bool = False,
     max_sessions: int | None = None,
+    max_workers: int = 64,
+    quiet: tuple[str, ...] = (),
     dead_letters: str | None = None,
     lease_s: float = 60.0,
     grace_s: float = 300.0,
@@ -150,34 +162,71 @@ def dispatcher_of(
     visibility_s: float = 60.0,
     logs: str | None = None,
     observer: Observer | None = None,
+    **clusters: Any,
 ) -> Dispatcher:
-    """Everything that a dispatcher is made of."""
+    """Everything that a dispatcher is made of. `clusters` are the options of cli/clusters.py."""
     import psutil
 
-    from sessions.dispatch.admission import Admission, Budget
+    from sessions.cli.clusters import Clusters
+    from sessions.dispatch.admission import Admission
     from sessions.dispatch.dispatcher import Dispatcher, DispatcherSettings
     from sessions.dispatch.intake import Intake
     from sessions.dispatch.job_run_work import Retries
-    from sessions.dispatch.simple_plan import simple_plan
     from sessions.documents.allow_list import AllowList
+    from sessions.launchers.chosen import Launchers
     from sessions.launchers.local import LocalLauncher
+    from sessions.launchers.reaper import Reaper
+    from sessions.planning.admission import Limits
+    from sessions.planning.learning import RateStore
+    from sessions.planning.planner import Planner
+    from sessions.planning.prices import offers_here
     from sessions.queues.queue import open_queue
     from sessions.records.state_store import StateStore
+    from sessions.records.swapping import SwappedRecords
     from sessions.runner.group import run_group
 
     allowed = AllowList(allow)
     queue = open_queue(queue_uri, dead_letters, visibility_s)
     state = StateStore(state_uri, observer)
-    memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    logs_folder = _logs(state, logs)
+    ours = Clusters(max_workers=max_workers, state_uri=state.uri, folder=logs_folder, **clusters)
+    cpus, memory = os.cpu_count() or 1, int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    sessions_max = max_sessions or cpus
+    limits = Limits(sessions_max, max_workers if ours.launchers else None, memory, quiet=quiet_windows(quiet))
+    admission = Admission(limits)
+    rates = RateStore(SwappedRecords(state.store))
+    offers = (*offers_here(cpus, memory), *ours.offers)
     return Dispatcher(
         queue,
         Intake(queue, state, allowed),
         state,
-        simple_plan,
-        LocalLauncher(_logs(state, logs), run_group),
-        Admission(Budget(max_sessions or os.cpu_count() or 1, memory)),
+        Planner(rates, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
+        Launchers({"local": LocalLauncher(logs_folder, run_group), **ours.in_background}),
+        admission,
+        rates,
         DispatcherSettings(ttl_s=lease_s, drain=drain, grace_s=grace_s, retries=Retries(tries)),
+        [Reaper(launcher) for launcher in ours.launchers.values()],
     )
+
+
+def quiet_windows(texts: Iterable[str]) -> tuple[QuietWindow, ...]:
+    """Windows as they are written on the command line. Raises InputError."""
+    from deltacompact.base.errors import InputError
+    from sessions.planning.admission import QuietWindow
+
+    windows = []
+    for text in texts:
+        cron, *rest = (part.strip() for part in text.rsplit(",", 2) if part.strip())
+        # "0 8,9 * * *, 60" has a comma in its cron expression: minutes are the first part that is a number alone.
+        if len(rest) == 2 and not rest[0].isdigit():
+            cron, rest = f"{cron},{rest[0]}", rest[1:]
+        if not rest or not rest[0].isdigit():
+            raise InputError(f"--quiet {text!r}: it must be CRON, MINUTES[, TIME ZONE]")
+        try:
+            windows.append(QuietWindow(cron, int(rest[0]), *rest[1:]))
+        except ValueError as error:
+            raise InputError(f"--quiet: {error}") from None
+    return tuple(windows)
 
 
 def _logs(state: object, asked: str | None) -> Path:

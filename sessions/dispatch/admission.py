@@ -1,88 +1,54 @@
-"""Which groups may start now: at most so many at once, and no more memory than the machine has.
+"""Who waits and who runs on one dispatcher, by the order and the limits of planning/admission.py.
 
-    budget 2 groups, 16 GiB      running: a (10 GiB)
-    waiting: b (8 GiB), c (4 GiB)      c starts; b waits for a
-    waiting: d (20 GiB)                starts once nothing else runs, since it will never fit beside anything
-
-`choose` is a pure function of who waits and who runs.
+enter(run-1/g1)      None: it may start, and it counts as running from now on
+enter(run-1/g2)      memory: it is planned for more memory than is left on this machine
+leave(run-1/g1)      it has ended
+enter(run-1/g2)      None
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 
-from sessions.base.model import SessionPlan
+from sessions.planning.admission import Limits, Postponed, Takes, Waiting, admit
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Most groups at once (each runs one session at a time), and most bytes of memory that they may plan to take."""
-
-    sessions_max: int
-    memory_bytes_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """A group that wants to start. `accepted_s` is when its job run was accepted, for order and for fairness."""
-
-    job_run_id: str
-    group: str
-    accepted_s: float
-    plans: tuple[SessionPlan, ...]
-
-    @property
-    def peak_bytes(self) -> int:
-        """Its sessions run one after another."""
-        return max(plan.peak_bytes for plan in self.plans)
-
-
-Choose = Callable[[Sequence[Demand], Sequence[Demand], Budget], Sequence[Demand]]
-
-
-def first_come(waiting: Sequence[Demand], running: Sequence[Demand], budget: Budget) -> list[Demand]:
-    """Those that may start now, the longest accepted first; a smaller one may pass a larger one that does not fit."""
-    chosen: list[Demand] = []
-    free = budget.sessions_max - len(running)
-    memory = budget.memory_bytes_max - sum(demand.peak_bytes for demand in running)
-    for demand in sorted(waiting, key=lambda demand: (demand.accepted_s, demand.job_run_id, demand.group)):
-        if free == 0:
-            break
-        if demand.peak_bytes <= memory or not (running or chosen):
-            chosen.append(demand)
-            free, memory = free - 1, memory - demand.peak_bytes
-    return chosen
+_DECIDED_FOR_S = 1.0
+"""Groups ask many times a second. What was decided holds until somebody comes or leaves, or for so long."""
 
 
 class Admission:
-    """Who waits and who runs, on one dispatcher. Safe to use from several threads."""
+    """The groups of all job runs of a dispatcher. Safe to use from several threads."""
 
-    def __init__(self, budget: Budget, choose: Choose = first_come) -> None:
-        self.budget = budget
-        self._choose = choose
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.time) -> None:
+        self.limits = limits
+        self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: list[Demand] = []
-        self._running: list[Demand] = []
+        self._waiting: dict[str, Waiting] = {}
+        self._running: dict[str, Takes] = {}
+        self._postponed: dict[str, Postponed] = {}
+        self._decide_again_s = 0.0
 
-    def enter(self, demand: Demand) -> bool:
-        """Whether the group may start now. It waits from the first time on that it asks."""
+    def enter(self, group: Waiting) -> Postponed | None:
+        """Why the group does not start now; None where it may. It waits from the first time on that it asks."""
+        name = group.takes.group
         with self._lock:
-            if demand not in self._waiting:
-                self._waiting.append(demand)
-            if demand not in self._choose(tuple(self._waiting), tuple(self._running), self.budget):
-                return False
-            self._waiting.remove(demand)
-            self._running.append(demand)
-            return True
+            if self._waiting.get(name) != group:
+                self._waiting[name] = group
+                self._decide_again_s = 0.0
+            if self._clock() >= self._decide_again_s:
+                self._decide()
+            if name in self._postponed:
+                return self._postponed[name]
+            self._running[name] = self._waiting.pop(name).takes
+            return None
 
-    def leave(self, demand: Demand) -> None:
+    def leave(self, group: str) -> None:
         """The group has ended, or does not want to start any more."""
         with self._lock:
-            for demands in (self._waiting, self._running):
-                if demand in demands:
-                    demands.remove(demand)
+            if self._waiting.pop(group, None) or self._running.pop(group, None):
+                self._decide_again_s = 0.0
 
     @property
     def running(self) -> int:
@@ -93,3 +59,16 @@ class Admission:
     def waiting(self) -> int:
         with self._lock:
             return len(self._waiting)
+
+    @property
+    def busy_slots(self) -> int:
+        """CPUs of this machine that groups take now."""
+        with self._lock:
+            return sum(takes.slots for takes in self._running.values())
+
+    def _decide(self) -> None:
+        """Those that may start are not in `_postponed`: they start one by one as they ask, all of them fit together."""
+        now_s = self._clock()
+        found = admit(list(self._waiting.values()), list(self._running.values()), self.limits, now_s)
+        self._postponed = {one.group: one for one in found.wait}
+        self._decide_again_s = now_s + _DECIDED_FOR_S

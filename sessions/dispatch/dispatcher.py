@@ -4,6 +4,7 @@
     sweep     job runs that were accepted and that nobody works on, or whose dispatcher fell silent: claimed
     work      a thread for each job run that is held, see job_run_work.py
     renew     every lease, at a third of its time
+    reap      clusters that no living job run owns
     say       that we are there, which tells the store's time too
 
 Nothing is kept in memory alone: a dispatcher that is killed anywhere loses nothing, another one goes on after the
@@ -12,23 +13,26 @@ lease's time. SIGTERM drains: running groups may end, then leases are given back
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import Dispatcher as Record
+from sessions.base.model import JobRun
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.intake import Intake
-from sessions.dispatch.job_run_work import JobRunWork, Retries, Stopping
-from sessions.dispatch.simple_plan import Planner
+from sessions.dispatch.job_run_work import JobRunWork, Plan, Retries, Stopping
 from sessions.launchers.launcher import Launcher
+from sessions.launchers.reaper import Reaper
+from sessions.planning.learning import RateStore
 from sessions.queues.queue import Queue
 from sessions.records.leases import HeldJobRun, LeaseLostError, claim, free_at_s, is_free
 from sessions.records.state_store import StateStore
@@ -39,6 +43,7 @@ _LONG_POLL_S = 20.0
 _POLL_WHEN_DRAINING_S = 1.0
 _SWEEP_EVERY_S = 1.0
 _SAY_EVERY_S = 5.0
+_REAP_EVERY_S = 60.0
 _GIVEN_BACK_FOR_S = 5.0
 """A job run that we gave back is for others first."""
 _JOB_RUNS_A_SESSION = 2
@@ -73,10 +78,12 @@ class Dispatcher:
         queue: Queue,
         intake: Intake,
         state: StateStore,
-        plan: Planner,
+        plan: Plan,
         launcher: Launcher,
         admission: Admission,
+        rates: RateStore,
         settings: DispatcherSettings,
+        reapers: Sequence[Reaper] = (),
     ) -> None:
         self.owner = new_owner()
         self.stopping = Stopping()
@@ -86,6 +93,8 @@ class Dispatcher:
         self._plan = plan
         self._launcher = launcher
         self._admission = admission
+        self._rates = rates
+        self._reapers = reapers
         self._settings = settings
         self._holding: dict[str, _Holding] = {}
         self._lock = threading.Lock()
@@ -105,7 +114,7 @@ class Dispatcher:
         """
         self.queue.depth()
         self._say()
-        for work in (self._receive_for_ever, self._renew_for_ever):
+        for work in (self._receive_for_ever, self._renew_for_ever, self._reap_for_ever):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         stopped_s: float | None = None
         while True:
@@ -206,14 +215,16 @@ class Dispatcher:
         if held is None:
             return
         _LOG.info("job run %s claimed, epoch %s", job_run_id, held.epoch)
-        work = JobRunWork(held, self._plan, self._launcher, self._admission, self.stopping, self._settings.retries)
+        work = JobRunWork(
+            held, self._plan, self._launcher, self._admission, self._rates, self.stopping, self._settings.retries
+        )
         thread = threading.Thread(target=work.run, name=job_run_id, daemon=True)
         with self._lock:
             self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
         thread.start()
 
     def _free(self) -> int:
-        return max(0, self._admission.budget.sessions_max * _JOB_RUNS_A_SESSION - len(self._holding))
+        return max(0, self._admission.limits.sessions_max * _JOB_RUNS_A_SESSION - len(self._holding))
 
     def _forget_ended(self) -> None:
         with self._lock:
@@ -234,6 +245,22 @@ class Dispatcher:
         except DeltaCompactError as error:
             _LOG.warning("whether all is done could not be asked: %s", one_line(error))
             return False
+
+    # Reap
+
+    def _reap_for_ever(self) -> None:
+        while self._reapers and not self.stopping.gently.wait(_REAP_EVERY_S):
+            for reaper in self._reapers:
+                self._guarded(lambda reaper=reaper: self._reap(reaper))  # type: ignore[misc]
+
+    def _reap(self, reaper: Reaper) -> None:
+        """What runs is listed before the job runs are read: so a group that is launched meanwhile has an owner."""
+        listed = reaper.listed()
+        job_runs: dict[str, JobRun] = {}
+        for job_run_id in {one.job_run_id for one in listed}:
+            with contextlib.suppress(NotFoundError):
+                job_runs[job_run_id] = self.state.job_run(job_run_id).value
+        reaper.sweep(listed, job_runs, time.time())
 
     # Renew and say
 
@@ -267,7 +294,7 @@ class Dispatcher:
             started_s=self._started_s,
             said_s=time.time(),
             queue=self.queue.uri,
-            sessions_max=self._admission.budget.sessions_max,
+            sessions_max=self._admission.limits.sessions_max,
             job_run_ids=tuple(self._holding),
             draining=self._settings.drain or self.stopping.gently.is_set(),
         )

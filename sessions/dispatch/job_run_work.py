@@ -1,9 +1,10 @@
 """One job run that we hold, from its claim to its end: what a thread of the dispatcher does.
 
 claimed    RUNNING in an earlier epoch: new attempts at what has not ended, the old ones fenced off
-planned    a session for each partition, in groups
-g0         waits for admission, is launched, ends: two sessions succeeded, one is to be tried again
-g0         again after some seconds, under a new attempt
+planned    a session for each partition, in groups; expected to take 412 s, of 600 s that are desired
+g1         waits for admission, is launched, ends: two sessions succeeded, one is to be tried again
+g1         again after some seconds, under a new attempt
+g2         never fits the limits: its sessions fail, and say so
 ended      SUCCEEDED, or FAILED where a session has
 
 told to stop     launches nothing more, lets running groups end, gives the lease back
@@ -13,6 +14,7 @@ lease lost       terminates what it launched: another dispatcher goes on
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 import time
@@ -27,16 +29,24 @@ from deltacompact.base.errors import DeltaCompactError, StoreError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import session_id
 from sessions.base.logs import about
-from sessions.base.model import Estimate, JobRunState, Session, SessionPlan, SessionState
-from sessions.dispatch.admission import Admission, Demand
+from sessions.base.model import Delay, Estimate, JobRunState, Session, SessionPlan, SessionState
+from sessions.dispatch.admission import Admission
 from sessions.dispatch.attempts import Attempts
-from sessions.dispatch.simple_plan import Planner
 from sessions.documents.instruction import Instruction, of_values
+from sessions.events.due import is_news
 from sessions.launchers.launcher import GroupSpec, GroupState, Launcher
+from sessions.planning.admission import Postponed, Waiting
+from sessions.planning.learning import RateStore
+from sessions.planning.plan import nearest_sla_s
+from sessions.planning.prices import LOCAL
+from sessions.planning.reasons import Wait
+from sessions.planning.refine import expect_job_run, group_estimate
 from sessions.records.leases import HeldJobRun, LeaseLostError
 from sessions.records.state_store import StateStore
 
 T = TypeVar("T")
+Plan = Callable[[Instruction], tuple[SessionPlan, ...]]
+"""What the sessions of a document are to run on. Raises NotFoundError, InputError where that cannot be served."""
 
 _LOG = logging.getLogger("sessions")
 _LOOK_EVERY_S = 0.1
@@ -44,6 +54,10 @@ _WRITERS = 8
 _STORE_TRIES = 5
 _ERROR_CHARACTERS_MAX = 500
 _KILLED = "its process ended before it did"
+_LOOK_AT_SESSIONS_EVERY_S = 2.0
+_DELAY_TOLD_AFTER_S = 1.0
+_DELAYS_TOLD_AT_ONCE = 32
+"""Sessions that are told why they wait, each time that all groups were looked at: it must not hold up the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +82,10 @@ class Stopping:
 
 @dataclass(slots=True)
 class _Group:
-    """One group of sessions: waiting, then running under `launched`, until no session of it is unended.
+    """One group of sessions: waiting since `waits_since_s`, then running under `launched`, until all have ended.
 
-    `used` are the attempts that were launched: none is launched twice.
+    `used` are the attempts that were launched: none is launched twice. `learnable` are sessions that ended in a process
+    of ours, for the rates.
     """
 
     name: str
@@ -78,8 +93,11 @@ class _Group:
     launched: str | None = None
     launches: int = 0
     used: set[str] = field(default_factory=set)
-    demand: Demand | None = None
+    waiting: Waiting | None = None
+    waits_since_s: float = 0.0
+    launched_s: float = 0.0
     not_before_s: float = 0.0
+    learnable: list[Session] = field(default_factory=list)
 
     def update(self, sessions: Iterable[Session]) -> None:
         self.sessions.update({session.id: session for session in sessions})
@@ -88,6 +106,27 @@ class _Group:
     def unended(self) -> list[Session]:
         return [session for session in self.sessions.values() if not session.state.ended]
 
+    @property
+    def plans_left(self) -> list[SessionPlan]:
+        return [session.plan for session in self.unended if session.plan is not None]
+
+    def left(self, now_s: float) -> Estimate:
+        """Seconds until the group has ended, from now on, where it is launched."""
+        seconds, low_s, high_s = 0.0, 0.0, 0.0
+        for session in self.unended:
+            expected = session.expected or (session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0))
+            if session.state is SessionState.RUNNING and session.started_s is not None:
+                over_s = now_s - session.started_s
+            else:
+                over_s = 0.0
+            seconds += max(0.0, expected.seconds - over_s)
+            low_s += max(0.0, expected.low_s - over_s)
+            high_s += max(0.0, expected.high_s - over_s)
+        begun = any(session.started_s is not None for session in self.sessions.values())
+        start_s = 0.0 if begun else max((plan.start_s for plan in self.plans_left), default=0.0)
+        start_s = max(0.0, start_s - (time.monotonic() - self.launched_s))
+        return Estimate(start_s + seconds, start_s + low_s, start_s + high_s, now_s)
+
 
 class JobRunWork:
     """Does the work of one held job run. `run` reads like the design."""
@@ -95,9 +134,10 @@ class JobRunWork:
     def __init__(
         self,
         held: HeldJobRun,
-        plan: Planner,
+        plan: Plan,
         launcher: Launcher,
         admission: Admission,
+        rates: RateStore,
         stopping: Stopping,
         retries: Retries,
     ) -> None:
@@ -106,9 +146,12 @@ class JobRunWork:
         self._plan = plan
         self._launcher = launcher
         self._admission = admission
+        self._rates = rates
         self._stopping = stopping
         self._retries = retries
         self._groups: list[_Group] = []
+        self._look_again_s = 0.0
+        self._delays_left = 0
 
     def run(self) -> None:
         """Bring the job run to its end, or give it back."""
@@ -140,11 +183,13 @@ class JobRunWork:
                 return
             if self._held.lost:
                 raise LeaseLostError(f"job run {self._held.run.id}: the lease of epoch {self._held.epoch} is lost")
+            self._delays_left = _DELAYS_TOLD_AT_ONCE
             for group in self._groups:
                 if group.launched is not None:
                     self._follow(group, attempts)
                 elif group.unended and not self._stopping.gently.is_set():
                     self._start(group, attempts)
+            self._look()
             time.sleep(_LOOK_EVERY_S)
         self._end(self._failure())
 
@@ -154,20 +199,27 @@ class JobRunWork:
         """Record the sessions, then that the job run is running. What an earlier epoch recorded stays as it is."""
         run = self._held.run
         plans = [replace(plan, group=f"{plan.group}.{self._held.epoch}") for plan in self._plan(instruction)]
-        groups: dict[str, list[str]] = {}
+        groups: dict[str, list[SessionPlan]] = {}
         for plan in plans:
-            groups.setdefault(plan.group, []).append(session_id(plan.partition))
+            groups.setdefault(plan.group, []).append(plan)
         with ThreadPoolExecutor(_WRITERS) as threads:
             list(threads.map(self._recorded, plans))
-        for group, names in groups.items():
-            self._state.put_group(run.id, group, names)
-        expected = _longest(plan.expected for plan in plans)
+        names = {group: [session_id(plan.partition) for plan in members] for group, members in groups.items()}
+        for group, of_group in names.items():
+            self._state.put_group(run.id, group, of_group)
+        now_s = time.time()
+        waiting = [group_estimate(members, now_s) for members in groups.values()]
+        expected = expect_job_run([], waiting, self._at_once(plans), at_s=now_s) if plans else None
+        nearest_s = nearest_sla_s(plans)
+        if nearest_s is not None:
+            _LOG.warning("desired SLA %s s cannot be met, the nearest that can is %s s", run.desired_sla_s, nearest_s)
         self._held.change(
             state=JobRunState.RUNNING,
-            started_s=time.time(),
+            started_s=now_s,
+            nearest_sla_s=nearest_s,
             expected_first=expected,
             expected=expected,
-            session_ids=tuple(name for names in groups.values() for name in names),
+            session_ids=tuple(name for of_group in names.values() for name in of_group),
         )
 
     def _recorded(self, plan: SessionPlan) -> None:
@@ -196,10 +248,12 @@ class JobRunWork:
         """Launch a group if it may start now."""
         if time.monotonic() < group.not_before_s:
             return
-        if group.demand is None:
-            plans = tuple(session.plan for session in group.unended if session.plan is not None)
-            group.demand = Demand(self._held.run.id, group.name, self._held.run.accepted_s, plans)
-        if not self._admission.enter(group.demand):
+        if group.waiting is None:
+            name = f"{self._held.run.id}/{group.name}"
+            group.waiting = Waiting.of(name, group.plans_left, self._held.run.accepted_s)
+            group.waits_since_s = time.monotonic()
+        if (postponed := self._admission.enter(group.waiting)) is not None:
+            self._postponed(group, postponed, attempts)
             return
         unnamed = [each for each in group.unended if each.attempt is None or each.attempt in group.used]
         group.update(self._each(unnamed, self._next(attempts)))
@@ -210,7 +264,7 @@ class JobRunWork:
         group.used |= {session.attempt for session in group.unended if session.attempt}
         spec = self._spec(group)
         self._asking(lambda: self._launcher.launch(spec))
-        group.launched = spec.id
+        group.launched, group.launched_s = spec.id, time.monotonic()
         _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
 
     def _follow(self, group: _Group, attempts: Attempts) -> None:
@@ -220,13 +274,37 @@ class JobRunWork:
         if status.state is GroupState.RUNNING:
             return
         _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
-        names = [session.id for session in group.unended]
-        group.update(self._asking(lambda: self._state.some_sessions(self._held.run.id, names)))
+        self._gone(group.launched)
+        self._see(group, [session.id for session in group.unended])
+        self._learn(group)
         self._left(group)
         failed = [session for session in group.unended if session.state is SessionState.RUNNING or session.error]
         group.update(self._each(failed or group.unended, lambda session: self._failed(attempts, session)))
         failures = max((session.failures for session in group.unended), default=0)
         group.not_before_s = time.monotonic() + self._retries.after_s(failures)
+
+    def _postponed(self, group: _Group, postponed: Postponed, attempts: Attempts) -> None:
+        """The records of its sessions say why a group waits, unless it is for a moment. What never fits has failed."""
+        if postponed.wait is Wait.NEVER_FITS:
+            self._left(group)
+            group.update(self._each(group.unended, lambda session: attempts.give_up(session.id, postponed.text)))
+            return
+        delay = Delay(postponed.wait, postponed.text, postponed.until_s)
+        if time.monotonic() - group.waits_since_s < _DELAY_TOLD_AFTER_S:
+            return
+        untold = [session for session in group.unended if session.delay != delay][: self._delays_left]
+        self._delays_left -= len(untold)
+        group.update(self._each(untold, lambda session: self._told_delay(session, delay)))
+
+    def _told_delay(self, session: Session, delay: Delay) -> Session:
+        try:
+            stored = self._state.session(session.job_run_id, session.id)
+            told = replace(stored.value, delay=delay)
+            if stored.value.state is SessionState.PLANNED:
+                self._state.change_session(stored, told)  # whoever was faster has news of it
+        except StoreError as error:
+            _LOG.info("why session %s waits could not be told: %s", session.id, one_line(error))
+        return replace(session, delay=delay)
 
     def _failed(self, attempts: Attempts, session: Session) -> Session:
         """A try that did not end its session: another one follows, unless there were enough."""
@@ -246,15 +324,22 @@ class JobRunWork:
             return list(threads.map(change, sessions))
 
     def _left(self, group: _Group) -> None:
-        if group.demand is not None:
-            self._admission.leave(group.demand)
-        group.demand, group.launched = None, None
+        if group.waiting is not None:
+            self._admission.leave(group.waiting.takes.group)
+        group.waiting, group.launched = None, None
+
+    def _gone(self, launched: str) -> None:
+        """Nothing is left of a process or cluster whose group has ended."""
+        try:
+            self._launcher.terminate(launched)
+        except StoreError as error:
+            _LOG.error("%s may still run, the reaper looks after it: %s", launched, one_line(error))
 
     def _running(self) -> bool:
         return any(group.launched for group in self._groups)
 
     def _spec(self, group: _Group) -> GroupSpec:
-        plans = [session.plan for session in group.unended if session.plan is not None]
+        plans = group.plans_left
         first = plans[0]
         run_id, epoch = self._held.run.id, self._held.epoch
         return GroupSpec(
@@ -264,11 +349,64 @@ class JobRunWork:
             group=group.name,
             epoch=epoch,
             executor=first.executor,
+            launcher=first.launcher,
             node_type=first.node_type,
             workers_initial=max(plan.workers_initial for plan in plans),
             workers_max=max(plan.workers_max for plan in plans),
             peak_bytes=max(plan.peak_bytes for plan in plans),
         )
+
+    # What is expected, and what was learned
+
+    def _look(self) -> None:
+        """See how far sessions are, and say so where the job run is expected to take longer or less for it."""
+        if time.monotonic() < self._look_again_s:
+            return
+        self._look_again_s = time.monotonic() + _LOOK_AT_SESSIONS_EVERY_S
+        try:
+            for group in self._groups:
+                self._see_running(group)
+            expected, run = self._expected(), self._held.run
+            if is_news(run.expected, expected, run.desired_sla_s):
+                self._held.change(expected=expected)
+        except StoreError as error:
+            _LOG.info("how far sessions are could not be seen: %s", one_line(error))
+
+    def _see_running(self, group: _Group) -> None:
+        """Sessions of a group run one after another: those up to the first that has not ended are new."""
+        if group.launched is None:
+            return
+        for session in group.unended:
+            self._see(group, [session.id])
+            if not group.sessions[session.id].state.ended:
+                return
+
+    def _see(self, group: _Group, names: list[str]) -> None:
+        seen = self._asking(lambda: self._state.some_sessions(self._held.run.id, names))
+        group.update(seen)
+        group.learnable += [session for session in seen if session.state is SessionState.SUCCEEDED]
+
+    def _expected(self) -> Estimate:
+        """Of the whole job run: what runs has something left, the rest waits for a place."""
+        now_s, unended = time.time(), [group for group in self._groups if group.unended]
+        running = [group.left(now_s) for group in unended if group.launched]
+        waiting = [group_estimate(group.plans_left) for group in unended if not group.launched]
+        plans = [plan for group in unended for plan in group.plans_left]
+        elapsed_s = now_s - (self._held.run.started_s or now_s)
+        return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s)
+
+    def _at_once(self, plans: Iterable[SessionPlan]) -> int:
+        """Groups that run at a time; on this machine they are planned for one CPU each at least."""
+        most = self._admission.limits.sessions_max
+        return min(most, os.cpu_count() or 1) if all(plan.node_type == LOCAL for plan in plans) else most
+
+    def _learn(self, group: _Group) -> None:
+        """What sessions took is what the next ones are expected to take. Nothing depends on it."""
+        try:
+            self._rates.learn(group.learnable)
+        except DeltaCompactError as error:
+            _LOG.warning("the rates could not be learned from %s: %s", group.name, one_line(error))
+        group.learnable.clear()
 
     # End
 
@@ -290,7 +428,7 @@ class JobRunWork:
         """Nothing of ours runs when this returns, and others may claim the job run."""
         for group in self._groups:
             if group.launched is not None:
-                self._launcher.terminate(group.launched)
+                self._gone(group.launched)
             self._left(group)
         if not self._held.lost:
             try:
@@ -309,7 +447,3 @@ class JobRunWork:
             with attempt:
                 return ask()
         raise AssertionError("unreachable")
-
-
-def _longest(estimates: Iterable[Estimate]) -> Estimate | None:
-    return max(estimates, key=lambda estimate: estimate.seconds, default=None)

@@ -90,6 +90,7 @@ def estimate_told(record: JobRun | Session, run: JobRun | None) -> Event | None:
         share = record.progress.share
     else:
         job_run_id, subject, common, share = record.id, "", _of_job_run(record), None
+        common |= {"nearest_sla_s": record.nearest_sla_s} if record.nearest_sla_s else {}
     data = {
         **common,
         "expected_s": round(expected.seconds, 3),

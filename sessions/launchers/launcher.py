@@ -20,7 +20,8 @@ from typing import Protocol
 class GroupSpec:
     """One try at a group of sessions. `id` is new with every try: it names the process or cluster.
 
-    `peak_bytes` is the most memory that one of its sessions takes in one process.
+    `launcher` is the one that the plan chose; `peak_bytes` is the most memory that one of its sessions takes in one
+    process.
     """
 
     id: str
@@ -29,6 +30,7 @@ class GroupSpec:
     group: str
     epoch: int
     executor: str
+    launcher: str
     node_type: str
     workers_initial: int
     workers_max: int

@@ -74,7 +74,7 @@ class LocalLauncher:
     def terminate(self, group_id: str) -> None:
         with self._lock:
             process = self._groups.get(group_id)
-        if process is None:
+        if process is None or self.status(group_id).state is GroupState.ENDED:
             return
         for sent in (signal.SIGTERM, signal.SIGKILL):
             self._signal(process, sent)

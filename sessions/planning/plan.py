@@ -14,7 +14,7 @@ moment that its cluster is up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -306,6 +306,15 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
         text = f"{desired:,.0f} s cannot be met; the nearest that can is {nearest:,} s"
         choice = Choice("desired_sla", nearest, Reason.CANNOT_BE_MET, text)
     return replace(plan, choices=(*plan.choices, choice))
+
+
+def nearest_sla_s(plans: Iterable[SessionPlan]) -> float | None:
+    """The nearest SLA that can be met, where the desired one of a job run with these plans cannot."""
+    for plan in plans:
+        for choice in plan.choices:
+            if choice.what == "desired_sla" and choice.reason == Reason.CANNOT_BE_MET:
+                return float(choice.value)
+    return None
 
 
 def settings_of(plan: SessionPlan) -> dict[str, Any]:

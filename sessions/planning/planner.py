@@ -67,9 +67,11 @@ class Planner:
             settings.concurrent_tasks or settings.local_threads,
             settings.memory_per_task_bytes,
         )
-        return plan_job_run(statistics, wish, self._situation(settings.executor))
+        on_s3 = instruction.catalog.startswith("s3://")
+        return plan_job_run(statistics, wish, self._situation(settings.executor, on_s3))
 
-    def _situation(self, executor: str) -> Situation:
-        offers = tuple(offer for offer in self.offers if executor in ("auto", offer.executor))
+    def _situation(self, executor: str, on_s3: bool) -> Situation:
+        """No cluster reaches the disk of this machine."""
+        offers = tuple(offer for offer in self.offers if executor in ("auto", offer.executor) and (on_s3 or offer.here))
         known = self.rates.expectations(offer.pool for offer in offers)
         return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, time.time())

@@ -35,7 +35,7 @@ def share_done(plan: SessionPlan, progress: Progress) -> float:
     if not progress.stage or total <= 0:
         return 0.0
     rounds = max(1, progress.rounds or plan.rounds)
-    finished_rounds = min(rounds, max(1, progress.round)) - 1
+    finished_rounds = min(rounds, progress.round)
     done = _BEFORE * plan.stage_s.get("session", 0.0)
     reached = STAGES.index(progress.stage) if progress.stage in STAGES else len(STAGES)
     for place, stage in enumerate(STAGES):

@@ -26,8 +26,9 @@ from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState
 from sessions.documents.instruction import Instruction, of_values
 from sessions.events.recording import EventRecorder
+from sessions.planning.plan import settings_of
 from sessions.records.state_store import StateStore, Stored
-from sessions.runner.reporting import Refine, SessionReport, Superseded
+from sessions.runner.reporting import SessionReport, Superseded
 
 _LOG = logging.getLogger("sessions")
 _FOR_GOOD = (InputError, CorruptionError)
@@ -38,14 +39,14 @@ class Terminated(BaseException):
     """SIGTERM: the process ends where it stands."""
 
 
-def run_group(state_uri: str, job_run_id: str, group: str, epoch: int, refine: Refine | None = None) -> int:
+def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     """Run the sessions of a group that have not ended; the exit status of the process."""
     log_json(job_run=job_run_id, group=group)
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _terminate)
     try:
         state = StateStore(state_uri, EventRecorder(StateStore(state_uri)))
-        return GroupRun(state, job_run_id, epoch, refine).run(group)
+        return GroupRun(state, job_run_id, epoch).run(group)
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
         return EXIT_SUPERSEDED
@@ -65,12 +66,10 @@ class GroupRun:
         state: StateStore,
         job_run_id: str,
         epoch: int,
-        refine: Refine | None = None,
         open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
     ) -> None:
         self._state = state
         self._job_run_id = job_run_id
-        self._refine = refine
         self._watch = LeaseWatch(state, job_run_id, epoch)
         self._epoch = epoch
         self._instruction = of_values(state.job_run(job_run_id).value.document)
@@ -88,7 +87,7 @@ class GroupRun:
 
     def _run(self, stored: Stored[Session]) -> bool:
         """One session; whether it has ended."""
-        report = SessionReport(self._state, stored, self._watch, self._refine)
+        report = SessionReport(self._state, stored, self._watch)
         report.begin()
         began_s = time.monotonic()
         try:
@@ -168,7 +167,7 @@ def engine_arguments(instruction: Instruction, session: Session) -> dict[str, An
         "hash_bucket_count": instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None),
         "compacted_file_content_type": instruction.compacted_file_content_type,
         "purge": instruction.purge,
-        "settings": instruction.engine_settings(**({"executor": plan.executor} if plan else {})),
+        "settings": instruction.engine_settings(**(settings_of(plan) if plan else {})),
     }
 
 

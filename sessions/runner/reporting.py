@@ -28,11 +28,9 @@ from deltacompact.base.events import (
     StageStarted,
     TaskFinished,
 )
-from sessions.base.model import Estimate, Progress, Session, SessionPlan, SessionState
+from sessions.base.model import Progress, Session, SessionState
+from sessions.planning.refine import refine, share_done
 from sessions.records.state_store import StateStore, Stored
-
-Refine = Callable[[SessionPlan, Progress, float], Estimate]
-"""The expected SLA of a session, from its plan, how far it is, and the seconds that it has run."""
 
 _WRITE_EVERY_S = 1.0
 _TRIES = 4
@@ -45,14 +43,11 @@ class Superseded(BaseException):
 class SessionReport:
     """The record of one session, as its runner writes it. An event sink of compact()."""
 
-    def __init__(
-        self, state: StateStore, stored: Stored[Session], still_ours: Callable[[], None], refine: Refine | None = None
-    ) -> None:
+    def __init__(self, state: StateStore, stored: Stored[Session], still_ours: Callable[[], None]) -> None:
         self._state = state
         self._stored = stored
         self._attempt = stored.value.attempt
         self._still_ours = still_ours
-        self._refine = refine
         self._began_s = time.monotonic()
         self._written_s = 0.0
         self._progress = Progress()
@@ -84,7 +79,11 @@ class SessionReport:
     def begin(self) -> None:
         """Say that the session runs."""
         self.write(
-            state=SessionState.RUNNING, started_s=self.session.started_s or time.time(), error=None, error_named=None
+            state=SessionState.RUNNING,
+            started_s=self.session.started_s or time.time(),
+            delay=None,
+            error=None,
+            error_named=None,
         )
 
     def write(self, **fields: Any) -> None:
@@ -119,8 +118,10 @@ class SessionReport:
             self._written_s = time.monotonic()
 
     def _told(self) -> dict[str, Any]:
-        progress = replace(self._progress, updated_s=time.time())
-        plan = self.session.plan
-        if self._refine is None or plan is None:
+        """How far it is, and what it is expected to take by that."""
+        now_s, plan = time.time(), self.session.plan
+        progress = replace(self._progress, updated_s=now_s)
+        if plan is None:
             return {"progress": progress}
-        return {"progress": progress, "expected": self._refine(plan, progress, time.monotonic() - self._began_s)}
+        progress = replace(progress, share=share_done(plan, progress))
+        return {"progress": progress, "expected": refine(plan, progress, time.monotonic() - self._began_s, at_s=now_s)}

@@ -1,0 +1,141 @@
+"""The clusters that a dispatcher may launch, as its options say: none by default.
+
+--ray-clusters cluster.yaml             Ray's cluster launcher, from this template
+--kuberay deltacompact:0.1.0            KubeRay RayJobs of this image, by kubectl
+--prices prices.toml --node-type r6in.4xlarge
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sessions.launchers.chosen import InBackground
+    from sessions.launchers.kuberay import KubeRayLauncher
+    from sessions.launchers.ray_cluster import RayClusterLauncher
+    from sessions.planning.prices import Offer, Prices
+
+_OPTIONS = (
+    click.option(
+        "--ray-clusters",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="CLUSTER.yaml",
+        help="Sessions may run on clusters of Ray's cluster launcher, made from this template.",
+    ),
+    click.option("--kuberay", metavar="IMAGE", help="Sessions may run as KubeRay RayJobs of this image, by kubectl."),
+    click.option("--namespace", default="default", show_default=True, metavar="NAME", help="Of the RayJobs."),
+    click.option("--service-account", metavar="NAME", help="Of the pods of RayJobs. Default: the namespace's."),
+    click.option(
+        "--prices",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="PRICES.toml",
+        help="Node types and what they cost. Default: the dated table that comes with the package.",
+    ),
+    click.option(
+        "--node-type",
+        "node_types",
+        multiple=True,
+        metavar="NAME",
+        help="Workers are of this type; repeatable. Default: every type that has a price and fits the image.",
+    ),
+    click.option("--on-demand", is_flag=True, help="Workers are on-demand instances. Default: spot."),
+)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `Clusters`."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What the options mean. Raises InputError where they do not fit together."""
+
+    max_workers: int
+    state_uri: str
+    folder: Path
+    ray_clusters: str | None = None
+    kuberay: str | None = None
+    namespace: str = "default"
+    service_account: str | None = None
+    prices: str | None = None
+    node_types: tuple[str, ...] = ()
+    on_demand: bool = False
+
+    def __post_init__(self) -> None:
+        from deltacompact.base.errors import InputError
+
+        if (self.ray_clusters or self.kuberay) and not self.state_uri.startswith("s3://"):
+            raise InputError("--ray-clusters and --kuberay want a state on S3: clusters must reach it")
+
+    @functools.cached_property
+    def launchers(self) -> dict[str, RayClusterLauncher | KubeRayLauncher]:
+        """By the name that plans give them."""
+        from importlib.metadata import version
+
+        import yaml
+
+        from deltacompact.base.errors import InputError
+        from sessions.launchers.kuberay import KubeOptions, KubeRayLauncher
+        from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher
+
+        found: dict[str, RayClusterLauncher | KubeRayLauncher] = {}
+        if self.ray_clusters:
+            try:
+                template = yaml.safe_load(Path(self.ray_clusters).read_text())
+            except yaml.YAMLError as error:
+                raise InputError(f"--ray-clusters {self.ray_clusters}: {error}") from None
+            found["ray_cluster"] = RayClusterLauncher(
+                template,
+                self._table,
+                self.folder / "clusters",
+                self.state_uri,
+                ClusterOptions(spot=not self.on_demand),
+            )
+        if self.kuberay:
+            options = KubeOptions(self.kuberay, version("ray"), self.namespace, self.service_account)
+            found["kuberay"] = KubeRayLauncher(self._table, self.state_uri, options)
+        return found
+
+    @property
+    def in_background(self) -> dict[str, InBackground]:
+        from sessions.launchers.chosen import InBackground
+
+        return {name: InBackground(launcher) for name, launcher in self.launchers.items()}
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        from deltacompact.base.errors import InputError
+        from sessions.planning.prices import offers_of_clusters
+
+        try:
+            return tuple(
+                offer
+                for name in self.launchers
+                for offer in offers_of_clusters(
+                    self._table, name, self.max_workers, not self.on_demand, self.node_types or None
+                )
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    @property
+    def prices_dated(self) -> str:
+        """Which prices plans were made by; "" where nothing costs anything."""
+        return f"{self._table.region}, {self._table.date}" if self.launchers else ""
+
+    @functools.cached_property
+    def _table(self) -> Prices:
+        from deltacompact.base.errors import InputError
+        from sessions.planning.prices import DEFAULT, read_prices
+
+        try:
+            return read_prices(Path(self.prices) if self.prices else DEFAULT)
+        except ValueError as error:
+            raise InputError(str(error)) from None

@@ -1,0 +1,108 @@
+"""All launchers that a dispatcher has, behind the one protocol: each group goes to the one that its plan names.
+
+    launch(run-1.3.g1.1, "local")          a process of this machine, at once
+    launch(run-1.3.g2.1, "ray_cluster")    a cluster: it takes minutes, so a thread does it; status says running
+    launch(run-1.3.g3.1, "ray_cluster")    beside the other one
+
+A cluster that could not be brought up is a group that has ended. Clusters are asked how they are every 15 s: each
+question is a command or a request, and what their sessions do is in the records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from deltacompact.base.errors import StoreError
+from deltacompact.base.wording import one_line
+from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus, Launcher
+
+_LOG = logging.getLogger("sessions")
+_ASKED_EVERY_S = 15.0
+_AT_ONCE = 64
+"""Clusters that are brought up at a time; more wait for their turn, as they would for the provider."""
+_FAILED = 1
+
+
+class Launchers:
+    """By name, as plans name them. Raises KeyError for a plan of a launcher that this dispatcher does not have."""
+
+    def __init__(self, by_name: Mapping[str, Launcher]) -> None:
+        self._by_name = by_name
+        self._of_group: dict[str, Launcher] = {}
+
+    def launch(self, spec: GroupSpec) -> None:
+        launcher = self._by_name[spec.launcher]
+        self._of_group[spec.id] = launcher
+        launcher.launch(spec)
+
+    def status(self, group_id: str) -> GroupStatus:
+        launcher = self._of_group.get(group_id)
+        return GroupStatus(GroupState.UNKNOWN) if launcher is None else launcher.status(group_id)
+
+    def logs(self, group_id: str) -> str:
+        launcher = self._of_group.get(group_id)
+        return "" if launcher is None else launcher.logs(group_id)
+
+    def terminate(self, group_id: str) -> None:
+        if (launcher := self._of_group.get(group_id)) is not None:
+            launcher.terminate(group_id)
+            del self._of_group[group_id]
+
+    def close(self) -> None:
+        for launcher in self._by_name.values():
+            launcher.close()
+
+
+class InBackground:
+    """A launcher of clusters that keeps nobody waiting: it launches in threads, and remembers what it was told."""
+
+    def __init__(self, inner: Launcher, clock: Callable[[], float] = time.monotonic) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="launch")
+        self._launching: dict[str, Future[None]] = {}
+        self._told: dict[str, tuple[float, GroupStatus]] = {}
+        self._lock = threading.Lock()
+
+    def launch(self, spec: GroupSpec) -> None:
+        with self._lock:
+            if spec.id not in self._launching:
+                self._launching[spec.id] = self._threads.submit(self._inner.launch, spec)
+
+    def status(self, group_id: str) -> GroupStatus:
+        """A backend that does not answer says nothing: the group runs, as far as we know."""
+        launching = self._launching.get(group_id)
+        if launching is not None and not launching.done():
+            return GroupStatus(GroupState.RUNNING, text="it is being launched")
+        if launching is not None and (error := launching.exception()) is not None:
+            return GroupStatus(GroupState.ENDED, _FAILED, one_line(error))
+        asked_s, told = self._told.get(group_id, (-_ASKED_EVERY_S, GroupStatus(GroupState.RUNNING)))
+        if told.state is GroupState.RUNNING and self._clock() - asked_s >= _ASKED_EVERY_S:
+            try:
+                told = self._inner.status(group_id)
+            except StoreError as error:
+                _LOG.warning("how %s is could not be asked: %s", group_id, one_line(error))
+            self._told[group_id] = (self._clock(), told)
+        return told
+
+    def logs(self, group_id: str) -> str:
+        return self._inner.logs(group_id)
+
+    def terminate(self, group_id: str) -> None:
+        """What is being launched is let come up first: half a cluster would be nobody's."""
+        launching = self._launching.get(group_id)
+        if launching is not None and not launching.cancel():
+            with contextlib.suppress(Exception):
+                launching.result()
+            self._inner.terminate(group_id)
+        self._launching.pop(group_id, None)
+        self._told.pop(group_id, None)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._inner.close()
