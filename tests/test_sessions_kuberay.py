@@ -28,7 +28,7 @@ STATE = "s3://lake/compaction-state"
 
 
 def group(id_: str = "run-1.3.g1.1", **changes: Any) -> GroupSpec:
-    spec = GroupSpec(id_, STATE, "run-1", "g1", 3, "ray", "r6in.4xlarge", 2, 8, 4 << 30)
+    spec = GroupSpec(id_, STATE, "run-1", "g1", 3, "ray", "kuberay", "r6in.4xlarge", 2, 8, 4 << 30)
     return replace(spec, **changes)
 
 

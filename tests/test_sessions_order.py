@@ -108,6 +108,8 @@ def test_a_window_over_midnight_and_one_on_the_night_that_clocks_change() -> Non
     assert night.until_s(at("2026-11-23T00:15:00")) == at("2026-11-23T01:30:00")
     assert night.until_s(at("2026-11-23T01:30:00")) is None
     assert night.until_s(at("2026-10-25T00:29:00")) == at("2026-10-25T01:30:00")
+    always = QuietWindow("* * * * *", 5)
+    assert always.until_s(at("2026-11-23T07:59:30")) == at("2026-11-23T08:04:00")
 
 
 @pytest.mark.parametrize(

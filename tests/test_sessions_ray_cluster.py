@@ -30,7 +30,7 @@ GOLDEN = Path(__file__).parent / "golden" / "cluster.yaml"
 TEMPLATE: dict[str, Any] = yaml.safe_load((Path(__file__).parent.parent / "cluster.yaml").read_text())
 PRICES = read_prices()
 STATE = "s3://lake/compaction-state"
-SPEC = GroupSpec("run-1.3.g1.1", STATE, "run-1", "g1", 3, "ray", "r6in.8xlarge", 2, 8, 4 << 30)
+SPEC = GroupSpec("run-1.3.g1.1", STATE, "run-1", "g1", 3, "ray", "ray_cluster", "r6in.8xlarge", 2, 8, 4 << 30)
 NAME = cluster_name(SPEC.id)
 
 

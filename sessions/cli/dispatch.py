@@ -216,7 +216,7 @@ def quiet_windows(texts: Iterable[str]) -> tuple[QuietWindow, ...]:
 
     windows = []
     for text in texts:
-        cron, *rest = (part.strip() for part in text.rsplit(",", 2) if part.strip())
+        cron, *rest = (part.strip() for part in text.rsplit(",", 2))
         # "0 8,9 * * *, 60" has a comma in its cron expression: minutes are the first part that is a number alone.
         if len(rest) == 2 and not rest[0].isdigit():
             cron, rest = f"{cron},{rest[0]}", rest[1:]

@@ -106,6 +106,7 @@ def _kept(name: str, kept: Adherence) -> str:
         return f"{name}: none ended yet"
     shares = {"what was desired": kept.desired, "expected with 10 %": kept.expected, "the interval": kept.interval}
     told = ", ".join(f"{what} {share:.1%}" for what, share in shares.items() if share is not None)
+    told += f"; intervals are {kept.width:.0%} wide" if kept.width is not None else ""
     errors = "" if kept.error_median is None else f"; error median {kept.error_median:.1%}, p90 {kept.error_p90:.1%}"
     return f"{name}: {kept.ended} ended, {kept.failed} failed" + (f"; kept {told}" if told else "") + errors
 

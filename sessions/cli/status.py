@@ -85,7 +85,7 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
             _counts(sessions),
             _seconds(((run.finished_s or time.time()) - run.started_s) if run.started_s else None),
             _seconds(run.expected.seconds if run.expected else None),
-            _seconds(run.desired_sla_s),
+            _seconds(run.desired_sla_s) + _nearest(run),
             str(run.lease.epoch if run.lease else ""),
             run.error or "",
         )
@@ -99,7 +99,7 @@ def _sessions_table(sessions: list[Session]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "error"):
+    for name in ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why"):
         table.add_column(name, overflow="fold")
     for session in sessions:
         outcome = session.outcome
@@ -112,9 +112,18 @@ def _sessions_table(sessions: list[Session]) -> Any:
             _seconds(session.expected.seconds if session.expected else None),
             f"{outcome.rows_in:,}" if outcome else "",
             f"{outcome.live:,}" if outcome else "",
-            session.error or session.nothing_to_do or "",
+            session.error or session.nothing_to_do or _waits(session),
         )
     return table
+
+
+def _waits(session: Session) -> str:
+    return f"waits: {session.delay.text}" if session.delay else ""
+
+
+def _nearest(run: JobRun) -> str:
+    """What is said of a desired SLA that cannot be met."""
+    return "" if run.nearest_sla_s is None else f" (nearest {_seconds(run.nearest_sla_s)})"
 
 
 def _counts(sessions: list[Session]) -> str:

@@ -396,8 +396,9 @@ class JobRunWork:
         return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s)
 
     def _at_once(self, plans: Iterable[SessionPlan]) -> int:
-        """Groups that run at a time; on this machine they are planned for one CPU each at least."""
-        most = self._admission.limits.sessions_max
+        """Groups of ours that run at a time, beside those of other job runs; on this machine, one for each CPU."""
+        ours = sum(group.launched is not None for group in self._groups)
+        most = max(1, self._admission.limits.sessions_max - (self._admission.running - ours))
         return min(most, os.cpu_count() or 1) if all(plan.node_type == LOCAL for plan in plans) else most
 
     def _learn(self, group: _Group) -> None:

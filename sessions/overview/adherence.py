@@ -40,6 +40,12 @@ class Outturn:
         return self.actual_s / self.first.seconds - 1.0
 
     @property
+    def width(self) -> float | None:
+        """Of the 90 % interval, as a share of what was expected."""
+        first = self.first
+        return None if first is None or first.seconds <= 0 else (first.high_s - first.low_s) / first.seconds
+
+    @property
     def kept_expected(self) -> bool | None:
         return None if (error := self.error) is None else error <= BUFFER - 1.0
 
@@ -80,13 +86,14 @@ class Outturn:
 
 @dataclass(frozen=True, slots=True)
 class Adherence:
-    """Shares of those that ended (None: none did), and the errors of those that succeeded."""
+    """Shares of those that ended (None: none did), median width of intervals, errors of those that succeeded."""
 
     ended: int
     failed: int
     desired: float | None
     expected: float | None
     interval: float | None
+    width: float | None
     error_median: float | None
     error_p90: float | None
 
@@ -103,12 +110,14 @@ def adherence(of: Iterable[Outturn]) -> Adherence:
     ended = [outturn for outturn in of if outturn.actual_s is not None or outturn.failed]
     errors = sorted(abs(outturn.error) for outturn in ended if outturn.error is not None)
     expecting = [outturn for outturn in ended if outturn.first is not None]
+    widths = [width for outturn in expecting if (width := outturn.width) is not None]
     return Adherence(
         ended=len(ended),
         failed=sum(outturn.failed for outturn in ended),
         desired=_share([outturn.kept_desired for outturn in ended if outturn.kept_desired is not None]),
         expected=_share([bool(outturn.kept_expected) for outturn in expecting]),
         interval=_share([bool(outturn.kept_interval) for outturn in expecting]),
+        width=statistics.median(widths) if widths else None,
         error_median=statistics.median(errors) if errors else None,
         error_p90=errors[min(len(errors) - 1, int(0.9 * len(errors)))] if errors else None,
     )

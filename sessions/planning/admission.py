@@ -50,9 +50,10 @@ class QuietWindow:
     def until_s(self, now_s: float) -> float | None:
         """When the window that is open now ends (Unix seconds); None where none is."""
         now = datetime.fromtimestamp(now_s, ZoneInfo(self.time_zone))
-        began = next(CronSim(self.cron, now + timedelta(minutes=1), reverse=True))
-        ends_s = began.timestamp() + 60 * self.minutes
-        return ends_s if began.timestamp() <= now_s < ends_s else None
+        begins = CronSim(self.cron, now + timedelta(minutes=1), reverse=True)  # the first may be a moment ahead
+        began_s = next(at.timestamp() for at in begins if at.timestamp() <= now_s)
+        ends_s = began_s + 60 * self.minutes
+        return ends_s if now_s < ends_s else None
 
 
 @dataclass(frozen=True, slots=True)

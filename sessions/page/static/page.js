@@ -234,7 +234,8 @@ function renderHead(run) {
       run.owner && open && ["dispatcher", `${run.owner}, epoch ${run.epoch}`], run.takeovers > 0 && ["takeovers", count(run.takeovers)],
     ].filter(Boolean).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))),
     run.error ? make("p", { class: "error" }, run.error) : "",
-    slaChart(run));
+    slaChart(run),
+    run.nearest_s ? make("p", { class: "nearest" }, `A desired SLA of ${seconds(run.desired_s)} cannot be met. The nearest that can is ${seconds(run.nearest_s)}.`) : "");
 }
 
 function slaChart(run) {
@@ -340,6 +341,7 @@ function saidOf(session) {
     const tasks = session.tasks ? ` ${count(session.tasks_done)}/${count(session.tasks)}` : "";
     return `${(session.stage || "starting").replaceAll("_", " ")}${tasks}${round}${tries}`;
   }
+  if (session.state === "planned" && session.waits) return `waits: ${session.waits}${tries}`;
   if (session.state === "planned") return (session.expected ? `${seconds(session.expected[0])} expected` : "planned") + tries;
   if (session.state === "nothing_to_do") return "nothing to do";
   const took = session.started_s && session.finished_s ? seconds(session.finished_s - session.started_s) : "";
@@ -380,6 +382,7 @@ function renderWhy() {
   panel.replaceChildren(make("div", { class: "why" },
     make("h2", {}, known.label, make("span", { class: `pill ${known.state}` }, icon(known.state), SAID[known.state])),
     known.error ? make("p", { class: "error" }, known.error) : "",
+    known.state === "planned" && known.waits ? make("p", {}, `It waits: ${known.waits}.`) : "",
     known.state === "running" || known.state === "succeeded" ? stagesOf(known) : "",
     make("div", {}, make("h3", {}, "Why it was planned so"),
       choices.length ? make("ol", { class: "choices" }, ...choices.map((choice) => make("li", {},
