@@ -5,12 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessions.base.model import Estimate
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.job_run_work import Retries
 from sessions.planning.admission import Limits, QuietWindow, Takes, Waiting
 from sessions.planning.reasons import Wait
 
 GIB = 1 << 30
+SECOND = Estimate(1.0, 0.5, 2.0)
 
 
 def group(name: str, gib: float, read_through: int = 1) -> Waiting:
@@ -20,27 +22,42 @@ def group(name: str, gib: float, read_through: int = 1) -> Waiting:
 def test_a_place_goes_to_the_worst_that_waits_and_not_to_whoever_asks_first():
     admission = Admission(Limits(1), clock=lambda: 0.0)
     light, heavy = group("light", 1, 2), group("heavy", 1, 400)
-    assert admission.enter(group("first", 1)) is None
-    assert admission.enter(light).wait == admission.enter(heavy).wait == Wait.SESSIONS
+    assert admission.enter(group("first", 1), SECOND) is None
+    assert admission.enter(light, SECOND).wait == admission.enter(heavy, SECOND).wait == Wait.SESSIONS
     admission.leave("first")
-    assert admission.enter(light).wait == Wait.SESSIONS and admission.enter(heavy) is None
+    assert admission.enter(light, SECOND).wait == Wait.SESSIONS and admission.enter(heavy, SECOND) is None
     admission.leave("heavy")
-    assert admission.enter(light) is None and admission.busy_slots == 1
+    assert admission.enter(light, SECOND) is None and admission.busy_slots == 1
 
 
 def test_what_is_decided_is_decided_again_once_time_has_passed():
     now_s = [0.0]
     admission = Admission(Limits(quiet=(QuietWindow("0 0 1 1 *", 10),)), clock=lambda: now_s[0])
-    assert admission.enter(group("a", 1)).until_s == 600.0
+    assert admission.enter(group("a", 1), SECOND).until_s == 600.0
     now_s[0] = 599.9
-    assert admission.enter(group("a", 1)).wait is Wait.QUIET
+    assert admission.enter(group("a", 1), SECOND).wait is Wait.QUIET
     now_s[0] = 601.0
-    assert admission.enter(group("a", 1)) is None
+    assert admission.enter(group("a", 1), SECOND) is None
+
+
+def test_what_comes_before_a_group_is_what_runs_and_what_starts_earlier():
+    now_s = [0.0]
+    admission = Admission(Limits(1), clock=lambda: now_s[0])
+    light, heavy = group("light", 1, 2), group("heavy", 1, 400)
+    assert admission.before(light, ()) == []
+    admission.enter(group("first", 1), Estimate(10.0, 8.0, 12.0))
+    admission.enter(light, SECOND)
+    admission.enter(heavy, Estimate(5.0, 4.0, 6.0))
+    now_s[0] = 9.0
+    left = Estimate(1.0, 0.0, 3.0, 9.0)
+    assert admission.before(heavy, ()) == [left] == admission.before(None, ())
+    assert admission.before(light, ()) == [left, Estimate(5.0, 4.0, 6.0)]
+    assert admission.before(light, ("first", "heavy")) == []
 
 
 def test_what_never_fits_is_told_so_and_leaves():
     admission = Admission(Limits(4, memory_bytes=16 * GIB), clock=lambda: 0.0)
-    assert admission.enter(group("large", 20)).wait is Wait.NEVER_FITS
+    assert admission.enter(group("large", 20), SECOND).wait is Wait.NEVER_FITS
     admission.leave("large")
     assert (admission.running, admission.waiting) == (0, 0)
 
@@ -56,7 +73,7 @@ def test_limits_are_never_exceeded_and_everybody_gets_a_turn(asked, sessions_max
         turns += 1
         assert turns < 100, "somebody waits for ever"
         for name, one in list(waiting.items()):
-            postponed = admission.enter(one)
+            postponed = admission.enter(one, SECOND)
             if postponed is None:
                 running[name] = waiting.pop(name)
             elif postponed.wait is Wait.NEVER_FITS:

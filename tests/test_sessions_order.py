@@ -266,6 +266,8 @@ def test_a_job_run_is_expected_as_long_as_the_last_of_its_groups() -> None:
     assert two_at_once.low_s == pytest.approx(100 + 63) and two_at_once.high_s == pytest.approx(100 + 84)
     assert expect_job_run([], [of(40), of(5)], 9).seconds == 40
     assert expect_job_run([], [], 4, elapsed_s=7.0).seconds == 7.0
+    assert expect_job_run([of(5)], [of(1)], 2, others=[of(30)]).seconds == 6, "others' ends are not ours"
+    assert expect_job_run([], [of(1)], 2, others=[of(30), of(40)]).seconds == 31
 
 
 def test_a_group_takes_its_start_and_its_sessions_one_after_another() -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
-from sessions.planning.admission import Limits, Postponed, Takes, Waiting, admit
+from sessions.base.model import Estimate
+from sessions.planning.admission import Limits, Postponed, Takes, Waiting, admit, in_order
 
 _DECIDED_FOR_S = 1.0
 """Groups ask many times a second. What was decided holds until somebody comes or leaves, or for so long."""
@@ -27,13 +28,19 @@ class Admission:
         self._lock = threading.Lock()
         self._waiting: dict[str, Waiting] = {}
         self._running: dict[str, Takes] = {}
+        self._expected: dict[str, Estimate] = {}
+        self._started_s: dict[str, float] = {}
         self._postponed: dict[str, Postponed] = {}
         self._decide_again_s = 0.0
 
-    def enter(self, group: Waiting) -> Postponed | None:
-        """Why the group does not start now; None where it may. It waits from the first time on that it asks."""
+    def enter(self, group: Waiting, expected: Estimate) -> Postponed | None:
+        """Why the group does not start now; None where it may. It waits from the first time on that it asks.
+
+        `expected` is what it takes once it is launched.
+        """
         name = group.takes.group
         with self._lock:
+            self._expected[name] = expected
             if self._waiting.get(name) != group:
                 self._waiting[name] = group
                 self._decide_again_s = 0.0
@@ -42,6 +49,7 @@ class Admission:
             if name in self._postponed:
                 return self._postponed[name]
             self._running[name] = self._waiting.pop(name).takes
+            self._started_s[name] = self._clock()
             return None
 
     def leave(self, group: str) -> None:
@@ -49,6 +57,26 @@ class Admission:
         with self._lock:
             if self._waiting.pop(group, None) or self._running.pop(group, None):
                 self._decide_again_s = 0.0
+            self._expected.pop(group, None)
+            self._started_s.pop(group, None)
+
+    def before(self, group: Waiting | None, ours: Container[str]) -> list[Estimate]:
+        """What is left of the groups that take places before one that waits, without ours: those that run, and those
+        that start earlier. None: those that run alone."""
+        now_s = self._clock()
+        with self._lock:
+            left = [self._left(name, now_s) for name in self._running if name not in ours]
+            if group is not None:
+                waiting = [*(one for one in self._waiting.values() if one.takes.group not in ours), group]
+                ordered = in_order(waiting, self.limits.starved_after_s, now_s)
+                ahead = ordered[: ordered.index(group)]
+                left += [self._expected[one.takes.group] for one in ahead]
+        return left
+
+    def _left(self, group: str, now_s: float) -> Estimate:
+        expected, ran_s = self._expected[group], now_s - self._started_s[group]
+        seconds, low_s, high_s = (max(0.0, s - ran_s) for s in (expected.seconds, expected.low_s, expected.high_s))
+        return Estimate(seconds, low_s, high_s, now_s)
 
     @property
     def running(self) -> int:

@@ -209,7 +209,9 @@ class JobRunWork:
             self._state.put_group(run.id, group, of_group)
         now_s = time.time()
         waiting = [group_estimate(members, now_s) for members in groups.values()]
-        expected = expect_job_run([], waiting, self._at_once(plans), at_s=now_s) if plans else None
+        first = self._wants(*next(iter(groups.items()))) if groups else None
+        others = self._admission.before(first, ())
+        expected = expect_job_run([], waiting, self._at_once(plans), 0.0, now_s, others) if plans else None
         nearest_s = nearest_sla_s(plans)
         if nearest_s is not None:
             _LOG.warning("desired SLA %s s cannot be met, the nearest that can is %s s", run.desired_sla_s, nearest_s)
@@ -249,10 +251,9 @@ class JobRunWork:
         if time.monotonic() < group.not_before_s:
             return
         if group.waiting is None:
-            name = f"{self._held.run.id}/{group.name}"
-            group.waiting = Waiting.of(name, group.plans_left, self._held.run.accepted_s)
+            group.waiting = self._wants(group.name, group.plans_left)
             group.waits_since_s = time.monotonic()
-        if (postponed := self._admission.enter(group.waiting)) is not None:
+        if (postponed := self._admission.enter(group.waiting, group_estimate(group.plans_left))) is not None:
             self._postponed(group, postponed, attempts)
             return
         unnamed = [each for each in group.unended if each.attempt is None or each.attempt in group.used]
@@ -282,6 +283,13 @@ class JobRunWork:
         group.update(self._each(failed or group.unended, lambda session: self._failed(attempts, session)))
         failures = max((session.failures for session in group.unended), default=0)
         group.not_before_s = time.monotonic() + self._retries.after_s(failures)
+
+    def _name(self, group: str) -> str:
+        """Of a group among those of all job runs."""
+        return f"{self._held.run.id}/{group}"
+
+    def _wants(self, group: str, plans: list[SessionPlan]) -> Waiting:
+        return Waiting.of(self._name(group), plans, self._held.run.accepted_s)
 
     def _postponed(self, group: _Group, postponed: Postponed, attempts: Attempts) -> None:
         """The records of its sessions say why a group waits, unless it is for a moment. What never fits has failed."""
@@ -391,14 +399,16 @@ class JobRunWork:
         now_s, unended = time.time(), [group for group in self._groups if group.unended]
         running = [group.left(now_s) for group in unended if group.launched]
         waiting = [group_estimate(group.plans_left) for group in unended if not group.launched]
+        ours = {self._name(group.name) for group in self._groups}
+        first = next((group.waiting for group in unended if not group.launched), None)
+        others = self._admission.before(first, ours)
         plans = [plan for group in unended for plan in group.plans_left]
         elapsed_s = now_s - (self._held.run.started_s or now_s)
-        return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s)
+        return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s, others)
 
     def _at_once(self, plans: Iterable[SessionPlan]) -> int:
-        """Groups of ours that run at a time, beside those of other job runs; on this machine, one for each CPU."""
-        ours = sum(group.launched is not None for group in self._groups)
-        most = max(1, self._admission.limits.sessions_max - (self._admission.running - ours))
+        """Groups that run at a time; on this machine they are planned for one CPU each at least."""
+        most = self._admission.limits.sessions_max
         return min(most, os.cpu_count() or 1) if all(plan.node_type == LOCAL for plan in plans) else most
 
     def _learn(self, group: _Group) -> None:

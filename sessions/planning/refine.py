@@ -77,21 +77,30 @@ def makespan(seconds: Sequence[float], at_once: int) -> float:
 
 
 def expect_job_run(
-    running: Sequence[Estimate], waiting: Sequence[Estimate], at_once: int, elapsed_s: float = 0.0, at_s: float = 0.0
+    running: Sequence[Estimate],
+    waiting: Sequence[Estimate],
+    at_once: int,
+    elapsed_s: float = 0.0,
+    at_s: float = 0.0,
+    others: Sequence[Estimate] = (),
 ) -> Estimate:
     """Seconds of a job run: the maximum over its groups of sessions (paper, compaction sessions).
 
     `running`: what is left of each group, in seconds from now; `waiting`: those that start when a place is free, in
-    this order, their start included. `at_once`: places for all of them. `elapsed_s` since the job run began.
+    this order, their start included. `at_once`: places for all of them. `elapsed_s` since the job run began. `others`
+    are groups of other job runs, running or ahead of those that wait: they take places, and their ends do not count.
     """
 
     def last(bound: str) -> float:
-        places: list[float] = [getattr(one, bound) for one in running]
-        places += [0.0] * (max(1, at_once) - len(places))
+        ours: list[float] = [getattr(one, bound) for one in running]
+        places = ours + [0.0] * (max(1, at_once) - len(ours))
         heapq.heapify(places)
-        for one in waiting:
+        for one in others:
             heapq.heapreplace(places, places[0] + getattr(one, bound))
-        return elapsed_s + max(places)
+        for one in waiting:
+            ours.append(places[0] + getattr(one, bound))
+            heapq.heapreplace(places, ours[-1])
+        return elapsed_s + max(ours, default=0.0)
 
     return Estimate(last("seconds"), last("low_s"), last("high_s"), at_s)
 
