@@ -26,7 +26,7 @@ from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
-from deltacompact.planning.decisions import DecidedFile
+from deltacompact.planning.decisions import DecidedFile, counted_reasons
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
@@ -286,7 +286,8 @@ def _failed(partition: Partition, error: Exception) -> SessionResult:
 def _finished(job: Job, work: Work, result: SessionResult) -> SessionFinished:
     error = result.error
     if error is None:
-        return SessionFinished(job.source_table_id, work.partition, None, result.live)
+        files = counted_reasons(result.decisions)
+        return SessionFinished(job.source_table_id, work.partition, None, result.live, files=files)
     named = _named_in(str(error), work.found) if isinstance(work.found, Snapshot) else []
     where = ": " + ", ".join(named) if named else ""
     return SessionFinished(job.source_table_id, work.partition, one_line(error), 0, type(error).__name__ + where)

@@ -63,7 +63,7 @@ class FilesDecided(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
-    """`error` is None where the result was published.
+    """`error` is None where the result was published. `files` are those of FilesDecided.
 
     `error_named` is the error for those who may not see the data: its class, and the files and columns that it names.
     """
@@ -71,6 +71,7 @@ class SessionFinished(Event):
     error: str | None
     live: int
     error_named: str | None = None
+    files: tuple[tuple[str, str, int], ...] = ()
 
 
 EventSink = Callable[[Event], None]

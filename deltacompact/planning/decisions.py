@@ -125,7 +125,7 @@ def forecast(plan: CompactionPlan) -> tuple[Forecast, ...]:
     )
 
 
-def counted_reasons(decisions: Iterable[FileDecision]) -> tuple[tuple[str, str, int], ...]:
+def counted_reasons(decisions: Iterable[FileDecision | DecidedFile]) -> tuple[tuple[str, str, int], ...]:
     """Files by action and reason, in the order in which they first occur."""
     counts = Counter((decision.action.value, decision.reason.value) for decision in decisions)
     return tuple((action, reason, files) for (action, reason), files in counts.items())

@@ -1,4 +1,4 @@
-"""Events of a job run to an SNS topic: start, rounds, decisions, end. Small messages, no row value and no key in them.
+"""Events of a job run to an SNS topic: start, rounds, end. Small messages, no row value and no key in them.
 
 An error's text may quote a value ("'John' is no int64"), so the topic gets its class, and the files and columns that it
 names: "SchemaError: orders/data/5c5c….csv, column 'total'".
@@ -11,7 +11,7 @@ import re
 import time
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import Event, EventSink, FilesDecided, RoundCompleted, SessionFinished, SessionStarted
+from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
 from deltacompact.storage.s3 import aws_client
 
 _EVENT_VERSION = 1
@@ -19,7 +19,6 @@ _ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{
 _NAMES = {
     SessionStarted: "session_started",
     RoundCompleted: "round_completed",
-    FilesDecided: "files_decided",
     SessionFinished: "session_finished",
 }
 
@@ -65,10 +64,8 @@ def _details(event: Event) -> dict[str, object]:
             }
         case RoundCompleted():
             return {"round": event.round, "rounds": event.rounds, "live_rows": event.rows}
-        case FilesDecided():
-            files = [{"action": action, "reason": reason, "files": count} for action, reason, count in event.files]
-            return {"files": files}
         case SessionFinished():
-            return {"error": event.error_named, "live_rows": event.live}
+            files = [{"action": action, "reason": reason, "files": count} for action, reason, count in event.files]
+            return {"error": event.error_named, "live_rows": event.live, "files": files}
         case _:
             return {}
