@@ -79,13 +79,13 @@ def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[t
 @contextlib.contextmanager
 def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
     """Open an Arrow file of our own writing. Bytes that are wrong are corruption; a broken connection is not."""
-    its_store, name = open_object(store, path)
+    file_store, name = open_object(store, path)
     try:
-        with its_store.open(name) as source:
+        with file_store.open(name) as source:
             yield source
     except (pa.ArrowInvalid, OSError) as error:
         kind = StoreError if is_stores_fault(error) else CorruptionError
-        raise kind(f"{its_store.uri}{name} cannot be read: {text_of(error)}") from error
+        raise kind(f"{file_store.uri}{name} cannot be read: {text_of(error)}") from error
 
 
 class BucketWriter:

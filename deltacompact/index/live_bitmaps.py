@@ -39,8 +39,8 @@ def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
         pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
         pa.array([_kernels.crc32(bits) for bits in masks.values()], pa.uint32()),
     ]
-    its_store, name = open_object(store, path)
-    with its_store.writer(name) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
+    file_store, name = open_object(store, path)
+    with file_store.writer(name) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
         out.write_batch(pa.record_batch(columns, schema=_SCHEMA))
 
 
