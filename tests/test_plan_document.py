@@ -77,9 +77,9 @@ def signed(body: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it is no JSON"),
-        ("7", "this is no compaction plan"),
-        ('{"format": 1}', "this is no compaction plan"),
+        ("", "it is not JSON"),
+        ("7", "this is not a compaction plan"),
+        ('{"format": 1}', "this is not a compaction plan"),
         (json.dumps({**json.loads(TEXT), "format": 2}), "has format 2, not 1: update deltacompact"),
         (json.dumps({**json.loads(TEXT), "plan": {}}), "is damaged: its SHA-256 differs"),
         (signed({}), "cannot be read: KeyError"),
