@@ -1,10 +1,10 @@
-"""Step 4, materialize: live rows of source files, in source row order, into one compacted file.
+"""Step 4, materialize: writes live rows of source files, in source row order, into one compacted file.
 
-    output 2 takes ranks 8‥12 of the session:   file 7, live rows 3‥5 of it   -> rows 0‥2
-                                                file 8, live rows 0‥2 of it   -> rows 2‥4
+    output 2 takes ranks 8‥12 of the session:   live rows 3‥5 of file 7   -> rows 0‥2
+                                                live rows 0‥2 of file 8   -> rows 2‥4
 
-Which rows live is one bit each, so rows are filtered in sequence, and only the row groups that hold them are read. Row
-groups in which every row lives are copied as they are encoded (row_group_copy.py), while the others are encoded anew.
+Live bitmaps filter the rows in sequence, and only row groups with live rows are read. Row groups in which every row
+lives are copied without decoding (row_group_copy.py). The rows of all others are decoded, filtered and encoded.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from deltacompact.tabular.row_group_copy import CopyingWriter, Encoded, GroupRan
 from deltacompact.tabular.row_groups import WriteOptions
 
 ENCODED_AHEAD = 2
-"""Row groups that are encoded while others are copied, which waits for the disk or the network."""
+"""Row groups that another thread encodes while copying waits for the disk or the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRange:
-    """Live rows number `start` up to `stop` of one source file."""
+    """The live rows [start, stop) of one source file, counting only live rows."""
 
     file: DataFile
     ordinal: Ordinal
@@ -44,7 +44,7 @@ class LiveRange:
 
 @dataclass(frozen=True, slots=True)
 class MaterializeTask:
-    """One compacted file: `number` is its file number, `rows` what must come out; the masks say which rows live."""
+    """Writes one compacted file. `number` is its file number, `rows` its expected row count."""
 
     number: ChainFileNumber
     rows: int
@@ -90,14 +90,14 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
 
 
 def _decoded_bytes(task: MaterializeTask) -> int | None:
-    """What the output takes at most: no more than its sources do. None where one of them does not say it."""
+    """Most decoded bytes of the output: those of its sources. None: they are not known of every source."""
     known = [source.file.decoded_bytes for source in task.sources]
     return None if None in known else sum(size for size in known if size is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """A compacted file, and how many of its rows were copied without being decoded."""
+    """A compacted file, and the number of its rows that were copied without decoding."""
 
     file: DataFile
     rows_copied: int
@@ -105,7 +105,7 @@ class Materialized:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What an output gets of one file: rows in a half-open range, those that `lives` says (one element a row)."""
+    """The part of a file that goes into an output: the live rows (`lives`, one element a row) in a half-open range."""
 
     file: DataFile
     lives: npt.NDArray[np.bool_]
@@ -114,7 +114,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Row groups of a file that an output gets as they are."""
+    """Row groups of a file to copy without decoding."""
 
     file: DataFile
     groups: GroupRange
@@ -132,7 +132,7 @@ def _check_rows(task: MaterializeTask, written: int) -> None:
 def _copyable(
     store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]
 ) -> tuple[WriteOptions, list[list[GroupRange]]]:
-    """The codec to write with, and the row groups of each piece that can be copied."""
+    """The write options, with a codec, and the row groups of each piece that can be copied."""
     options, limits = task.options, task.limits
     if options.content_type is not ContentType.PARQUET:
         return options, [[] for _ in pieces]
@@ -156,7 +156,7 @@ def _steps(
     ranges: Sequence[Sequence[GroupRange]],
     options: WriteOptions,
 ) -> Generator[Copy | Encoded]:
-    """What the output is made of, in order: row groups to copy, and between them those that are encoded anew."""
+    """The parts of the output, in order: row groups to copy, and between them newly encoded row groups."""
     between: list[Piece] = []
     for piece, of_piece in zip(pieces, ranges, strict=True):
         start, stop = piece.rows
@@ -170,7 +170,7 @@ def _steps(
 
 
 def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    """Decode the rows of these ranges, as far as they live."""
+    """Decode the live rows of these pieces."""
     for piece in pieces:
         if not piece.lives[slice(*piece.rows)].any():
             continue
@@ -182,7 +182,7 @@ def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece
 
 
 def _rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:
-    """The rows between which the range's live rows lie."""
+    """The half-open range of row numbers that encloses these live rows."""
     live_rows = np.flatnonzero(lives)
     if source.stop > len(live_rows):
         raise CorruptionError(f"{source.file.path} has {len(live_rows)} live rows, {source.stop} were assigned")
