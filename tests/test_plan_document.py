@@ -65,7 +65,7 @@ def test_a_character_that_was_changed_is_noticed(at: int, character: str) -> Non
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_a_plan_that_was_cut_short_is_refused(length: int) -> None:
-    with pytest.raises(InputError, match="no compaction plan"):
+    with pytest.raises(InputError, match="not a compaction plan"):
         plan_from_json(TEXT[:length])
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, sorted by who has to act.
+"""Errors, sorted by who has to act.
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
     ConflictError   nobody: another process was faster, run it again         exit status 3

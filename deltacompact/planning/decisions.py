@@ -38,7 +38,7 @@ class Action(enum.StrEnum):
     REWRITE = "rewrite"
     """Write its live rows into new files."""
     DROP = "drop"
-    """Refer to it no more: it has no live rows."""
+    """Stop referring to it: it has no live rows."""
 
 
 class Reason(enum.StrEnum):
@@ -70,7 +70,7 @@ _WORDS = {
     Reason.SMALL: "small, merged",
     Reason.LARGE_AND_WHOLE: "large delta file, no row died",
     Reason.TOO_LARGE: "larger than a compacted file",
-    Reason.OTHER_CODEC: "a codec is asked for",
+    Reason.OTHER_CODEC: "compression is set",
     Reason.NOT_OWNED: "not owned by the table",
     Reason.PURGE: "purge of dead rows",
 }

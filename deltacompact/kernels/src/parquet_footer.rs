@@ -425,7 +425,7 @@ impl Compact<'_> {
             return None;
         }
         match kind {
-            1 | 2 => {} // a boolean is told by its kind
+            1 | 2 => {} // the kind is the boolean's value
             3 => drop(self.byte()?),
             4..=6 => drop(self.varint()?),
             7 => self.0 = self.0.get(8..)?,

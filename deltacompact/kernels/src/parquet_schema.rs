@@ -5,8 +5,8 @@
 //! required group schema { optional int64 at (TIMESTAMP(us));    optional group l (LIST) { repeated group list { … element } } }
 //! ```
 //!
-//! Pages depend on physical types and on levels, and what they mean on logical types. Names inside of lists and maps,
-//! field ids, and whether a type is told in the old way (converted) or in the new one (logical) change neither.
+//! Pages depend on physical types and levels, their meaning on logical types. Names inside of lists and maps, field ids,
+//! and whether a type has the old form (converted) or the new form (logical) change neither.
 
 use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::Type;
@@ -48,7 +48,7 @@ fn same_fields(wanted: &Type, source: &Type) -> bool {
     wanted.len() == source.len() && wanted.iter().zip(source).all(|(wanted, source)| same_pages(wanted, source))
 }
 
-/// The repeated group in a list or a map, and what is in it, whatever the names.
+/// The repeated group in a list or a map, and its content. Names do not matter.
 fn same_items(wanted: &Type, source: &Type, width: usize) -> bool {
     let repeated = |group: &Type| match group.get_fields() {
         [items] if items.is_group() && repetition(items) == Some(Repetition::REPEATED) => {
