@@ -91,7 +91,7 @@ def _print_document(rows: Iterator[dict[str, Any]]) -> None:
 def export(
     catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None, as_json: bool
 ) -> None:
-    """Write the live rows to one .parquet, .feather, .orc or .csv file. An existing file is replaced.
+    """Write the live rows to one file. It may be .parquet, .feather, .orc or .csv; an existing file is replaced.
 
     \b
     deltacompact export ./lake orders now.parquet
@@ -108,7 +108,7 @@ def export(
 @partition_option
 @json_option
 def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """Write lists of the live files for other engines: a Hive symlink manifest and plain lists. Repeat after each
+    """Write lists of the live files for other engines. A Hive symlink manifest and plain lists; repeat it after each
     compaction.
 
     \b

@@ -75,7 +75,7 @@ def create(
 @click.option("--versions", is_flag=True, help="Show the versions of each partition, to read or to roll back to.")
 @json_option
 def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
-    """Show the tables of a catalog, or the streams, deltas, versions and index of one table.
+    """Show the tables of a catalog, or one table. A table has streams, deltas, versions and an index.
 
     \b
     deltacompact show ./lake
