@@ -118,10 +118,10 @@ def parse_partition(text: str | None) -> dict[str, str | None] | None:
         return None
     if text.lstrip().startswith("{"):
         try:
-            given = json.loads(text)
+            values = json.loads(text)
         except ValueError:
             raise InputError(f"option 'partition': {text!r} is not a JSON object") from None
-        return {name: partition_text(value) for name, value in given.items()}
+        return {name: partition_text(value) for name, value in values.items()}
     pairs = [pair.partition("=") for pair in text.split(",")]
     for name, equals, _ in pairs:
         if not (name.strip() and equals):
@@ -130,22 +130,22 @@ def parse_partition(text: str | None) -> dict[str, str | None] | None:
 
 
 def _fixed_partition(text: str | None, table: Table) -> tuple[tuple[str, str | None], ...]:
-    given = parse_partition(text) or {}
-    for name in given:
+    fixed = parse_partition(text) or {}
+    for name in fixed:
         if name not in table.partition_keys:
             known = ", ".join(table.partition_keys) or "none"
             raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
-    return tuple((name, given[name]) for name in table.partition_keys if name in given)
+    return tuple((name, fixed[name]) for name in table.partition_keys if name in fixed)
 
 
 def _operation(options: Mapping[str, str]) -> OperationType:
-    given = options.get("operation")
-    if given is not None and options.get("operation_column") is not None:
+    operation = options.get("operation")
+    if operation is not None and options.get("operation_column") is not None:
         raise InputError("options 'operation' and 'operation_column' exclude each other")
     try:
-        return OperationType((given or "upsert").lower())
+        return OperationType((operation or "upsert").lower())
     except ValueError:
-        raise InputError(f"operation {given!r} is neither 'upsert' nor 'delete'") from None
+        raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
 
 
 def _whole_number(options: Mapping[str, str], name: str) -> int | None:

@@ -375,5 +375,5 @@ def _problems(same: Column, indexed: bool) -> dict[str, Column]:
 def _cause(error: BaseException) -> str:
     """The line of a Spark error that says what happened: the last cause, Python's or Java's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")]
-    return (told or lines or [type(error).__name__])[-1 if told else 0].removeprefix("Caused by: ")[:500]
+    causes = [line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0].removeprefix("Caused by: ")[:500]
