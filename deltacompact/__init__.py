@@ -1,6 +1,6 @@
-"""deltacompact: folds the deltas of merge-on-read tables into few large files, one live row per key, with Ray.
+"""deltacompact: folds the deltas of merge-on-read tables into a few large files, one live row per key, with Ray.
 
-Names are imported when they are first used, so that `deltacompact --help` loads neither numpy nor pyarrow.
+Names are imported at their first use, so `deltacompact --help` loads neither numpy nor pyarrow.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`deltacompact.compact` is the function, although the import of the module of that name would set the module."""
+    """Keeps `deltacompact.compact` the function: importing the module of that name would replace it."""
 
     @property
     def compact(self) -> Any:

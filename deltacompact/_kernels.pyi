@@ -2,7 +2,7 @@
 
 All functions release the GIL, none starts a thread. Columns are anything with ``__arrow_c_array__`` (a
 ``pyarrow.Array``, slices included). Arrays of fixed-width data are C-contiguous numpy arrays, read-only ones too.
-What cannot be done is a ``ValueError`` that names the argument, column or row at fault.
+Bad input raises a ``ValueError`` that names the argument, column or row at fault.
 
 An **entry** has W = 32 + S bytes: ``digest[20] | sort key[S] | file ordinal u32 LE | row u64 LE``.
 
@@ -45,12 +45,12 @@ def key_digests(
     == ================ ============================================================ =============================
 
     Each column gives a presence byte: 0 alone for null; 1, its tag and the value otherwise; all numbers are big-endian.
-    So a null has one form also while only nulls were seen and the class is not known: a column of Arrow's null type is
-    all null under any tag. Without columns every key is the empty string.
+    So the form of a null does not depend on the class, which is not known while a column has only nulls: a column of
+    Arrow's null type is all null under any tag. Without columns every key is the empty string.
 
     ``backend`` forces the SHA-1 code ("sha-ni", "avx2", "portable"); None takes ``sha1_backend()``.
 
-    ValueError: a type that does not belong to its tag, a column without ``rows`` rows, a date64 that is no whole day,
+    ValueError: a type that does not belong to its tag, a column without ``rows`` rows, a date64 of part of a day,
     a time beyond int64 nanoseconds, a value longer than 2**32 - 1 bytes, a backend this processor does not have.
     """
 
@@ -96,14 +96,14 @@ def group_entries(
     """
 
 class FoldCounts(TypedDict):
-    """Rows by what became of them. Rows live in base + upserts == live + superseded + deleted."""
+    """Counts of rows. Rows live in base + upserts == live + superseded + deleted."""
 
     upserts: int
     """Upsert rows among the new entries."""
     deletes: int
     """Delete rows among the new entries."""
     superseded: int
-    """Upsert rows (in base or new) of which another upsert of their key took the place."""
+    """Upsert rows (in base or new) that lost to another upsert of their key."""
     deleted: int
     """Upsert rows (in base or new) that a delete killed."""
     live: int
@@ -133,7 +133,7 @@ class Fold:
     - Delete: wins over nothing, over a live row (*deleted*) or a tombstone with sort key <= its own, and leaves a
       tombstone with its sort key and position; otherwise it does nothing.
 
-    Tombstones that no event meets are passed on whatever their age.
+    Tombstones of keys without events stay, whatever their age.
     """
 
     def __new__(
@@ -145,7 +145,7 @@ class Fold:
     ) -> Fold:
         """``new_entries``: uint8 (n_i, 32 + sort_key_bytes), in any order; ``positions``: int64, by file ordinal.
 
-        ValueError: wrong width, an ordinal without position, a keyless row that is no delete, 2**32 entries or more.
+        ValueError: wrong width, an ordinal without position, a keyless row that is not a delete, 2**32 entries or more.
         """
 
     def push(self, base: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -177,7 +177,7 @@ class SurvivorRanks:
         """Marks rows as surviving. ValueError: marked before, a file that is not in the group, a row it lacks."""
 
     def fill(self, ordinal: int, mask: npt.NDArray[np.uint8] | None = None) -> None:
-        """Marks the rows of a file that a mask says, laid out as ``mask`` returns it; without one, all rows."""
+        """Marks the rows of a file that are set in a mask, in the layout of ``mask``; without a mask, all rows."""
 
     def unmark(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> None:
         """Takes marks back. ValueError: a row that is not marked, a file that is not in the group."""
@@ -197,10 +197,10 @@ class SurvivorRanks:
 
 @final
 class PointerSplit:
-    """Pointers by the group of files that they point into; within a group they keep their order."""
+    """Divides pointers by the group of files that they point into. Within a group they keep their order."""
 
     def __new__(cls, group_of: npt.NDArray[np.uint32], groups: int) -> PointerSplit:
-        """``group_of``, by ordinal: below ``groups``, or 0xFFFFFFFF for a file whose pointers nobody asks for."""
+        """``group_of``, by ordinal: below ``groups``, or 0xFFFFFFFF for a file whose pointers are left out."""
 
     def push_entries(self, entries: npt.NDArray[np.uint8]) -> None:
         """Takes the pointers of entries (n, W); tombstones and "gone" have none. ValueError: a file in no group."""
@@ -213,7 +213,7 @@ class PointerSplit:
 
 @final
 class Publisher:
-    """Puts published pointers into entries, by the ranks that came back for a ``PointerSplit`` of the same ones."""
+    """Puts pointers for readers into entries, by the ranks that came back for a ``PointerSplit`` of the entries."""
 
     def __new__(
         cls,
@@ -234,7 +234,7 @@ class Publisher:
         """
 
     def publish(self, chunk: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """The entries (m, W) of the next ones (n, W). ValueError: a group has more of them than ranks."""
+        """The next entries (n, W), with new pointers: (m, W). ValueError: a group has more entries than ranks."""
 
     @property
     def left(self) -> int:
@@ -242,7 +242,7 @@ class Publisher:
 
 @final
 class Touched:
-    """The keys of new entries, and the newest entry that an index made of runs has of each.
+    """Finds the newest entry of each key of new entries, in an index that is made of runs.
 
     ::
 
@@ -265,27 +265,27 @@ class Touched:
 def changes(
     found: npt.NDArray[np.uint8], folded: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
-    """What a fold has changed of the keys that it met: a run for the index, and ordinals and rows that died.
+    """The changes of a fold: a run for the index, and the ordinals and rows that died.
 
-    ``found`` are the index's entries of some keys, ``folded`` what is left of these and of new keys. Entries that are
-    as they were are left out of the run; a key that is no more has an entry with file 0xFFFFFFFE ("gone").
+    ``found`` are the index's entries of some keys, ``folded`` the entries of these and new keys after the fold. The run
+    leaves out unchanged entries. For a key that is gone it has an entry with file 0xFFFFFFFE ("gone").
     """
 
 def merge_entries(older: npt.NDArray[np.uint8], newer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Two runs, strictly ascending by digest, as one in which the newer entry of a key counts; "gone" stays."""
+    """Merges two runs, strictly ascending by digest. The newer entry of a key wins; "gone" stays."""
 
 def present_entries(entries: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """The entries of keys that are not gone."""
 
 def count_to(entries: npt.NDArray[np.uint8], last: npt.NDArray[np.uint8]) -> int:
-    """How many of these entries, strictly ascending, have a digest up to that of the one entry ``last`` (1, W)."""
+    """How many of these strictly ascending entries have a digest up to that of the entry ``last`` (1, W)."""
 
 @final
 class ParquetFooter:
     """The footer of a Parquet file of ``size`` bytes; ``read(offset, length)`` returns bytes of it.
 
-    Without ``page_indexes`` they are not read, and so not copied. ValueError: the footer is damaged, or says what no
-    footer should. What ``read`` raises is raised.
+    Without ``page_indexes``, page indexes are not read, and so not copied. ValueError: the footer is damaged or
+    contradicts itself. Exceptions of ``read`` are raised unchanged.
     """
 
     def __new__(cls, size: int, read: Callable[[int, int], Any], page_indexes: bool = True) -> ParquetFooter: ...
@@ -312,8 +312,8 @@ class ParquetAssembler:
     def append(self, footer: ParquetFooter, size: int, read: Callable[[int, int], Any], row_groups: list[int]) -> None:
         """Copies row groups of the file of ``size`` bytes that has this footer.
 
-        ValueError: no such row group, or one that ``footer.refusals`` refuses. What ``read`` and ``write`` raise is
-        raised. An assembler that has failed only raises RuntimeError from then on.
+        ValueError: no such row group, or one that ``footer.refusals`` refuses. Exceptions of ``read`` and ``write`` are
+        raised unchanged. An assembler that has failed only raises RuntimeError from then on.
         """
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""compact(): every partition stream of a table in a session of its own.
+"""compact(): compacts every partition of a table, each in its own session.
 
 for each partition
-    fetch      ->  a snapshot: what to fold into what      (or: nothing to do, and why)
-    plan       ->  CompactionPlan                          (refused here, before any work)
+    fetch      ->  a snapshot: base files and deltas       (or: nothing to do, and why)
+    plan       ->  CompactionPlan                          (bad input is refused here, before any work)
     session    ->  rounds, materialize, switch
-one result for each partition; a session that fails leaves the others to publish
+one result for each partition; if one session fails, the others still publish
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
-from deltacompact.planning.decisions import DecidedFile
+from deltacompact.planning.decisions import DecidedFile, counted_reasons
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
@@ -38,12 +38,12 @@ from deltacompact.tabular.formats import suffix_of
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """What became of one partition stream: rows_in = live + superseded + deleted.
+    """The result of one partition stream: rows_in = live + superseded + deleted.
 
-    `rows_in` are the live rows of the base and the upserts of the deltas; `delete_rows` are counted apart.
-    `files_marked` stay, with a deletion vector; `rows_copied` are rows of new files that were neither decoded nor
-    encoded. Bytes are at rest; `spilled_bytes` are what Ray's object store wrote to disk meanwhile (None: not known,
-    Ray tells it through grpcio). `decisions` say what became of every file, and why. `error` is None on success, and
+    `rows_in` counts the live rows of the base and the upserts of the deltas, `delete_rows` the rows of deletes.
+    `files_marked` counts files that stay with a deletion vector, `rows_copied` rows of new files that were neither
+    decoded nor encoded. Bytes are sizes of stored files; `spilled_bytes` is what Ray's object store wrote to disk
+    meanwhile (None: unknown). `decisions` has an action and a reason for every file. `error` is None on success, and
     `nothing_to_do` says why no session was needed.
     """
 
@@ -111,11 +111,11 @@ def compact(
 ) -> CompactionResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
-    Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds is recorded
-    with the events. `partitions` is a list of dicts, default all. `purge` rewrites every file with dead rows in it.
-    `attempt` is a name with a slash in it ("run-1/3"), by which a scheduler can fence this call off when it has given
-    it up: it then ends in a ConflictError and publishes nothing. A session's error is in its result; where every
-    session failed, the first error is raised. Raises InputError, before any work, for what cannot be served.
+    Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds goes into the
+    events. `partitions` is a list of dicts, default all. `purge` rewrites every file that has dead rows. `attempt` names
+    this call, with a slash in the name ("run-1/3"): a scheduler that gave the call up can fence it by that name, and it
+    ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails, the first
+    error is raised. Raises InputError for bad arguments, before any work.
     """
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
@@ -142,10 +142,9 @@ def compact(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: which table and partitions, by which keys, into which table (None: in place), and how.
+    """One call of compact(): table, partitions (None: all), keys (None: the table's), destination (None: in place).
 
-    `primary_keys` None are the table's own, `partitions` None are all. `attempt` names the call, so that it
-    can be fenced off.
+    `attempt` names the call, so that it can be fenced.
     """
 
     source_table_id: str
@@ -158,7 +157,7 @@ class Request:
 
 
 def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:
-    """The sink that publishes to an SNS topic, where one is named."""
+    """The sink that sends events to an SNS topic; none without a topic."""
     if topic_arn is None:
         return []
     from deltacompact.sinks.sns import sns_sink
@@ -167,7 +166,7 @@ def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSin
 
 
 def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
-    """compact() of a request: every partition in a session of its own, events to the sinks."""
+    """Run a request: each partition in its own session, events to the sinks."""
     job = prepare(catalog, request)
     emit = fan_out(list(sinks))
     executor: Executor | None = None
@@ -195,7 +194,7 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One partition of a job: what to fold, why nothing is to be done, or what went wrong when it was looked at."""
+    """One partition of a job: its snapshot, why there is nothing to do, or the error of reading it."""
 
     stream: DeltaStreamPartition
     found: Snapshot | NothingToDo | Exception
@@ -207,7 +206,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A compaction job run before it starts: its work, partition by partition."""
+    """A prepared compaction job run: its work by partition."""
 
     source_table_id: str
     destination_table_id: str
@@ -228,7 +227,7 @@ class Job:
 
 
 def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
-    """Resolve tables, keys and partitions; nothing is written.
+    """Resolve tables, keys and partitions. Writes nothing.
 
     Raises NotFoundError for an unknown table or partition, InputError for an unknown column, keys other than the
     table's, or a table that cannot be the destination.
@@ -254,12 +253,12 @@ def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snap
         if source.keys is None and isinstance(found, Snapshot):
             _check_columns(keys, source, found)
         return found
-    except Exception as error:  # one bad partition does not end the job for all
+    except Exception as error:  # a bad partition must not end the job of the others
         return error
 
 
 def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> CompactionPlan:
-    """What a compaction of the partition would do. Raises SchemaError, with advice, before any work."""
+    """The plan of a partition's compaction. Raises SchemaError, with advice, before any work."""
     try:
         return attempts.plan_session(work.stream.ports, snapshot, job.terms, capacity)
     except DeltaCompactError as error:
@@ -267,9 +266,9 @@ def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> C
 
 
 def run_session(job: Job, work: Work, snapshot: Snapshot, executor: Executor, emit: EventSink) -> SessionResult:
-    """One partition stream: plan, or adopt the plan of an attempt that was interrupted, and run it.
+    """Compact one partition stream: begin a session, or resume an interrupted one.
 
-    Any exception becomes the error of the result, so that one bad partition does not end the job for all.
+    Any exception becomes the error of the result, because a bad partition must not end the job of the others.
     """
     try:
         spilled_before = executor.spilled_bytes()
@@ -285,7 +284,7 @@ def run_session(job: Job, work: Work, snapshot: Snapshot, executor: Executor, em
 
 
 def _failed(partition: Partition, error: Exception) -> SessionResult:
-    """The result of a session that failed. What nobody expected is logged with its traceback, which it keeps."""
+    """The result of a failed session. Log an unexpected exception with its traceback."""
     if not isinstance(error, DeltaCompactError):
         logger.error("partition %s failed: %s", partition, one_line(error), exc_info=error)
     return SessionResult(dict(partition.values), error=error)
@@ -294,14 +293,15 @@ def _failed(partition: Partition, error: Exception) -> SessionResult:
 def _finished(job: Job, work: Work, result: SessionResult) -> SessionFinished:
     error = result.error
     if error is None:
-        return SessionFinished(job.source_table_id, work.partition, None, result.live)
+        files = counted_reasons(result.decisions)
+        return SessionFinished(job.source_table_id, work.partition, None, result.live, files=files)
     named = _named_in(str(error), work.found) if isinstance(work.found, Snapshot) else []
     where = ": " + ", ".join(named) if named else ""
     return SessionFinished(job.source_table_id, work.partition, one_line(error), 0, type(error).__name__ + where)
 
 
 def _named_in(message: str, snapshot: Snapshot) -> list[str]:
-    """The files and columns of a session that an error names: all of it that is surely no value of a row."""
+    """The files and columns that an error names. Nothing else of its text is surely not a row value."""
     base, deltas = snapshot.base, snapshot.deltas
     files = [*(base.files if base else ()), *(file for delta in deltas for file in delta.files)]
     columns = dict.fromkeys(name for file in files for name in file.schema.names)
@@ -311,16 +311,16 @@ def _named_in(message: str, snapshot: Snapshot) -> list[str]:
     ]
 
 
-def content_type(given: ContentType | str) -> ContentType:
+def content_type(name: ContentType | str) -> ContentType:
     """Accept ContentType.ORC, "application/orc" and "orc". Raises InputError for a format that cannot be written."""
     try:
-        found = ContentType(given)
+        found = ContentType(name)
     except ValueError:
         try:
-            found = ContentType[str(given).upper()]
+            found = ContentType[str(name).upper()]
         except KeyError:
             known = ", ".join(known_type.name.lower() for known_type in ContentType)
-            raise InputError(f"content type {given!r} is none of {known}") from None
+            raise InputError(f"content type {name!r} is none of {known}") from None
     suffix_of(found)
     return found
 
@@ -330,18 +330,18 @@ def _keys(
     primary_keys: Iterable[str] | None,
     sort_keys: Sequence[SortKey | str | Sequence[str]] | None,
 ) -> TableKeys:
-    """The keys to compact by: the table's, where it has some."""
+    """The keys to compact by: the table's own, if it has some."""
     if primary_keys is None:
         if table.keys is None:
             raise InputError(f"table {table.table_id!r} has no primary keys yet: name them")
         primary_keys = table.keys.primary
-    given = TableKeys.of(primary_keys, sort_keys)
-    check_keys(table, given)
-    return table.keys or given
+    keys = TableKeys.of(primary_keys, sort_keys)
+    check_keys(table, keys)
+    return table.keys or keys
 
 
 def _check_columns(keys: TableKeys, table: Table, snapshot: Snapshot) -> None:
-    """A mistyped key is refused before it is in force for ever. (A declared sort column may be in no file yet.)"""
+    """Refuse a mistyped key, because keys are in force for ever. (A declared sort column may be in no file yet.)"""
     files = [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
     if not files:
         return
@@ -355,21 +355,21 @@ def _check_columns(keys: TableKeys, table: Table, snapshot: Snapshot) -> None:
 
 
 def _partitions(
-    catalog: DeltaStreamCatalog, table_id: str, given: Sequence[Mapping[str, Any]] | None
+    catalog: DeltaStreamCatalog, table_id: str, named: Sequence[Mapping[str, Any]] | None
 ) -> list[Partition]:
-    if given is None:
+    if named is None:
         return catalog.partitions(table_id)
-    return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", given)))
+    return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", named)))
 
 
 def _result(session: Session, published: Published, executor: Executor, spilled_bytes: int | None) -> SessionResult:
     decided, counts, outputs = session.plan, published.counts, published.outputs
-    given, measured = decided.input, session.measured
-    base_files = len(given.base.files) if given.base and given.owned else 0
+    snapshot, measured = decided.input, session.measured
+    base_files = len(snapshot.base.files) if snapshot.base and snapshot.owned else 0
     seconds = sum(measured.seconds.values())
     return SessionResult(
-        partition=dict(given.partition.values),
-        rows_in=counts.upserts + (given.base.rows if given.base else 0),
+        partition=dict(snapshot.partition.values),
+        rows_in=counts.upserts + (snapshot.base.rows if snapshot.base else 0),
         live=counts.live,
         superseded=counts.superseded,
         deleted=counts.deleted,
@@ -383,7 +383,7 @@ def _result(session: Session, published: Published, executor: Executor, spilled_
         files_after=len(published.compacted.files),
         rounds=len(decided.rounds),
         rounds_resumed=session.rounds_resumed,
-        bytes_in=given.bytes,
+        bytes_in=snapshot.bytes,
         bytes_out=published.compacted.bytes,
         hash_bucket_count=decided.hash_bucket_count,
         executor=executor.name,

@@ -78,7 +78,7 @@ def test_rows_in_any_form_are_appended_alone_and_in_lists(catalog, form):
     [
         ({"id": [1]}, "not a dict (pyarrow.table"),
         ([{"id": 1}], "item 1 of the list is a dict"),
-        ("rows.parquet", "not a str (files are appended by append_files)"),
+        ("rows.parquet", "not a str (append_files appends files)"),
         (b"rows", "not a bytes"),
         (7, "not an int"),
         (None, "not a NoneType"),
@@ -335,7 +335,7 @@ def test_what_is_no_regular_file_is_skipped_and_said(run, catalog, landing):
     (landing / "linked").symlink_to(landing / "b")
     said = run(landing)
     assert len(names_of(catalog)) == 5
-    for name in ("pipe.csv: it is no regular file", "dangling.csv: it is no regular file", "linked: "):
+    for name in ("pipe.csv: it is not a regular file", "dangling.csv: it is not a regular file", "linked: "):
         assert name in said.err
 
 

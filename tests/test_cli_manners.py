@@ -204,7 +204,7 @@ def test_the_class_of_a_key_has_the_right_article(tmp_path):
     catalog = deltacompact.open_catalog(tmp_path)
     catalog.create_table("t", primary_keys=["id"])
     catalog.append("t", pa.table({"id": ["1"]}))
-    with pytest.raises(deltacompact.SchemaError, match="is int64, an integer, where the table has a string"):
+    with pytest.raises(deltacompact.SchemaError, match="is int64, an integer, but in the table it is a string"):
         catalog.append("t", pa.table({"id": [1]}))
 
 

@@ -275,7 +275,7 @@ def test_an_interrupted_put_says_what_became_of_it(
     if when == "after":
         assert said.endswith(SAID[name])
     else:
-        assert ("may or may not be" if "blind" in when else "when it was last looked at") in said
+        assert ("may or may not be" if "blind" in when else "when last checked") in said
 
 
 def test_ctrl_c_before_anything_took_effect_stays_a_plain_interrupt(
@@ -396,7 +396,7 @@ def test_sigint_in_the_put_of_a_commit(tmp_path: Path, on_disk: tuple[str, str],
     lake, file = on_disk
     said = interrupted(tmp_path, "/stream/0/00000000000000000001", when, "append", lake, "t", file, "--position", "7")
     assert "the table is as it was" not in said
-    outcome = "is committed" if when == "after" else "was not committed when it was last looked at"
+    outcome = "is committed" if when == "after" else "was not committed when last checked"
     assert f"deltacompact: interrupted; the delta at position 7 of t {outcome}" in said
     assert deltacompact.open_catalog(lake).read("t").num_rows == (when == "after")
 
@@ -407,7 +407,7 @@ def test_sigint_in_the_seal_of_a_compaction(tmp_path: Path, on_disk: tuple[str, 
     catalog = deltacompact.open_catalog(lake)
     catalog.append_files("t", [file])
     said = interrupted(tmp_path, "/stream/0/00000000000000000002", when, "compact", lake, "t", "--executor", "local")
-    outcome = "is published" if when == "after" else "was not published when it was last looked at"
+    outcome = "is published" if when == "after" else "was not published when last checked"
     assert outcome in said
     state = deltacompact.open_catalog(lake).state("t", ALL)
     assert state.opened.number == (when == "after")

@@ -65,7 +65,7 @@ def test_a_character_that_was_changed_is_noticed(at: int, character: str) -> Non
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_a_plan_that_was_cut_short_is_refused(length: int) -> None:
-    with pytest.raises(InputError, match="no compaction plan"):
+    with pytest.raises(InputError, match="not a compaction plan"):
         plan_from_json(TEXT[:length])
 
 
@@ -77,9 +77,9 @@ def signed(body: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it is no JSON"),
-        ("7", "this is no compaction plan"),
-        ('{"format": 1}', "this is no compaction plan"),
+        ("", "it is not JSON"),
+        ("7", "this is not a compaction plan"),
+        ('{"format": 1}', "this is not a compaction plan"),
         (json.dumps({**json.loads(TEXT), "format": 2}), "has format 2, not 1: update deltacompact"),
         (json.dumps({**json.loads(TEXT), "plan": {}}), "is damaged: its SHA-256 differs"),
         (signed({}), "cannot be read: KeyError"),

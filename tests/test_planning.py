@@ -139,7 +139,7 @@ def test_the_index_is_merged_where_every_entry_is_read_anyway() -> None:
 def test_whoever_resumes_adopts_the_sizes_that_depend_on_the_machine() -> None:
     begun = three_deltas(rows_per_round=25)
     adopted = AdoptedSizes(7, (1, 4), changes_only=False)
-    resumed = make_plan(begun.input, begun.keys, (), begun.base_manifest, begun.arguments, CAPACITY, adopted=adopted)
+    resumed = make_plan(begun.input, begun.keys, (), begun.base_manifest, begun.options, CAPACITY, adopted=adopted)
     assert resumed.hash_bucket_count == 7
     assert [(round_.first, round_.stop) for round_ in resumed.rounds] == [(1, 2), (2, 5)]
     assert resumed.sources == begun.sources

@@ -165,7 +165,7 @@ def test_the_index_has_the_numbers_of_files_that_are_known_by_path() -> None:
     named = read_manifest(toy.store, published.compacted.index).data_files
     assert named == {file.number: file.path for file in published.compacted.files}
     document["base"].pop()
-    with pytest.raises(CorruptionError, match="index is that of other files"):
+    with pytest.raises(CorruptionError, match="index and the snapshot have different files"):
         toy.snapshot(1, document)
 
 

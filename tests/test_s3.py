@@ -147,6 +147,7 @@ def test_start_rounds_and_end_are_published_to_sns(topic, tmp_path):
     ]
     assert messages[0]["delta_rows"] == 3 and messages[0]["desired_sla_s"] == 60
     assert messages[-1]["error"] is None and messages[-1]["live_rows"] == 3
+    assert messages[-1]["files"] == [{"action": "rewrite", "reason": "small", "files": 3}]
 
 
 def test_a_topic_that_fails_never_fails_a_compaction(s3_catalog_uri, tmp_path, caplog):

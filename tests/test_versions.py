@@ -276,7 +276,7 @@ def test_the_command_line(catalog: DeltaStreamCatalog, tmp_path: Path, capsys: p
     assert f"position {position} is taken out" in said("retract", "t", "--position", str(position))
     assert keys(catalog) == [1, 2, 3]
     assert "published/symlink/manifest" in said("publish", "t")
-    assert "is version 3-" in said("rollback", "t", "0")
+    assert "as version 3-" in said("rollback", "t", "0")
     assert keys(catalog) == [1, 2]
     assert command_line(["rollback", lake, "t", "nine"]) == 2
     assert command_line(["retract", lake, "t", "--position", "5"]) == 2

@@ -174,8 +174,8 @@ def test_the_message_names_argument_and_value(lake):
         (r"primary_keys holds 1 \(int\), it must hold strings", "compact", {"primary_keys": [1]}),
         (r"partitions is \{'day': 'a'\} \(dict\), it must be a list", "compact", {"partitions": {"day": "a"}}),
         (r"sort key \('a', 'b', 'c'\) is neither a name nor a pair", "create_table", {"sort_keys": [("a", "b", "c")]}),
-        (r"compression 'zip' is no codec", "Settings", {"compression": "zip"}),
-        (r"SNS topic 'events' is no ARN", "compact", {"sns_event_topic_arn": "events"}),
+        (r"compression 'zip' is not a codec", "Settings", {"compression": "zip"}),
+        (r"SNS topic 'events' is not an ARN", "compact", {"sns_event_topic_arn": "events"}),
     ]:
         with pytest.raises(InputError, match=message):
             CALLS[call](lake, **given)

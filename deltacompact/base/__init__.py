@@ -1,1 +1,1 @@
-"""What every room speaks: the vocabulary, errors, settings, events and words."""
+"""The vocabulary that every room uses, with errors, settings, limits, events and wording."""

@@ -1,10 +1,10 @@
-"""What can go wrong, sorted by who has to act.
+"""Errors, sorted by who has to act.
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
-    ConflictError   nobody: somebody else was faster, run it again           exit status 3
+    ConflictError   nobody: another process was faster, run it again         exit status 3
     StoreError      the store: it failed, run it again                       exit status 1
-    OutcomeUnknownError   the store failed when a commit was under way: repeat it with the same token
-    CorruptionError an operator: what is stored is not what was written      exit status 1
+    OutcomeUnknownError   the store failed during a commit: repeat the commit with the same token
+    CorruptionError an operator: stored bytes differ from written bytes      exit status 1
 
 Every message is one line that names the culprit.
 """
@@ -19,7 +19,7 @@ class DeltaCompactError(Exception):
 
 
 class InputError(DeltaCompactError):
-    """The request cannot be served as it stands; nothing was changed."""
+    """The request is wrong. Nothing was changed."""
 
     exit_status = 2
 
@@ -33,11 +33,11 @@ class SchemaError(InputError):
 
 
 class PositionError(InputError):
-    """A stream position is not greater than all before it."""
+    """A stream position is not greater than all earlier ones."""
 
 
 class ConflictError(DeltaCompactError):
-    """Another writer or compactor changed the stream first; nothing of ours is visible."""
+    """Another writer or compactor changed the stream first. Nothing that this process wrote is visible."""
 
     exit_status = 3
 
@@ -47,11 +47,11 @@ class StoreError(DeltaCompactError):
 
 
 class OutcomeUnknownError(StoreError):
-    """A put that takes effect may or may not have landed: says which one, and what to do."""
+    """A commit may or may not have taken effect. The message names it and says what to do."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C after a put that takes effect was begun: the message says what is in effect, what is not, what to do."""
+    """Ctrl-C during a commit. The message says what took effect, what did not, and what to do."""
 
 
 class CorruptionError(DeltaCompactError):

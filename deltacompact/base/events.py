@@ -1,4 +1,4 @@
-"""What happened, as values. A sink is any callable that takes one; it is handed in, and its failure fails nothing."""
+"""Events as values. A sink is any callable that takes an event. A sink that fails never fails a compaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("deltacompact")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Common to all: which session it is about."""
+    """Names the partition whose session the event is about."""
 
     table_id: str
     partition: Partition
@@ -56,28 +56,29 @@ class RoundCompleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class FilesDecided(Event):
-    """What becomes of the session's files: action, reason, and how many files, as in ("keep", "no_row_died", 3)."""
+    """The decisions about the session's files: action, reason, number of files, as in ("keep", "no_row_died", 3)."""
 
     files: tuple[tuple[str, str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
-    """`error` is None where the result was published.
+    """`error` is None if the result was published. `files` are those of FilesDecided.
 
-    `error_named` is the error for those who may not see the data: its class, and the files and columns that it names.
+    `error_named` shows no data: the error's class, and the files and columns that the error names.
     """
 
     error: str | None
     live: int
     error_named: str | None = None
+    files: tuple[tuple[str, str, int], ...] = ()
 
 
 EventSink = Callable[[Event], None]
 
 
 def fan_out(sinks: list[EventSink]) -> EventSink:
-    """One sink that feeds all. A sink that raises is logged and otherwise ignored: observers never fail the work."""
+    """One sink that feeds all. An exception in a sink is logged and otherwise ignored."""
 
     def emit(event: Event) -> None:
         for sink in sinks:

@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, refused in one line before any work is done.
+"""Refuses arguments of the wrong type, in one line, before any work begins.
 
 text("token", 7)              InputError: token is 7 (int), it must be a string
 names("columns", "id")        ("id",): one name is a list of one
@@ -16,70 +16,70 @@ from deltacompact.base.errors import InputError
 T = TypeVar("T")
 
 
-def text(what: str, value: Any) -> str:
+def text(argument: str, value: Any) -> str:
     """A string that is not empty."""
     if not isinstance(value, str):
-        raise InputError(f"{what} is {_shown(value)}, it must be a string")
+        raise InputError(f"{argument} is {_shown(value)}, it must be a string")
     if not value:
-        raise InputError(f"{what} is empty")
+        raise InputError(f"{argument} is empty")
     return value
 
 
-def text_or_none(what: str, value: Any) -> str | None:
-    return None if value is None else text(what, value)
+def text_or_none(argument: str, value: Any) -> str | None:
+    return None if value is None else text(argument, value)
 
 
-def path(what: str, value: Any) -> str:
+def path(argument: str, value: Any) -> str:
     """A string or a path object."""
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
-        raise InputError(f"{what} is {_shown(value)}, it must be a string or a path")
+        raise InputError(f"{argument} is {_shown(value)}, it must be a string or a path")
     return os.fspath(value)
 
 
-def names(what: str, value: Any) -> tuple[str, ...]:
+def names(argument: str, value: Any) -> tuple[str, ...]:
     """Names of columns; a single string is one of them."""
     if isinstance(value, str):
         value = (value,)
-    found = several(what, value)
+    found = several(argument, value)
     for name in found:
         if not isinstance(name, str):
-            raise InputError(f"{what} holds {_shown(name)}, it must hold strings")
+            raise InputError(f"{argument} holds {_shown(name)}, it must hold strings")
         if not name:
-            raise InputError(f"{what} holds an empty name")
+            raise InputError(f"{argument} holds an empty name")
     return found
 
 
-def several(what: str, value: Any) -> tuple[Any, ...]:
-    """A list, a tuple, or whatever else can be gone through; not a mapping, whose values would be lost."""
+def several(argument: str, value: Any) -> tuple[Any, ...]:
+    """A list, a tuple or another iterable, but not a mapping: iterating over one loses the values."""
     if isinstance(value, (str, bytes, dict)) or not isinstance(value, Iterable):
-        raise InputError(f"{what} is {_shown(value)}, it must be a list")
+        raise InputError(f"{argument} is {_shown(value)}, it must be a list")
     return tuple(value)
 
 
-def instance(what: str, value: Any, kind: type[T]) -> T:
+def instance(argument: str, value: Any, kind: type[T]) -> T:
     if not isinstance(value, kind):
-        raise InputError(f"{what} is {_shown(value)}, it must be a {kind.__name__}")
+        raise InputError(f"{argument} is {_shown(value)}, it must be a {kind.__name__}")
     return value
 
 
-def callable_(what: str, value: Any) -> Any:
+def callable_(argument: str, value: Any) -> Any:
     if not callable(value):
-        raise InputError(f"{what} holds {_shown(value)}, it must hold callables")
+        raise InputError(f"{argument} holds {_shown(value)}, it must hold callables")
     return value
 
 
-def flag(what: str, value: Any) -> bool:
+def flag(argument: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"{what} is {_shown(value)}, it must be True or False")
+        raise InputError(f"{argument} is {_shown(value)}, it must be True or False")
     return value
 
 
-def number(what: str, value: Any) -> float:
+def number(argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-        raise InputError(f"{what} is {_shown(value)}, it must be a number")
+        raise InputError(f"{argument} is {_shown(value)}, it must be a number")
     return value
 
 
 def _shown(value: Any) -> str:
-    said = " ".join(repr(value).split())
-    return f"{said if len(said) <= 60 else said[:59] + '…'} ({type(value).__name__})"
+    text = " ".join(repr(value).split())
+    return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"

@@ -1,11 +1,11 @@
-"""Thresholds that only large tables reach. Tests hand in lower ones, so that ten rows go the way of ten million.
+"""Thresholds that only large tables reach. Tests lower them, so that ten rows take the path of ten million.
 
-    LIMITS                                   those of this release
-    Limits(chunk_entries=2, groups=3)        lowered, for a test
-    Settings(limits=…)                       the way in: the plan carries them, and its tasks get them
+    LIMITS                                   the limits of this release
+    Limits(chunk_entries=2, groups=3)        lowered for a test
+    Settings(limits=…)                       hands them in: the plan carries them to its tasks
 
 A limit changes how the work is divided, or which small pieces are merged. It never changes which rows live. Attempts
-with other limits meet in the same session, which records what was decided.
+with different limits share a session, because the session records its decisions.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def _check_number(name: str, value: float, minimum: int) -> None:
 class ReadLimits:
     """How much of a Parquet file is read at a time.
 
-    batch_bytes         decode about so many bytes at a time: larger buffers are fresh pages, which cost more
-    batch_rows_max      and at most so many rows
-    run_bytes           read row groups together up to this size, decoded: this spares round trips to a remote file
-    read_ahead_bytes    fetch so many bytes of a remote file at a time
-    tail_bytes          fetch so many bytes at the end of a remote file: one request for a footer that fits
+    batch_bytes         decode about this many bytes at a time: the kernel must clear new pages for larger buffers
+    batch_rows_max      and at most this many rows
+    run_bytes           read row groups together up to this decoded size: this saves round trips to a remote file
+    read_ahead_bytes    fetch this many bytes of a remote file at a time
+    tail_bytes          fetch this many bytes at the end of a remote file: most footers then take one request
     """
 
     batch_bytes: int = 32 << 20
@@ -59,21 +59,21 @@ class Limits:
     """For tests and experts. Shares are fractions.
 
     runs_max                    merge an index before it has more runs than this,
-    runs_share_max              or the later runs have more than this share of the first one's entries,
-    masks_share_of_index        or readers apply masks of more than this share of the index's bytes
-    small_rows_per_bucket       give a small table a hash bucket for so many rows,
-    small_buckets_max           up to so many buckets; make fewer output files than this a power of two
-    task_rows_min               give a hash bucket task so many rows: fewer cost more in scheduling than balance gains
-    groups                      make so many groups of buckets, and of source files (None: by rows and slots)
-    delta_kept_bytes_min        write a smaller delta file anew, even where it would do as a compacted file
+    runs_share_max              or its later runs have more than this share of the first run's entries,
+    masks_share_of_index        or its relocations have live bitmaps above this share of the index's bytes
+    small_rows_per_bucket       give a small table one hash bucket for this many rows,
+    small_buckets_max           up to this many buckets; round a smaller number of output files up to a power of two
+    task_rows_min               give a hash bucket task at least this many rows: scheduling smaller tasks costs more
+    groups                      make this many groups of buckets, and of source files (None: by rows and slots)
+    delta_kept_bytes_min        rewrite delta files smaller than this, even if they could stay as compacted files
     output_parallel_bytes_min   split larger output files further, so that more tasks write
     exchange_share              keep pointers and ranks in the object store up to this share of it, else in files
     held_share                  keep the last round's entries there up to this share, until their pointers are known
-    chunk_entries               hold so many entries of an index at a time
-    copied_group_share_min      copy row groups from this share of a full one on; merge smaller ones
-    local_nodes                 let the local executor plan for nodes of so many slots each (none: one node)
-    ray_answer_s                refuse a Ray address that does not answer within so many seconds
-    ray_silent_s                say after so many seconds that the address is being tried
+    chunk_entries               hold this many entries of an index at a time
+    copied_group_share_min      copy row groups that have at least this share of a full group; merge smaller ones
+    local_nodes                 let the local executor plan for nodes with these numbers of slots (empty: one node)
+    ray_answer_s                refuse a Ray address that does not answer within this many seconds
+    ray_silent_s                after this many seconds, say that the address is being tried
     reading                     see ReadLimits
     """
 

@@ -1,4 +1,4 @@
-"""The vocabulary: frozen values that every other room speaks in.
+"""The vocabulary: frozen values that every other room uses.
 
 A table has partitions; a partition has one *partition stream*; a stream is a chain of versions; a version is a log
 of commits; a commit carries deltas; a delta has a stream position, an operation type and files:
@@ -21,27 +21,27 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 
-if TYPE_CHECKING:  # --help reads this vocabulary, and does not wait for pyarrow
+if TYPE_CHECKING:  # --help imports this module, and must not wait for pyarrow
     import pyarrow as pa
 
 PARTITION_STREAM_POS_VIRTUAL_COL_NAME = "__partition_stream_position__"
-"""Names the stream position where a sort key is asked for; it is the default sort key."""
+"""The name of the stream position among sort keys. It is the default sort key."""
 
 FORMAT_VERSION = 1
-"""Version of everything on disk; a table of a newer one is refused."""
+"""The version of everything on disk. Tables with a newer version are refused."""
 
 INT64_MAX = 2**63 - 1
 
 
 class OperationType(enum.StrEnum):
-    """What the rows of a delta do to the rows of the same key before them."""
+    """What the rows of a delta do to earlier rows with the same key."""
 
     UPSERT = "upsert"
     DELETE = "delete"
 
 
 class ContentType(enum.StrEnum):
-    """Tabular file formats: all can be read, all but JSON can be written."""
+    """Tabular file formats. All can be read, all but JSON can be written."""
 
     PARQUET = "application/parquet"
     FEATHER = "application/feather"
@@ -51,7 +51,7 @@ class ContentType(enum.StrEnum):
 
 
 class LifecycleState(enum.StrEnum):
-    """Follows from the seals alone: unreached, reached and unsealed, sealed."""
+    """The seals alone decide it: unreached, reached and unsealed, sealed."""
 
     UNRELEASED = "unreleased"
     ACTIVE = "active"
@@ -59,7 +59,7 @@ class LifecycleState(enum.StrEnum):
 
 
 class Direction(enum.StrEnum):
-    """ASCENDING keeps the row of the greatest value, DESCENDING that of the smallest."""
+    """ASCENDING keeps the row with the greatest value, DESCENDING the row with the smallest."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
@@ -67,7 +67,7 @@ class Direction(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """One custom sort column: decides which of two rows of a key is kept."""
+    """One custom sort column. It decides which of two rows with the same key is kept."""
 
     name: str
     direction: Direction = Direction.ASCENDING
@@ -97,7 +97,7 @@ class SortKey:
 class TableKeys:
     """Primary key columns, ordered by their UTF-8 bytes, and custom sort keys in order of significance.
 
-    No custom sort keys means: the stream position decides, the later row wins.
+    Without custom sort keys, the stream position decides: the later row wins.
     """
 
     primary: tuple[str, ...]
@@ -105,9 +105,9 @@ class TableKeys:
 
     @classmethod
     def of(cls, primary: Iterable[str], sort: Iterable[SortKey | str | Sequence[str]] | None = ()) -> TableKeys:
-        """Validate and normalise what the caller gave.
+        """Validate and normalise the caller's keys.
 
-        A trailing ascending stream position is what breaks ties anyway, so it is dropped.
+        A trailing ascending stream position is dropped, because it breaks ties anyway.
         """
         names = tuple(sorted(expect.names("primary_keys", primary), key=str.encode))
         if not names:
@@ -128,7 +128,7 @@ class TableKeys:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column that is read before anything is materialized."""
+        """Every column that is read before rows are materialized."""
         return (*self.primary, *(key.name for key in self.sort if key.name not in self.primary))
 
 
@@ -140,7 +140,7 @@ class Partition:
 
     @classmethod
     def of(cls, partition_keys: Sequence[str], values: Mapping[str, Any] | Partition | None) -> Partition:
-        """Check the values against the table's partition keys; they are kept as text, None is null."""
+        """Check the values against the table's partition keys. They are kept as text; None is null."""
         if isinstance(values, Partition):
             values = dict(values.values)
         if values is not None and not isinstance(values, Mapping):
@@ -166,7 +166,7 @@ class Partition:
 
 
 def partition_text(value: Any) -> str | None:
-    """The one text by which a partition value is known: 5 and "5" are one partition, None is null."""
+    """The text that identifies a partition value: 5 and "5" are the same partition, None is null."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -188,10 +188,10 @@ def _is_arrow_scalar(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Rows that are dead and still in their file: those that a live bitmap lacks.
+    """The dead rows of a file that still contains them: a live bitmap has no bit for them.
 
-    The bitmap lies under `ordinal` in the object at `masks_path`, which may hold those of other files as well: a path
-    in the workspace's store, or a full URI.
+    The bitmap has the key `ordinal` in the object at `masks_path`, a path in the workspace's store or a full URI. The
+    object may hold the bitmaps of other files too.
     """
 
     dead_rows: int
@@ -201,9 +201,9 @@ class DeletionVector:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a file that was appended by reference looked like then; None: not known of its store.
+    """Identifies the content of a file that was appended by reference. None: the store does not know the value.
 
-    `modified_s` and `etag` are what the store said, `sha256` is the hex digest of the file's bytes.
+    `modified_s` and `etag` come from the store, `sha256` is the hex digest of the file's bytes.
     """
 
     modified_s: float | None = None
@@ -215,18 +215,18 @@ class Stamp:
 class DataFile:
     """One tabular file of a delta or of the compacted rows.
 
-    number          a delta's file: its place in the delta; a compacted file: its number in the chain, for ever
-    path            in the workspace's store, or a full URI
-    rows, bytes     those of the file, dead rows included
-    schema          its columns, as the table calls them
-    deletions       which of its rows are dead already; None: all live
-    name            what the user called the file when it was appended
-    stamp           what the file looked like when it was appended: only of a file that is not managed
-    longest         bytes of the longest value of string and binary sort columns, as far as somebody has looked
-    decoded_bytes   about what all rows take in memory, which no single row can exceed, as far as it is known
-    managed         written by or handed over to the table: nobody else changes it, it may be kept as an output of a
-                    compaction, and a vacuum may delete it
-    stored          its columns as the file calls them, where they are matched by field id; None: as the table does
+    number          a delta's file: its index in the delta; a compacted file: its permanent number in the chain
+    path            a path in the workspace's store, or a full URI
+    rows, bytes     the size of the file, dead rows included
+    schema          the file's columns under the table's names
+    deletions       the rows that are dead already; None: all rows live
+    name            the file's name when the user appended it
+    stamp           identifies the file's content when it was appended; only for files that are not managed
+    longest         bytes of the longest value of each string or binary sort column that has been measured
+    decoded_bytes   about the memory that all rows take together, and so an upper bound for one row; None: not known
+    managed         the table owns the file: nobody else changes it, a compaction may keep it as an output, and a
+                    vacuum may delete it
+    stored          the file's columns under its own names, if columns are matched by field id; None: the same names
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -245,18 +245,18 @@ class DataFile:
 
     @property
     def live_rows(self) -> int:
-        """Rows without those of the deletion vector."""
+        """The rows that the deletion vector leaves alive."""
         return self.rows - (self.deletions.dead_rows if self.deletions else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """By what a commit is recognised when it is sent again.
+    """Identifies a commit, so that sending the commit again has no effect.
 
-    Token("nightly")     a name, of which no character has a meaning
-    Token("etl", 7)      batch 7 of a producer, which counts upwards
+    Token("nightly")     a name; no character in it has a meaning
+    Token("etl", 7)      batch 7 of a producer that counts upwards
 
-    `joined` says that release 0.1 wrote it, as one text that may stand for both: see catalog/tokens.py.
+    `joined` marks a token that release 0.1 wrote as one text, which may mean either form: see catalog/tokens.py.
     """
 
     name: str
@@ -285,7 +285,7 @@ class Token:
 
 
 def _pair(value: Any) -> tuple[Any, Any]:
-    """Producer and sequence number; a pair of nothing where it is no pair."""
+    """Producer and sequence number; (None, None) if the value is not a pair."""
     pair = tuple(value) if isinstance(value, list | tuple) else ()
     return (pair[0], pair[1]) if len(pair) == 2 and pair[1] is not None else (None, None)
 
@@ -294,7 +294,7 @@ _TOKEN_CHARACTERS_MAX = 1000
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is a text that UTF-8 can hold (half of a surrogate pair is none)."""
+    """Whether the value is a text that UTF-8 can encode (it cannot encode half of a surrogate pair)."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -302,7 +302,7 @@ def is_text(value: Any) -> bool:
 
 
 def whole_number(value: Any) -> int | None:
-    """The value as an int where it is a whole number (of NumPy as well; True and 1.0 are none), else None."""
+    """The value as an int if it is a whole number (NumPy's too, but not True or 1.0), else None."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -311,7 +311,7 @@ def whole_number(value: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Rows committed at one stream position. `skipped` says why nothing was committed: the token was known."""
+    """Rows committed at one stream position. `skipped` says why nothing was committed, if the token was known."""
 
     position: int
     operation: OperationType
@@ -320,7 +320,7 @@ class Delta:
 
     @property
     def committed(self) -> bool:
-        """Whether this call committed it; False where an earlier one did."""
+        """Whether this call committed the delta. False: an earlier call did."""
         return self.skipped is None
 
     @property
@@ -335,7 +335,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One log entry of a writer: its deltas become visible together. `commit_id` is fresh for each append."""
+    """One log entry of a writer. Its deltas become visible together. Each append has a new `commit_id`."""
 
     commit_id: str
     time_ms: int
@@ -349,7 +349,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """An object that a log entry names, with what proves that it is the one that was meant."""
+    """An object that a log entry names, with the hash of its content."""
 
     path: str
     sha256: str
@@ -357,9 +357,9 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class CompactedDelta:
-    """The first delta of a compacted version: one live row per key, and the index that points to every one.
+    """The first delta of a compacted version: one live row per key, and the index that points to every live row.
 
-    `source_*` say what was folded: table and lineage differ from our own where this is another table's destination.
+    `source_*` name the table and lineage that were folded. They are another table's if this table is its destination.
     `next_file_number` is above every file number that the chain has used.
     """
 
@@ -384,16 +384,16 @@ class CompactedDelta:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What table.json (and keys.json, where the keys were not declared) say."""
+    """The content of table.json, with the keys of keys.json if they were not declared."""
 
     table_id: str
     partition_keys: tuple[str, ...] = ()
     keys: TableKeys | None = None
     tombstone_retention: int | None = None
     source_table_id: str | None = None
-    """Set where the table is the destination of another: it then refuses appends."""
+    """The table whose destination this table is. A destination refuses appends."""
     holds_streams: bool = False
-    """Set where the table was begun by an append: it can be no destination. (Of a table of release 0.1 it is unset.)"""
+    """An append created the table, so it cannot become a destination. (False for tables of release 0.1.)"""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -1,10 +1,10 @@
-"""Five numberings that are easily mistaken for each other, each a type of its own.
+"""Five kinds of numbers that are easily confused. Each has its own type.
 
-delta file number   a file's place in its delta: the second sort criterion of the fold
-ordinal             a file's place in a session's fold order, base files first; pointers carry it during a session
-chain file number   names a compacted file for ever; pointers of a published index carry it
-output number       an output's place among a session's outputs
-rank                a live row's place among all rows that a session rewrites
+delta file number   a file's index in its delta: the second sort criterion of the fold
+ordinal             a file's index in a session's fold order, base files first; pointers carry it during a session
+chain file number   names a compacted file permanently; pointers of a published index carry it
+output number       an output's index among a session's outputs
+rank                a live row's index among all rows that a session rewrites
 
 delta at position 80, file 1   ->  ordinal 3  ->  rows of rank 7 … 11  ->  output 0  ->  chain file 17
 """
@@ -20,4 +20,4 @@ OutputNumber = NewType("OutputNumber", int)
 Rank = NewType("Rank", int)
 
 UNNUMBERED = DeltaFileNumber(0)
-"""What a file is called before the commit that numbers it."""
+"""The number of a file before a commit gives it one."""

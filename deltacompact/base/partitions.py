@@ -1,4 +1,4 @@
-"""The same work for every partition: one that fails does not keep the others from being done.
+"""The same work for every partition. If one partition fails, the others are still done.
 
 done_for_each(["a", "b", "c"], work)      b fails  ->  ([result of a, result of c], [("b", its error)])
 """
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def done_for_each(partitions: Iterable[P], work: Callable[[P], T]) -> tuple[list[T], list[tuple[P, Exception]]]:
-    """The results in order, and the errors with their partitions. Ctrl-C ends the work at once."""
+    """The results in order, and the errors with their partitions. Ctrl-C stops at once."""
     results, errors = [], []
     for partition in partitions:
         try:
@@ -24,7 +24,7 @@ def done_for_each(partitions: Iterable[P], work: Callable[[P], T]) -> tuple[list
 
 
 def all_done(partitions: Iterable[P], work: Callable[[P], T]) -> list[T]:
-    """The results of all. Raises the first error once every partition has been tried."""
+    """The results of all partitions. Raises the first error after every partition has been tried."""
     results, errors = done_for_each(partitions, work)
     if errors:
         raise errors[0][1]

@@ -1,9 +1,9 @@
-"""Everything that a caller may choose about a compaction. Each default and each check stands here, once.
+"""Everything that a caller may choose about a compaction. Each default and each check is defined once, here.
 
-    Settings     how it runs: compact(…, settings=Settings(executor="ray"))
-    Options      the settings, and what compact() takes as parameters of its own: rows_per_compacted_file, purge, …
+    Settings     how a compaction runs: compact(…, settings=Settings(executor="ray"))
+    Options      the settings, and the other parameters of compact(): rows_per_compacted_file, purge, …
 
-None means: measured on the machine or cluster, or decided by the size of the table.
+None means: measure it on the machine or cluster, or decide it by the size of the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deltacompact.base.model import ContentType
 
 EXECUTORS = ("auto", "ray", "local")
 COUNT_MAX = 2**53
-"""Nothing has so many rows or bytes; beyond it a number is no longer exact as a float."""
+"""No table has so many rows or bytes. A float cannot hold every larger whole number."""
 HASH_BUCKETS_MAX = 1_000_000
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
 _TEXTS = ("executor", "compression", "ray_address")
@@ -28,7 +28,7 @@ _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
 def _check_codec(name: str | None) -> None:
-    """Refuse what pyarrow cannot write before a compaction has read anything."""
+    """Refuse a codec that pyarrow cannot write, before a compaction reads anything."""
     if expect.text_or_none("compression", name) in (None, "none"):
         return
     import pyarrow as pa
@@ -38,15 +38,15 @@ def _check_codec(name: str | None) -> None:
     except ValueError:
         known = False
     if not known:
-        raise InputError(f"compression {name!r} is no codec that pyarrow has (zstd, snappy, gzip, lz4, brotli or none)")
+        raise InputError(f"compression {name!r} is not a codec of pyarrow (zstd, snappy, gzip, lz4, brotli or none)")
 
 
 def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
-    """Refuse a number that makes no sense, by name."""
+    """The value. Raises InputError, with the name, if it is not a whole number in the range."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise InputError(f"{name} is {value!r}, it must be a whole number of at least {minimum}")
     if maximum is not None and value > maximum:
-        raise InputError(f"{name} is {value!r}, {maximum} at most")
+        raise InputError(f"{name} is {value!r}, it must be {maximum} at most")
     return value
 
 
@@ -55,23 +55,23 @@ class Settings:
     """Limits and choices of a compaction.
 
     executor                "local" runs in this process, "ray" on a cluster, "auto" takes Ray for large input
-    rows_per_round          delta rows folded in one round (default: what fits the object store)
-    memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster for each CPU)
+    rows_per_round          delta rows folded in one round (default: as many as fit the object store)
+    memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster, divided by its CPUs)
     object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
     target_file_bytes       about the largest size of a compacted file (default: 256 to 512 MiB, by the partition)
-    compression             codec of written files (default: that of the files whose rows they get, else zstd)
-    rewrite_dead_fraction   a compacted file whose share of dead rows is below this stays, with a deletion vector
+    compression             codec of written files (default: the codec of the files that are rewritten, else zstd)
+    rewrite_dead_fraction   keep a compacted file, with a deletion vector, if a smaller share of its rows is dead
     row_group_rows          rows of a Parquet row group
-    local_rows_max          "auto" stays in this process up to so many delta rows, and
-    local_bytes_max         so many bytes of delta and compacted files
+    local_rows_max          "auto" stays in this process up to this many delta rows, and
+    local_bytes_max         this many bytes of delta and compacted files
     local_threads           tasks at a time in this process (default: one for each CPU; 1 is a plain for-loop)
-    ray_address             a running cluster to join (default: $RAY_ADDRESS, else one is started here)
-    ray_cpus                wait for so many CPUs on a cluster that grows (default: for the first), and no longer
-    ray_wait_s              than so many seconds; then go on with those that are there
+    ray_address             a running cluster to join (default: $RAY_ADDRESS, else start one here)
+    ray_cpus                wait until a growing cluster has this many CPUs (default: 1),
+    ray_wait_s              at most this many seconds; then go on with the CPUs that are there
     concurrent_tasks        most tasks at a time (default: one for each CPU of machine or cluster)
     read_mb_per_s           most that all tasks together read, in 10^6 bytes a second (default: no limit),
-    write_mb_per_s          write,
-    requests_per_s          and ask of the store; every process gets the same share
+    write_mb_per_s          most that they write,
+    requests_per_s          and most requests to the store; every process gets the same share
     task_retries            how often a task that died is started again
     limits                  for tests and experts: see deltacompact.base.limits
     """
@@ -99,7 +99,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:
-            raise InputError(f"executor {self.executor!r} is none of {', '.join(EXECUTORS)}")
+            raise InputError(f"executor {self.executor!r} is not one of {', '.join(EXECUTORS)}")
         expect.text_or_none("ray_address", self.ray_address)
         _check_codec(self.compression)
         if not 0.0 <= expect.number("rewrite_dead_fraction", self.rewrite_dead_fraction) <= 1.0:
@@ -135,11 +135,11 @@ _OUTPUT_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Options(Settings):
-    """The settings of a compaction, and the choices that compact() takes as parameters of its own.
+    """The settings of a compaction, and the other parameters of compact().
 
     rows_per_primary_key_index_file    most entries of an index file
     rows_per_compacted_file            most rows of a compacted file
-    hash_bucket_count                  hash buckets of the index (default: those it has, or by its size and memory)
+    hash_bucket_count                  hash buckets of the index (default: as many as it has, or by size and memory)
     content_type                       format of compacted files: compacted_file_content_type of compact()
     purge                              rewrite every file with dead rows in it
     """
@@ -157,14 +157,14 @@ class Options(Settings):
 
     @classmethod
     def of(cls, settings: Settings, **parameters: Any) -> Options:
-        """The settings, and the other fields beside them."""
+        """These settings, with the other parameters."""
         return cls(**{field.name: getattr(settings, field.name) for field in fields(Settings)}, **parameters)
 
     @property
     def output_options(self) -> dict[str, str]:
         """Options that change the output; they are part of the session id.
 
-        Limits are not part of it, and neither is the memory of the machine: the session records what they decided.
+        Limits and the memory of the machine are not part of it: the session records the decisions that they lead to.
         """
         return {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
 
@@ -174,7 +174,7 @@ class Options(Settings):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Options:
-        """Equal options from what `to_json` made. Raises KeyError, TypeError, ValueError or InputError for others."""
+        """The options that `to_json` wrote. Raises KeyError, TypeError, ValueError or InputError for anything else."""
         limits = dict(document["limits"])
         limits["reading"] = ReadLimits(**limits["reading"])
         limits["local_nodes"] = tuple(limits["local_nodes"])
@@ -183,4 +183,4 @@ class Options(Settings):
 
 
 DEFAULTS = Options()
-"""The signature of compact(), the command line and the writers of files take their defaults from here."""
+"""compact(), the command line and the writers of files take their defaults from here."""

@@ -13,7 +13,7 @@ from deltacompact.base.errors import DeltaCompactError
 
 
 def counted(count: int, thing: str, things: str | None = None) -> str:
-    """The count and its noun, in the plural where it needs one."""
+    """The count and its noun, in the plural if needed."""
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
@@ -22,17 +22,17 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
-def text_of(said: object) -> str:
-    """What an error says, or any other text, without line breaks."""
-    return " ".join(str(said).split())
+def text_of(message: object) -> str:
+    """The text of an error, or of any other value, without line breaks."""
+    return " ".join(str(message).split())
 
 
 def one_line(error: BaseException) -> str:
-    """An error of ours in its own words; any other one with its class in front, as its text alone often says little."""
-    said = text_of(error)
+    """The text of an error. Errors of other libraries get their class in front: their text alone often says little."""
+    text = text_of(error)
     if isinstance(error, DeltaCompactError):
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def error_document(error: BaseException) -> dict[str, Any]:

@@ -7,8 +7,8 @@
 
 Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 1 anything else.
 
-Results go to stdout, with --json as one document; progress, warnings and errors go to stderr. Commands import what
-they need when they run, so that --help loads neither numpy nor pyarrow.
+Results go to stdout, with --json as one document. Progress, warnings and errors go to stderr. Commands import their
+modules when they run, so --help loads neither numpy nor pyarrow.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def main() -> None:
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # `| head` has seen enough; click and rich make a SystemExit of it
+    except (BrokenPipeError, SystemExit):  # `| head` closed the pipe; click and rich turn that into SystemExit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = 0
     sys.exit(status)
 
 
 def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
-    """Run one command line; the exit status. Commands that compact work by these limits."""
+    """Run one command line and return its exit status. `limits` apply to commands that compact."""
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
         with warnings_on_stderr(debug):
@@ -60,15 +60,15 @@ def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
         usage.show(file=sys.stderr)
         return 2
     except (KeyboardInterrupt, click.Abort) as stop:
-        told = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click makes an Abort of a KeyboardInterrupt
-        said = f"interrupted; {told if isinstance(told, Interrupted) else _AS_IT_WAS}"
+        cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns KeyboardInterrupt into Abort
+        message = f"interrupted; {cause if isinstance(cause, Interrupted) else _AS_IT_WAS}"
         if as_json:
-            say_json({"error": {"kind": "Interrupted", "message": said, "exit_status": 130}})
-        _say_error(said)
+            say_json({"error": {"kind": "Interrupted", "message": message, "exit_status": 130}})
+        _say_error(message)
         return 130
     except BrokenPipeError:
         raise
-    except Failed as failed:  # the answer has said it to scripts
+    except Failed as failed:  # the JSON answer has the error already
         return _failed(failed.error, debug)
     except Exception as error:
         if as_json:
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
 
 
 def _failed(error: Exception, debug: bool) -> int:
-    """Say the error in one line; its exit status."""
+    """Print the error in one line and return its exit status."""
     if debug:
         traceback.print_exception(error)
     known = isinstance(error, DeltaCompactError)
@@ -90,7 +90,7 @@ def _say_error(text: str) -> None:
 
 
 class _Commands(click.Group):
-    """Commands that say, when they are interrupted, what they have put into effect."""
+    """Commands that report, if they are interrupted, what they have put so far."""
 
     def invoke(self, context: click.Context) -> Any:
         with telling_interrupts():
@@ -110,7 +110,7 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    Every command takes --json, which prints one JSON document, of an error as well ({"error": {...}}), and --debug,
+    Every command takes --json, which prints one JSON document, also for an error ({"error": {...}}), and --debug,
     which shows the traceback of an error.
     Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict, 1 anything else.
     """

@@ -1,4 +1,4 @@
-"""How a command answers: as text or as one JSON document; and for several partitions, the good ones beside the bad."""
+"""The answers of commands: text or one JSON document. If some partitions fail, the others are still answered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Failed(Exception):
-    """Raised by a command that has said what went wrong in its answer: only the exit status is left to tell."""
+    """Raised by a command whose answer contains the error already: only the exit status is missing."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -29,7 +29,7 @@ class Failed(Exception):
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print as it is. click would write UTF-8 to a terminal that is not, where the stream is not given."""
+    """Print text unchanged. Without `file`, click would write UTF-8 to a terminal that cannot show it."""
     click.echo(text + end, file=sys.stdout, nl=False)
 
 
@@ -38,7 +38,7 @@ def say_json(document: Any) -> None:
 
 
 def json_row(row: dict[str, Any]) -> str:
-    """A row as one line. Letters stay as they are where the terminal can show them."""
+    """A row as one line. Non-ASCII letters are escaped only where the terminal cannot show them."""
     ascii_only = not writes_utf8()
     try:
         return json.dumps(row, default=str, ensure_ascii=ascii_only, allow_nan=False)
@@ -47,7 +47,7 @@ def json_row(row: dict[str, Any]) -> str:
 
 
 def _spelled_out(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are strings ("nan", "inf")."""
+    """JSON has no NaN and no infinity, so write them as strings ("nan", "inf")."""
     if isinstance(value, dict):
         return {name: _spelled_out(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -56,7 +56,7 @@ def _spelled_out(value: Any) -> Any:
 
 
 def answer(as_json: bool, document: Any, *lines: str) -> None:
-    """Say one thing in either way."""
+    """Print the document as JSON, or the lines as text."""
     if as_json:
         say_json(document)
         return
@@ -69,7 +69,7 @@ def answer(as_json: bool, document: Any, *lines: str) -> None:
 def for_each(
     catalog: DeltaStreamCatalog, table: str, only: Partition | None, work: Callable[[Partition], Iterable[T]]
 ) -> tuple[list[T], list[tuple[Partition, Exception]]]:
-    """The results of all partitions (or of one) for which the work succeeds, and the errors of the others."""
+    """Do the work for all partitions (or one): the results of those that succeed, and the errors of the others."""
     from deltacompact.base.partitions import done_for_each
 
     chosen = catalog.partitions(table) if only is None else [only]
@@ -84,18 +84,18 @@ def answer_for_partitions(
     document: Callable[[T], dict[str, Any]],
     say: Callable[[T], None],
 ) -> None:
-    """Say each result and each error; raises Failed for the first error. No partition at all: nothing to do."""
+    """Print each result and each error. Raises Failed for the first error. Without a partition: nothing to do."""
     from deltacompact.cli.console import out
     from deltacompact.cli.report import NOTHING_HELD
 
     if as_json:
-        failed = [{"partition": dict(place.values), "error": error_document(error)} for place, error in errors]
+        failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
         say_json([*map(document, results), *failed])
     else:
         for result in results:
             say(result)
-        for place, error in errors:
-            out.print(f"{place}: failed: {one_line(error)}", style="red")
+        for partition, error in errors:
+            out.print(f"{partition}: failed: {one_line(error)}", style="red")
         if not results and not errors:
             out.print(NOTHING_HELD)
     if errors:

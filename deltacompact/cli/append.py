@@ -1,4 +1,4 @@
-"""append: files become a delta."""
+"""append: commits files as a delta."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 @click.option("--operation", type=click.Choice(["upsert", "delete"]), default="upsert", show_default=True)
 @click.option("--position", type=int, metavar="N", help="Stream position; default: milliseconds since the epoch.")
 @click.option("--force-position", is_flag=True, help="Allow a position of more than a year ahead of the clock.")
-@click.option("--token", metavar="NAME", help="Commits once, however often it is repeated.")
+@click.option("--token", metavar="NAME", help="A repeated append with the same token commits nothing.")
 @click.option(
     "--token-sequence",
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="Batch N of the producer that --token names: counts upwards, and is known for ever.",
+    help="Batch N of the producer --token. Numbers must ascend, and are known for ever.",
 )
 @click.option("--reference", is_flag=True, help="Leave the files where they are instead of copying them.")
 @json_option
@@ -49,8 +49,8 @@ def append(
     """Commit files as one delta.
 
     FILE is a file, a directory, a glob (in quotes) or an S3 prefix that ends with /. Files are .parquet, .feather,
-    .arrow, .orc, .csv or .jsonl, text also .gz, .bz2 or .zst. Below a directory or prefix every data file is taken, in
-    byte order of the paths, except names that begin with . or _.
+    .arrow, .orc, .csv or .jsonl; text may be compressed as .gz, .bz2 or .zst. A directory or prefix stands for all its
+    data files in byte order of the paths, without names that begin with . or _.
 
     \b
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and what their text means."""
+"""Arguments that several commands share, and the parsing of their text."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ partition_option = click.option(
 version_option = click.option("--version", metavar="VERSION", help="A retained version: its name or number. See show.")
 
 
-def pairs(given: Sequence[str]) -> dict[str, str | None]:
+def pairs(options: Sequence[str]) -> dict[str, str | None]:
     """The values of one partition."""
     values: dict[str, str | None] = {}
-    for text in given:
+    for text in options:
         name, value = _pair(text)
         if name in values:
             raise InputError(f"--partition {name} is given twice")
@@ -49,10 +49,10 @@ def pairs(given: Sequence[str]) -> dict[str, str | None]:
     return values
 
 
-def partition_list(given: Sequence[str]) -> list[dict[str, str | None]] | None:
-    """Partitions of several: a name that comes again begins the next one."""
+def partition_list(options: Sequence[str]) -> list[dict[str, str | None]] | None:
+    """The values of several partitions: a repeated name begins the next partition."""
     partitions: list[dict[str, str | None]] = []
-    for text in given:
+    for text in options:
         name, value = _pair(text)
         if not partitions or name in partitions[-1]:
             partitions.append({})
@@ -67,10 +67,10 @@ def _pair(text: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
-def sort_keys_of(given: Sequence[str]) -> list[tuple[str, str]]:
-    """ "updated" and "updated:descending"; a colon in a column's name stays where no direction follows it."""
+def sort_keys_of(options: Sequence[str]) -> list[tuple[str, str]]:
+    """Parse "updated" and "updated:descending". For a column with a colon in its name, write the direction, too."""
     keys = []
-    for text in given:
+    for text in options:
         name, colon, direction = text.rpartition(":")
         if colon and direction.lower() in ("ascending", "descending"):
             keys.append((name, direction))
@@ -81,6 +81,6 @@ def sort_keys_of(given: Sequence[str]) -> list[tuple[str, str]]:
     return keys
 
 
-def one_partition(catalog: DeltaStreamCatalog, table: str, given: Sequence[str]) -> Partition | None:
-    """The partition that is named; None where none is."""
-    return catalog.partition(table, pairs(given)) if given else None
+def one_partition(catalog: DeltaStreamCatalog, table: str, options: Sequence[str]) -> Partition | None:
+    """The named partition; None without a name."""
+    return catalog.partition(table, pairs(options)) if options else None

@@ -1,4 +1,4 @@
-"""plan and compact."""
+"""plan and compact: say what a compaction would do, and run it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COUNT = click.IntRange(1, COUNT_MAX)
 
 
 def field_option(flag: str, name: str, **shown: Any) -> Callable[..., Any]:
-    """An option that is a field of Options, and has its default."""
+    """An option for a field of Options, with the field's default."""
     default = getattr(DEFAULTS, name)
     return click.option(flag, name, default=default, show_default=default is not None, **shown)
 
 
 def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What plan and compact have in common."""
+    """The options that plan and compact share."""
     options = (
         catalog_argument,
         table_argument,
@@ -42,7 +42,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "partition",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Only this partition; a name that comes again begins another one. Default: all.",
+            help="Only this partition; a repeated NAME begins another one. Default: all.",
         ),
         field_option(
             "--hash-buckets",
@@ -56,7 +56,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "rows_per_compacted_file",
             type=COUNT,
             metavar="N",
-            help="Most rows of a compacted file.",
+            help="Maximum rows of a compacted file.",
         ),
         field_option(
             "--rewrite-dead-fraction",
@@ -74,7 +74,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "ray_cpus",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Wait for so many on a cluster that grows.",
+            help="Wait until the cluster has N CPUs.",
         ),
         field_option(
             "--concurrent-tasks",
@@ -119,9 +119,9 @@ def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
 
 @click.command()
 @compaction_options
-@click.option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="Desired SLA; told to the event topic.")
+@click.option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="Desired SLA; sent with the events.")
 @click.option("--sns-topic", metavar="ARN", help="Publish start, rounds and end to this SNS topic.")
-@field_option("--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows in it; then vacuum.")
+@field_option("--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows; vacuum afterwards.")
 @click.option(
     "--content-type",
     type=click.Choice(["parquet", "feather", "orc", "csv"]),
@@ -132,7 +132,7 @@ def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
 def compact(
     catalog: DeltaStreamCatalog, table: str, sla: int | None, sns_topic: str | None, content_type: str, **options: Any
 ) -> None:
-    """Fold the deltas of a table: one live row per key. Interrupted, the same command resumes it.
+    """Fold the deltas of a table: one live row per key. After an interruption, the same command resumes.
 
     \b
     deltacompact compact ./lake orders
@@ -162,18 +162,18 @@ def compact(
         raise Failed(result.errors[0])
 
 
-def _request(table: str, given: dict[str, Any]) -> Request:
-    """What the options of a command ask for."""
+def _request(table: str, options: dict[str, Any]) -> Request:
+    """The request that the options of a command make."""
     from deltacompact.compact import Request
 
-    chosen = {field.name: given[field.name] for field in fields(Options) if field.name in given}
-    if given["destination"] == "":
+    chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
+    if options["destination"] == "":
         raise InputError("--destination is empty: name a table")
     return Request(
         table,
-        list(given["primary_key"]) or None,
-        sort_keys_of(given["sort_key"]) or None,
-        given["destination"],
-        partition_list(given["partition"]),
+        list(options["primary_key"]) or None,
+        sort_keys_of(options["sort_key"]) or None,
+        options["destination"],
+        partition_list(options["partition"]),
         Options(limits=click.get_current_context().obj, **chosen),
     )

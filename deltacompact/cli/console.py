@@ -1,6 +1,6 @@
-"""What the command line prints with: results to stdout, everything about them to stderr.
+"""Printing: results go to stdout, progress and warnings to stderr.
 
-A terminal that is not UTF-8 gets ASCII: "…" becomes "...", "é" becomes "\\xe9", and no character is an error.
+A terminal that is not UTF-8 gets ASCII: "…" becomes "...", "é" becomes "\\xe9". No character raises an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPELLED = {"…": "...", "→": "->", "·": "-", "–": "-", "—": "-", "−":
 
 
 def __getattr__(name: str) -> Console:
-    """`out` and `err`, made when they are first used: rich takes longer to import than --help may take."""
+    """Make `out` and `err` at their first use: importing rich takes longer than --help may take."""
     if name not in ("out", "err"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from rich.console import Console
@@ -45,7 +45,7 @@ def writes_utf8() -> bool:
 
 @contextlib.contextmanager
 def warnings_on_stderr(debug: bool) -> Iterator[None]:
-    """Warnings of the package as one line each; tracebacks with --debug alone."""
+    """Print each warning of the package as one line; tracebacks only with --debug."""
     handler = _Lines(debug)
     logger = logging.getLogger("deltacompact")
     logger.addHandler(handler)
@@ -56,7 +56,7 @@ def warnings_on_stderr(debug: bool) -> Iterator[None]:
 
 
 class _Lines(logging.Handler):
-    """Errors are said by the command that they end: they are lines of their own with --debug alone."""
+    """Prints log records. It skips errors without --debug, because the command prints the error that ends it."""
 
     def __init__(self, debug: bool) -> None:
         super().__init__(logging.WARNING)
@@ -78,7 +78,7 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 
 
 def _c_locale() -> bool:
-    """Whether the user asked for the C locale. Python takes it for UTF-8, and sets LC_CTYPE to C.UTF-8 in its place."""
+    """Whether the user asked for the C locale. Python then uses UTF-8 and sets LC_CTYPE to C.UTF-8."""
     if os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8") == "1":
         return False
     names = ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get("LC_CTYPE") != "C.UTF-8" else ("LC_ALL", "LANG")

@@ -1,8 +1,8 @@
-"""What becomes of each file, as JSON values and in words: before a compaction, and after it.
+"""The decision about each file, as JSON values and in words: before a compaction and after it.
 
 plan       orders/data/5c….csv      2 rows  upsert at 1795308150709: rewrite (small, merged)
            orders/data/7a….parquet  4,000,000 rows  compacted: keep (no row died); if rows die: rewrite (rows died)
-           or, of many: 312 compacted files, 1,200,000,000 rows: keep (no row died); if rows die: rewrite (rows died)
+           for many files: 312 compacted files, 1,200,000,000 rows: keep (no row died); if rows die: rewrite (rows died)
 compact    3 kept: no row died; 1 rewritten: rows died; 1 dropped: keys deleted
 """
 
@@ -17,13 +17,13 @@ from deltacompact.planning.decisions import Action, DecidedFile, FileDecision, R
 from deltacompact.planning.plan import CompactionPlan, Source
 
 FILES_SHOWN_MAX = 40
-"""Of a plan with more files, those of which the same is said are counted."""
+"""A plan with more files prints one line for all files with the same decision."""
 
 _DONE = {Action.KEEP: "kept", Action.MARK: "marked", Action.REWRITE: "rewritten", Action.DROP: "dropped"}
 
 
 def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
-    """Every file of a plan, with what is expected of it. `if_rows_die` is null where that changes nothing."""
+    """Every file of a plan with its expected decision. `if_rows_die` is null where dead rows change nothing."""
     return [
         {
             **_source_document(source),
@@ -35,11 +35,11 @@ def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
 
 
 def forecast_lines(files: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each file; where there are many, a line for all of which the same is said."""
+    """A line for each file; for many files, a line for all files with the same decision."""
     if len(files) <= FILES_SHOWN_MAX:
         for file in files:
-            at = "" if file["position"] is None else f" at {file['position']}"
-            yield f"{file['path']}  {counted(file['rows'], 'row')}  {file['kind']}{at}: {_expected(file)}"
+            position = "" if file["position"] is None else f" at {file['position']}"
+            yield f"{file['path']}  {counted(file['rows'], 'row')}  {file['kind']}{position}: {_expected(file)}"
         return
     numbers, rows = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for file in files:
@@ -51,12 +51,12 @@ def forecast_lines(files: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def decided_documents(files: Iterable[DecidedFile]) -> list[dict[str, Any]]:
-    """What became of every file of a session."""
+    """The decision about every file of a session."""
     return [{"path": file.path, "action": file.action.value, "reason": file.reason.value} for file in files]
 
 
 def decided_words(files: Iterable[DecidedFile]) -> str:
-    """The same in numbers."""
+    """The number of files for each action and reason, in words."""
     numbers = Counter((file.action, file.reason) for file in files)
     return "; ".join(f"{number:,} {_DONE[action]}: {reason.words}" for (action, reason), number in numbers.items())
 

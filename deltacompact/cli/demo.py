@@ -1,4 +1,4 @@
-"""demo: the main job on this machine."""
+"""demo: runs the main job on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltacompact.cli.arguments import json_option
 
 
 @click.command()
-@click.option("--catalog", metavar="CATALOG", help="Where to put the demo's tables; default: a temporary folder.")
+@click.option("--catalog", metavar="CATALOG", help="The catalog for the demo's tables; default: a temporary folder.")
 @click.option("--rows", type=click.IntRange(min=100), default=50_000, show_default=True, help="Rows a delta.")
 @click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
 @json_option

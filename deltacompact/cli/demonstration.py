@@ -21,9 +21,9 @@ TABLE = "demo.orders"
 def run_demo(
     catalog_uri: str | None, rows_per_delta: int, executor: str, out: Console, err: Console
 ) -> CompactionResult:
-    """Run it in `catalog_uri` (kept), or in a temporary folder; what was compacted.
+    """Run the demo in `catalog_uri` (kept), or in a temporary folder. Returns the result of the compaction.
 
-    Raises CorruptionError where Spark disagrees.
+    Raises CorruptionError where Spark finds other rows.
     """
     from deltacompact.spark.producer import produce
     from deltacompact.spark.session import spark_session
@@ -54,11 +54,14 @@ def run_demo(
         seconds["spark validates"] = time.perf_counter() - began
         for report in reports:
             out.print(str(report), markup=False)
-        sessions = result.sessions
+
+        def total(name: str) -> str:
+            return f"{sum(getattr(session, name) for session in result.sessions):,}"
+
         out.print(
-            f"\nrows in {sum(s.rows_in for s in sessions):,}, live {sum(s.live for s in sessions):,}, "
-            f"superseded {sum(s.superseded for s in sessions):,}, deleted {sum(s.deleted for s in sessions):,}; "
-            f"files before {sum(s.files_before for s in sessions)}, after {sum(s.files_after for s in sessions)}"
+            f"\nrows in {total('rows_in')}, live {total('live')}, "
+            f"superseded {total('superseded')}, deleted {total('deleted')}; "
+            f"files before {total('files_before')}, after {total('files_after')}"
         )
         out.print("seconds: " + ", ".join(f"{stage} {taken:.1f}" for stage, taken in seconds.items()))
         if any(not report.ok for report in reports):

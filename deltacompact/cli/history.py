@@ -1,4 +1,4 @@
-"""rollback and retract: going back."""
+"""rollback and retract: go back to a version, take out a delta."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @partition_option
 @json_option
 def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str], as_json: bool) -> None:
-    """Go back to a retained VERSION (see show --versions). What was committed since is dropped.
+    """Go back to a retained VERSION (see show --versions). Later commits are dropped.
 
     \b
     deltacompact rollback ./lake orders 3 --partition day=1995-04-03
@@ -32,7 +32,7 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
     answer(
         as_json,
         {"table": table, "rolled_back_to": version, "version": state.version},
-        f"{table} says what version {version} said; it is version {state.version} now",
+        f"{table} has the contents of version {version} again, as version {state.version}",
     )
 
 
@@ -43,7 +43,7 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
 @partition_option
 @json_option
 def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str], as_json: bool) -> None:
-    """Take out one delta that is not compacted yet. A corrupt one blocks its partition otherwise.
+    """Take out one delta that is not compacted yet. A corrupt delta blocks its partition until then.
 
     \b
     deltacompact retract ./lake orders --position 1795243455090

@@ -29,7 +29,7 @@ class _RowsPerSecond(ProgressColumn):
 
 @contextlib.contextmanager
 def progress(console: Console) -> Iterator[EventSink]:
-    """An event sink that draws; on something that is no terminal it says a line for each round instead."""
+    """An event sink that draws bars on a terminal, and elsewhere prints a line for each round."""
     if not console.is_terminal:
         yield lambda event: _say(console, event)
         return
@@ -58,17 +58,17 @@ def progress(console: Console) -> Iterator[EventSink]:
 
 
 def _say(console: Console, event: Event) -> None:
-    place = f"{event.table_id} {event.partition}"
+    stream = f"{event.table_id} {event.partition}"
     match event:
         case SessionStarted():
-            said = (
-                f"{place}: {event.why}, {counted(event.delta_rows, 'row')} in "
+            line = (
+                f"{stream}: {event.why}, {counted(event.delta_rows, 'row')} in "
                 f"{counted(event.rounds, 'round')}, session {event.session_id}"
             )
         case RoundCompleted():
-            said = f"{place}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
+            line = f"{stream}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
         case SessionFinished(error=str()):
-            said = f"{place}: failed"
+            line = f"{stream}: failed"
         case _:
             return
-    console.print(said, style="dim", highlight=False, soft_wrap=True)
+    console.print(line, style="dim", highlight=False, soft_wrap=True)

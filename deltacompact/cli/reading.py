@@ -1,4 +1,4 @@
-"""read, export and publish: the rows, for people and for other engines."""
+"""read, export and publish: give the rows to people and to other engines."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
 
 
 def _print_document(rows: Iterator[dict[str, Any]]) -> None:
-    """Row by row, and still one document where reading fails half-way."""
-    first = next(rows, None)  # whatever is wrong with the request is said before anything is printed
+    """Print the document row by row. It is complete JSON even if reading fails halfway."""
+    first = next(rows, None)  # errors in the request are raised before anything is printed
     say('{"rows": [')
     try:
         if first is not None:
@@ -91,7 +91,7 @@ def _print_document(rows: Iterator[dict[str, Any]]) -> None:
 def export(
     catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None, as_json: bool
 ) -> None:
-    """Write the live rows to one file. It is .parquet, .feather, .orc or .csv; a file that is there is replaced.
+    """Write the live rows to one file. It may be .parquet, .feather, .orc or .csv; an existing file is replaced.
 
     \b
     deltacompact export ./lake orders now.parquet
@@ -108,7 +108,8 @@ def export(
 @partition_option
 @json_option
 def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """List the live files for other engines. A Hive symlink manifest and plain lists; do it after each compaction.
+    """Write lists of the live files for other engines. A Hive symlink manifest and plain lists; repeat it after each
+    compaction.
 
     \b
     deltacompact publish ./lake orders
@@ -117,9 +118,9 @@ def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], a
     from deltacompact.catalog.delta_stream.file_lists import publish as publish_table
     from deltacompact.cli.console import out
 
-    def tell(published: Published) -> None:
-        since = published.deltas_left_out
-        left_out = f"; {counted(since, 'delta')} since are not in it" if since else ""
+    def say_published(published: Published) -> None:
+        newer = published.deltas_left_out
+        left_out = f"; {counted(newer, 'delta')} since are not in it" if newer else ""
         out.print(
             f"{published.partition}: version {published.version}, {counted(published.rows, 'row')}{left_out}\n"
             f"  {published.manifest}\n  {published.files}"
@@ -129,5 +130,5 @@ def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], a
         return {**dataclasses.asdict(published), "partition": dict(published.partition.values)}
 
     only = one_partition(catalog, table, partition)
-    done, errors = for_each(catalog, table, only, lambda place: publish_table(catalog, table, place))
-    answer_for_partitions(as_json, done, errors, document, tell)
+    done, errors = for_each(catalog, table, only, lambda chosen: publish_table(catalog, table, chosen))
+    answer_for_partitions(as_json, done, errors, document, say_published)

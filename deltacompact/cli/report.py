@@ -1,4 +1,4 @@
-"""What the command line says: plans, results, catalogs and tables, as JSON values and as text."""
+"""The reports of the command line: plans, results, catalogs and tables, as JSON values and as text."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NOTHING_HELD = "nothing to do: the table holds no data"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A document, and the errors of the partitions that could not be read: they are in the document as well."""
+    """A document, and the errors of the partitions that could not be read. The document has these errors, too."""
 
     document: Any
     errors: tuple[Exception, ...] = ()
 
 
 def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
-    """What a compaction would do, partition by partition; writes nothing and starts nothing."""
+    """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
     foreseen = foresee(request.options, job.delta_rows, job.bytes) if job.snapshots else None
     reports: list[dict[str, Any]] = []
@@ -59,15 +59,15 @@ def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
 
 
 def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any]:
-    given = decided.input
+    snapshot = decided.input
     return {
-        "why": given.why,
-        "destination": given.destination_table_id,
-        "base_version": given.moment.destination_version,
-        "deltas": len(given.deltas),
-        "delta_rows": given.delta_rows,
-        "base_rows": given.base.rows if given.base else 0,
-        "rounds": [{"position": r.position, "files": r.stop - r.first} for r in decided.rounds],
+        "why": snapshot.why,
+        "destination": snapshot.destination_table_id,
+        "base_version": snapshot.moment.destination_version,
+        "deltas": len(snapshot.deltas),
+        "delta_rows": snapshot.delta_rows,
+        "base_rows": snapshot.base.rows if snapshot.base else 0,
+        "rounds": [{"position": round_.position, "files": round_.stop - round_.first} for round_ in decided.rounds],
         "hash_buckets": decided.hash_bucket_count,
         "rehash": decided.rehash,
         "entry_bytes": decided.encoding.entry_bytes,
@@ -111,7 +111,7 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
 
 
 def result_document(result: CompactionResult) -> dict[str, Any]:
-    """The result as JSON values; errors of sessions as text, and the first one as that of the whole."""
+    """The result as JSON values: each session's error as text, and the first error as the error of the document."""
     sessions = []
     for session in result.sessions:
         document = {f.name: getattr(session, f.name) for f in dataclasses.fields(session)}
@@ -145,7 +145,7 @@ def print_result(out: Console, result: CompactionResult) -> None:
 
 
 def _spilled(session: SessionResult) -> str:
-    """Nothing, in a well-planned run."""
+    """The spilled bytes in words; nothing after a well planned session."""
     return f"; spilled to disk {_bytes(session.spilled_bytes)}" if session.spilled_bytes else ""
 
 
@@ -161,7 +161,7 @@ def _outcome(session: SessionResult) -> str:
 
 
 def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
-    """A receipt: which data went, and where dead rows still are."""
+    """Print which data was deleted, and how many dead rows are left."""
     verb = "would delete" if dry_run else "deleted"
     fenced = f", fenced {counted(len(result.fenced), 'dead session')}" if result.fenced else ""
     deleted = counted(len(result.deleted), "object")
@@ -172,7 +172,7 @@ def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
     if result.waiting:
         waiting = counted(len(result.waiting), "data file")
         out.print(
-            f"  {waiting} of older versions still there ({_bytes(sum(s.bytes for s in result.waiting))}): too young"
+            f"  {waiting} of older versions kept ({_bytes(sum(stat.bytes for stat in result.waiting))}): too young"
         )
     if result.doubtful:
         doubtful = counted(len(result.doubtful), "object")
@@ -190,7 +190,7 @@ def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
 
 
 def declared(table: Table) -> str:
-    """The keys of a table as they were declared."""
+    """The declared keys of a table, in words."""
     primary = ", ".join(table.keys.primary) if table.keys else "not declared"
     sort = ", ".join(f"{key.name}:{key.direction.value}" for key in table.keys.sort) if table.keys else ""
     partitioned = ", ".join(table.partition_keys)
@@ -210,8 +210,8 @@ def catalog_document(catalog: DeltaStreamCatalog) -> Shown:
     names = catalog.tables()
     tables, errors = done_for_each(names, about)
     failed = [{"table": name, "error": error_document(error)} for name, error in errors]
-    order = {name: place for place, name in enumerate(names)}
-    document = sorted([*tables, *failed], key=lambda row: order[row["table"]])
+    rank = {name: number for number, name in enumerate(names)}
+    document = sorted([*tables, *failed], key=lambda row: rank[row["table"]])
     return Shown(document, tuple(error for _, error in errors))
 
 
@@ -236,7 +236,7 @@ def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the cells of a column below one another. Nothing is cut off or wrapped, however long it is."""
+    """Lines with aligned columns. Long cells are neither cut off nor wrapped."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
@@ -270,7 +270,7 @@ def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Part
     manifest = read_manifest(catalog.store, state.index) if state.index else None
     return {
         "partition": dict(partition.values),
-        "versions": [{"version": each.version, "state": each.lifecycle.value} for each in chain],
+        "versions": [{"version": version.version, "state": version.lifecycle.value} for version in chain],
         "last_position": state.last_position,
         "compacted": None
         if state.compacted is None
@@ -306,7 +306,7 @@ def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Part
 
 
 def original_name(file: DataFile) -> str:
-    """How the file was called where it came from."""
+    """The user's name of the file."""
     return file.name or os.path.basename(file.path)
 
 
@@ -320,7 +320,7 @@ def print_table(out: Console, document: dict[str, Any]) -> None:
             out.print(f"{_named(stream['partition'])}: failed: {stream['error']['message']}", style="red")
             continue
         versions = stream["versions"]
-        active = next(each["version"] for each in versions if each["state"] == LifecycleState.ACTIVE.value)
+        active = next(version["version"] for version in versions if version["state"] == LifecycleState.ACTIVE.value)
         out.print(f"{_named(stream['partition'])}: version {active} (of {len(versions)})", markup=False)
         if compacted := stream["compacted"]:
             out.print(
@@ -342,7 +342,7 @@ def print_table(out: Console, document: dict[str, Any]) -> None:
 
 
 def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
-    """The versions of each partition, the oldest first."""
+    """The versions of each partition, oldest first."""
 
     def about(partition: Partition) -> list[dict[str, Any]]:
         return [
@@ -360,24 +360,24 @@ def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
         ]
 
     found, errors = done_for_each(catalog.partitions(table_id), about)
-    failed = [{"partition": dict(place.values), "error": error_document(error)} for place, error in errors]
+    failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
     return Shown([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
 
 
 def print_versions(out: Console, document: list[dict[str, Any]]) -> None:
     if not document:
         out.print("no versions: the table holds no data")
-    for each in document:
-        if "error" in each:
-            out.print(f"{_named(each['partition'])}: failed: {each['error']['message']}", style="red")
+    for version in document:
+        if "error" in version:
+            out.print(f"{_named(version['partition'])}: failed: {version['error']['message']}", style="red")
             continue
         when = "active"
-        if each["sealed_s"] is not None:
-            when = f"sealed {datetime.fromtimestamp(each['sealed_s'], UTC):%Y-%m-%d %H:%M} UTC"
-        kept = "" if each["retained"] else ", vacuumed"
+        if version["sealed_s"] is not None:
+            when = f"sealed {datetime.fromtimestamp(version['sealed_s'], UTC):%Y-%m-%d %H:%M} UTC"
+        kept = "" if version["retained"] else ", vacuumed"
         out.print(
-            f"{_named(each['partition'])}: {each['version']}  {when}{kept}  {counted(each['rows'], 'row')} in "
-            f"{counted(each['files'], 'file')}, {counted(each['deltas'], 'delta')} since",
+            f"{_named(version['partition'])}: {version['version']}  {when}{kept}  {counted(version['rows'], 'row')} in "
+            f"{counted(version['files'], 'file')}, {counted(version['deltas'], 'delta')} since",
             markup=False,
         )
 

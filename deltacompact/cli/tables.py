@@ -1,4 +1,4 @@
-"""create and show: tables, and what is in them."""
+"""create and show: tables and their contents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def create(
     tombstone_retention: int | None,
     as_json: bool,
 ) -> None:
-    """Create a table. Keys may be left to the first compaction.
+    """Create a table. Without keys here, the first compaction declares them.
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
@@ -61,21 +61,21 @@ def create(
         from deltacompact.cli.report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
-    said = f"{table} exists already in {catalog.where}: nothing was changed"
+    unchanged = f"{table} exists already in {catalog.where}: nothing was changed"
     answer(
         as_json,
         {"table": table, "catalog": catalog.uri, "created": not existed},
-        said if existed else f"created {table} in {catalog.where}",
+        unchanged if existed else f"created {table} in {catalog.where}",
     )
 
 
 @click.command()
 @catalog_argument
 @click.argument("table", required=False)
-@click.option("--versions", is_flag=True, help="The versions of each partition: which may be read and rolled back to.")
+@click.option("--versions", is_flag=True, help="Show the versions of each partition, to read or to roll back to.")
 @json_option
 def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
-    """Show the tables of a catalog, or what is in one of them. That is streams, deltas, versions and index.
+    """Show the tables of a catalog, or one table. A table has streams, deltas, versions and an index.
 
     \b
     deltacompact show ./lake

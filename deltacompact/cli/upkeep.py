@@ -1,4 +1,4 @@
-"""check, validate, rehash and vacuum: looking after a table."""
+"""check, validate, rehash and vacuum: maintenance of a table."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
         return {**dataclasses.asdict(result), "partition": dict(result.partition.values)}
 
     only = one_partition(catalog, table, partition)
-    results, errors = for_each(catalog, table, only, lambda place: check_table(catalog, table, place, quick=quick))
+    results, errors = for_each(catalog, table, only, lambda chosen: check_table(catalog, table, chosen, quick=quick))
     answer_for_partitions(as_json, results, errors, document, say)
     if broken := sum(bool(result.problems) for result in results):
         raise Failed(CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound"))
@@ -86,7 +86,7 @@ def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], 
     reports = validate_table(catalog, table, partition=one_partition(catalog, table, partition))
     answer_for_partitions(as_json, reports, [], document, say)
     if any(not report.ok for report in reports):
-        raise Failed(CorruptionError(f"table {table!r} is not what its deltas say"))
+        raise Failed(CorruptionError(f"table {table!r} does not have the rows of its deltas"))
 
 
 @click.command()
@@ -116,20 +116,20 @@ def rehash(
 
     tasks: list[Executor] = []
 
-    def rehashed(place: Partition) -> list[tuple[Partition, int | None, int]]:
-        entries = index_entries(catalog, table, place)
+    def rehashed(chosen: Partition) -> list[tuple[Partition, int | None, int]]:
+        entries = index_entries(catalog, table, chosen)
         if not tasks:
             tasks.append(executor_for(Settings(executor=executor), entries, 0))
-        return [*rehash_table(catalog, table, hash_buckets, tasks[0], place)] or [(place, None, hash_buckets)]
+        return [*rehash_table(catalog, table, hash_buckets, tasks[0], chosen)] or [(chosen, None, hash_buckets)]
 
     def say(done: tuple[Partition, int | None, int]) -> None:
-        place, before, after = done
+        rehashed_partition, before, after = done
         if before is None:
-            out.print(f"{place}: nothing to do: not compacted yet")
+            out.print(f"{rehashed_partition}: nothing to do: not compacted yet")
         elif before == after:
-            out.print(f"{place}: nothing to do: it has {counted(before, 'hash bucket')}")
+            out.print(f"{rehashed_partition}: nothing to do: it has {counted(before, 'hash bucket')}")
         else:
-            out.print(f"{place}: {counted(before, 'hash bucket')}, now {after}")
+            out.print(f"{rehashed_partition}: {counted(before, 'hash bucket')}, now {after}")
 
     def document(done: tuple[Partition, int | None, int]) -> dict[str, Any]:
         return {"partition": dict(done[0].values), "hash_buckets_before": done[1], "hash_buckets": done[2]}
@@ -150,8 +150,8 @@ def rehash(
     show_default=True,
     help="Minimum age, counted from the compaction that dropped a file.",
 )
-@click.option("--force", is_flag=True, help="Allow less than 72 hours: no reader, writer or compaction may run.")
-@click.option("--dry-run", is_flag=True, help="Say what would go.")
+@click.option("--force", is_flag=True, help="Allow less than 72 hours, if no reader, writer or compaction runs.")
+@click.option("--dry-run", is_flag=True, help="List what would be deleted.")
 @json_option
 def vacuum(
     catalog: DeltaStreamCatalog,
@@ -176,7 +176,7 @@ def vacuum(
     if not force and not age_min_s >= VACUUM_AGE_MIN_S:
         raise InputError(
             f"--older-than-hours {older_than_hours:g} is less than {VACUUM_AGE_MIN_S // 3600}: running readers and "
-            "writers could lose their files. Where none is running, add --force"
+            "writers could lose their files. If none is running, add --force"
         )
 
     def document(result: VacuumResult) -> dict[str, Any]:
@@ -192,8 +192,8 @@ def vacuum(
             "dry_run": dry_run,
         }
 
-    def vacuumed(place: Partition) -> list[VacuumResult]:
-        return vacuum_table(catalog, table, place, age_min_s=age_min_s, force=force, dry_run=dry_run)
+    def vacuumed(chosen: Partition) -> list[VacuumResult]:
+        return vacuum_table(catalog, table, chosen, age_min_s=age_min_s, force=force, dry_run=dry_run)
 
     only = one_partition(catalog, table, partition)
     results, errors = for_each(catalog, table, only, vacuumed)

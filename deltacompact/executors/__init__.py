@@ -1,1 +1,1 @@
-"""Where tasks run: in this process, or on Ray, of which this room is the only door."""
+"""Where tasks run: in this process or on Ray. No other room imports Ray."""

@@ -1,4 +1,4 @@
-"""Which executor, and what it would work with: a small stream does not pay for starting a cluster."""
+"""Choosing the executor: a small stream runs in this process, because starting a cluster would take longer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltacompact.planning.plan import Capacity
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What a compaction would run on. `assumed` says why that is not known for sure; None: it is."""
+    """The executor and the capacity of a compaction. `assumed` says why the capacity is a guess; None: it is not."""
 
     executor: str
     capacity: Capacity
@@ -20,7 +20,7 @@ class Foreseen:
 
 
 def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Executor:
-    """ "ray" and "local" are obeyed; "auto" stays here up to the limits of the settings."""
+    """The executor that the settings name; for "auto" the local one up to the limits of the settings, else Ray."""
     if _stays_here(settings, delta_rows, data_bytes):
         return LocalExecutor(settings)
     from deltacompact.executors.ray import RayExecutor
@@ -29,7 +29,7 @@ def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Execut
 
 
 def foresee(settings: Settings, delta_rows: int, data_bytes: int) -> Foreseen:
-    """The capacity of the executor that `executor_for` would return. Starts no cluster, and asks none to grow."""
+    """The capacity of the executor that `executor_for` would return. Starts no cluster and does not make one grow."""
     if _stays_here(settings, delta_rows, data_bytes):
         return Foreseen("local", LocalExecutor(settings).capacity)
     from deltacompact.executors.ray import foreseen_capacity
@@ -38,6 +38,6 @@ def foresee(settings: Settings, delta_rows: int, data_bytes: int) -> Foreseen:
 
 
 def _stays_here(settings: Settings, delta_rows: int, data_bytes: int) -> bool:
-    """Whether a cluster was ruled out, or would cost more than it saves."""
+    """Whether the settings exclude a cluster, or the input is too small for one."""
     is_small = delta_rows <= settings.local_rows_max and data_bytes <= settings.local_bytes_max
     return settings.executor == "local" or (settings.executor == "auto" and is_small)

@@ -1,7 +1,7 @@
-"""Where tasks run. The same steps, whichever executor runs them.
+"""The protocol of an executor. The steps are the same on every executor.
 
 hashed = executor.submit(hash_bucket, store, …, returns=4)      four values, still to come
-merged = executor.submit(dedupe, store, …, *hashed.values)      takes them when they are there
+merged = executor.submit(dedupe, store, …, *hashed.values)      starts when they have come
 for stats in executor.finish([merged]): …                       one at a time, as tasks end
 executor.get(merged.values[0])
 """
@@ -16,12 +16,12 @@ from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
 
 Handle = Any
-"""A value that is still to come. May be passed to `submit` as an argument of its own, not inside a list."""
+"""A value that is still to come. Pass it to `submit` as an argument of its own, not inside a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStats:
-    """What one task took: seconds of its own, and the peak of its process's unshared memory (USS, bytes)."""
+    """The time of one task in seconds, and the peak of its process's unshared memory (USS) in bytes."""
 
     seconds: float
     peak_bytes: int
@@ -29,23 +29,23 @@ class TaskStats:
 
 @dataclass(slots=True)
 class Submitted:
-    """A task under way: the handles of its values, and that of its statistics."""
+    """A task under way: the handles of its values and of its statistics."""
 
     values: list[Handle]
     stats: Handle
 
 
 class Executor(Protocol):
-    """Runs tasks. One that returns several values is a generator of them.
+    """Runs tasks. A task with several values is a generator of them.
 
-    `spread` asks for another node each; `node` for one of the capacity's nodes, by its place.
+    `spread` distributes tasks over the nodes; `node` chooses one of the capacity's nodes by its number.
     """
 
     name: str
     tasks_per_process: int
-    """So many tasks share the memory that is measured."""
+    """How many tasks run in one process and share its measured memory."""
     pace: Pace
-    """Of each process, what tasks may ask of the store."""
+    """The rate limits of each process on the store."""
 
     @property
     def capacity(self) -> Capacity: ...
@@ -55,9 +55,9 @@ class Executor(Protocol):
     ) -> Submitted: ...
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
-        """Wait for all; yields (place in `tasks`, statistics) as each one ends. The first error is raised."""
+        """Wait for all; yields (number in `tasks`, statistics) as each task ends. Raises the first error."""
 
     def get(self, handle: Handle) -> Any: ...
 
     def spilled_bytes(self) -> int | None:
-        """What the object store has written to disk since it was started; None where that is not known."""
+        """Bytes that the object store has written to disk since it started; None where unknown."""

@@ -1,7 +1,7 @@
-"""The executor in this process. With one thread it is the reference: a for-loop, tasks run when they are waited for.
+"""The executor in this process. With one thread it is the reference: a task runs when its result is asked for.
 
-With more, tasks run on threads in order of submission. A task waits inside for its inputs, which were submitted before
-it and so have begun before it: nothing can lock up. The kernels and pyarrow leave the interpreter while they work.
+With more threads, tasks begin in the order of submission. A task waits for its inputs, which were submitted and begun
+before it, so there is no deadlock. The kernels and pyarrow release the GIL while they work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltacompact.storage.throttle import Pace
 
 
 class _Task:
-    """A call whose inputs are let go once it has happened."""
+    """A call that drops its inputs after it has run."""
 
     def __init__(self, task: Callable[..., Any], inputs: tuple[Any, ...], returns: int) -> None:
         self._call: tuple[Callable[..., Any], tuple[Any, ...], int] | None = (task, inputs, returns)
@@ -42,13 +42,13 @@ class _Task:
 class _Later:
     """One value of a task."""
 
-    def __init__(self, task: _Task, place: int) -> None:
+    def __init__(self, task: _Task, number: int) -> None:
         self.task = task
-        self.place = place
+        self.number = number
 
 
-def _value(given: Any) -> Any:
-    return given.task.results()[given.place] if isinstance(given, _Later) else given
+def _value(argument: Any) -> Any:
+    return argument.task.results()[argument.number] if isinstance(argument, _Later) else argument
 
 
 class LocalExecutor:
@@ -80,20 +80,20 @@ class LocalExecutor:
         pending = _Task(task, inputs, returns)
         if self._pool is not None:
             pending.future = self._pool.submit(pending.run)
-        return Submitted([_Later(pending, place) for place in range(returns)], _Later(pending, returns))
+        return Submitted([_Later(pending, number) for number in range(returns)], _Later(pending, returns))
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         if self._pool is None:
-            for place, task in enumerate(tasks):
-                yield place, _value(task.stats)
+            for number, task in enumerate(tasks):
+                yield number, _value(task.stats)
             return
-        places = {task.stats.task.future: place for place, task in enumerate(tasks)}
+        number_of = {task.stats.task.future: number for number, task in enumerate(tasks)}
         try:
-            for future in as_completed(places):
-                place = places[future]
-                yield place, _value(tasks[place].stats)
+            for future in as_completed(number_of):
+                number = number_of[future]
+                yield number, _value(tasks[number].stats)
         except BaseException:
-            for future in places:
+            for future in number_of:
                 future.cancel()
             raise
 
@@ -101,5 +101,5 @@ class LocalExecutor:
         return _value(handle)
 
     def spilled_bytes(self) -> int | None:
-        """There is no object store: what tasks hand over stays in memory."""
+        """There is no object store: values stay in memory."""
         return 0

@@ -1,4 +1,4 @@
-"""Running one task and measuring it from outside: seconds, and the peak of the process's own memory."""
+"""Run one task and measure it from outside: seconds, and the peak of the process's unshared memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_measured(task: Callable[..., Any], inputs: tuple[Any, ...], returns: int
                 count += 1
                 yield value
             if count != returns:
-                raise AssertionError(f"{task.__name__} yielded {count} values, {returns} were announced")
+                raise AssertionError(f"{task.__name__} yielded {count} values instead of {returns}")
         else:
             yield result
     yield TaskStats(time.perf_counter() - began, max(peak))
@@ -36,8 +36,8 @@ def run_measured(task: Callable[..., Any], inputs: tuple[Any, ...], returns: int
 def unshared_bytes() -> int:
     """Resident memory that belongs to this process alone: neither files nor the object store.
 
-    The kernel keeps these counters; summing up the page tables (USS) takes milliseconds where an object store is
-    mapped, twenty times a second.
+    The kernel keeps these counters. Summing up the page tables (USS) would take milliseconds with an object store
+    mapped, and we sample twenty times a second.
     """
     memory = psutil.Process().memory_info()
     return int(memory.rss - getattr(memory, "shared", 0))

@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster: the only file that imports ray.
 
-Values are returned, never put from inside a task: what the driver owns is rebuilt by lineage when a node is lost. Hash
-bucket and materialize tasks are spread; those between them go to the node that their parcels are for (shuffle.py).
+Tasks return values and never put them: Ray rebuilds by lineage only what the driver owns when a node is lost. Hash
+bucket and materialize tasks are spread; the tasks between them run on the node of their parcels (shuffle.py).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from deltacompact.storage.throttle import Pace
 from deltacompact.tabular import allocator as arrow_memory
 
 _LOG = logging.getLogger("deltacompact")
-_TELL_EVERY_S = 10.0
+_LOG_EVERY_S = 10.0
 
 _HEAP_SHARE = 0.7
-"""Of a node's memory, what is left for tasks beside object store and system."""
+"""The share of a node's memory for tasks; the rest is for the object store and the system."""
 
 _OBJECT_STORE_SHARE = 0.3
-"""Of the memory that is free, what Ray takes for its object store where nobody says."""
+"""The share of the free memory that Ray takes for its object store by default."""
 
 WORKER_ENVIRONMENT = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Tasks touch hundreds of MiB of fresh memory: in huge pages that took a third less CPU time, all stages together."""
+"""Tasks touch hundreds of MiB of fresh memory. Huge pages saved a third of the CPU time of all stages together."""
 
 
 class RayExecutor:
@@ -63,7 +63,7 @@ class RayExecutor:
         slots = self._capacity.slots
         self.pace = Pace.of(settings, slots)
         if started_here:
-            # Not waited for: new workers import what tasks need while the driver reads logs and plans.
+            # Do not wait: new workers import what tasks need while the driver reads logs and plans.
             self._warmed = [_warm.remote() for _ in range(slots)]
 
     @property
@@ -85,20 +85,20 @@ class RayExecutor:
         return Submitted(values, stats)
 
     def _strategy(self, spread: bool, node: int | None) -> Any:
-        """Softly: where a node is lost, its tasks run elsewhere, and have their inputs brought there."""
+        """Affinity is soft: when a node is lost, its tasks run elsewhere and fetch their inputs."""
         if node is None or len(self._nodes) == 1:
             return "SPREAD" if spread else "DEFAULT"
         return NodeAffinitySchedulingStrategy(self._nodes[node % len(self._nodes)], soft=True)
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
-        places = {task.stats: place for place, task in enumerate(tasks)}
-        waiting = list(places)
+        number_of = {task.stats: number for number, task in enumerate(tasks)}
+        waiting = list(number_of)
         try:
             while waiting:
                 ready, waiting = ray.wait(waiting, num_returns=1, timeout=None)
                 more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
                 for stats in [*ready, *more]:
-                    yield places[stats], self.get(stats)
+                    yield number_of[stats], self.get(stats)
         except BaseException:
             for stats in waiting:
                 with contextlib.suppress(Exception):
@@ -109,7 +109,7 @@ class RayExecutor:
         try:
             return ray.get(handle)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, Exception):  # with its own class and message, and the worker's traceback behind
+            if isinstance(error.cause, Exception):  # keep its class and message; the worker's traceback is the cause
                 raise error.cause from error
             raise DeltaCompactError(f"a task failed: {str(error).strip().splitlines()[-1]}") from error
         except ray.exceptions.OutOfMemoryError as error:
@@ -119,7 +119,7 @@ class RayExecutor:
             raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
 
     def spilled_bytes(self) -> int | None:
-        """Of all nodes. Ray tells it by gRPC alone, and by a call that it does not promise to keep."""
+        """Bytes spilled on all nodes; None where Ray does not say. Ray has only a private call for it."""
         try:
             from ray._private.internal_api import get_memory_info_reply, get_state_from_address
 
@@ -143,21 +143,21 @@ def _warm() -> None:
 
 
 def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
-    """The capacity that a RayExecutor would have, and why it is assumed (None: it is that of the running cluster).
+    """The capacity that a RayExecutor would have, and why it is a guess (None: the cluster is running).
 
-    Joins a cluster where one is named, but starts none and asks none to grow.
+    Joins a cluster where one is named. Starts none and does not make one grow.
     """
     if not ray.is_initialized() and _address(settings) is None:
         return _capacity(settings, {"here": os.cpu_count() or 1}, _resources_here()), "no Ray cluster runs yet"
     _connect(settings)
     nodes, wanted = _nodes(), settings.ray_cpus or 1
-    there = sum(nodes.values())
-    assumed = None if there >= wanted else f"{there} of {wanted} CPUs are there"
+    cpus = sum(nodes.values())
+    assumed = None if cpus >= wanted else f"{cpus} of {wanted} CPUs are there"
     return _capacity(settings, nodes or {"to come": wanted}, ray.cluster_resources()), assumed
 
 
 def _cpus_per_task(settings: Settings, nodes: dict[str, int]) -> int:
-    """Fewer tasks at a time are larger ones to Ray, wherever it puts them."""
+    """CPUs that each task claims, so that Ray runs at most `concurrent_tasks` at a time."""
     cpus = sum(nodes.values())
     return math.ceil(cpus / min(cpus, settings.concurrent_tasks or cpus))
 
@@ -174,32 +174,32 @@ def _capacity(settings: Settings, nodes: dict[str, int], resources: dict[str, fl
 
 
 def _resources_here() -> dict[str, float]:
-    """About what Ray would take of this machine: its free memory, for tasks and object store."""
+    """About the resources that Ray would find on this machine: free memory for tasks and for the object store."""
     free = psutil.virtual_memory().available
     return {"memory": free * (1 - _OBJECT_STORE_SHARE), "object_store_memory": free * _OBJECT_STORE_SHARE}
 
 
 def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> dict[str, int]:
-    """CPUs by node, once so many are there (None: any), or what is there after so many seconds.
+    """CPUs by node, once `cpus_wanted` (None: any) are there, or after `wait_s` seconds whatever is there.
 
-    Ask Ray for the CPUs so that the autoscaler adds nodes, then poll. The wish ends with this call, or with this
-    process: nodes that nothing runs on go when they have been idle.
+    Ask Ray for the CPUs so that the autoscaler adds nodes, then poll. The request ends with this call or this process;
+    the autoscaler removes idle nodes later.
     """
     nodes = _nodes()
     if nodes and sum(nodes.values()) >= (cpus_wanted or 1):
         return nodes
     wanted = cpus_wanted or 1
-    wish = ray.util.placement_group([{"CPU": 1}] * wanted, strategy="PACK")
+    request = ray.util.placement_group([{"CPU": 1}] * wanted, strategy="PACK")
     try:
-        deadline_s, told_s = time.monotonic() + wait_s, time.monotonic()
+        deadline_s, logged_s = time.monotonic() + wait_s, time.monotonic()
         while sum(nodes.values()) < wanted and time.monotonic() < deadline_s:
-            if time.monotonic() - told_s > _TELL_EVERY_S:
-                told_s = time.monotonic()
+            if time.monotonic() - logged_s > _LOG_EVERY_S:
+                logged_s = time.monotonic()
                 _LOG.warning("waiting for the Ray cluster: %d of %d CPUs are there", sum(nodes.values()), wanted)
             time.sleep(min(1.0, wait_s))
             nodes = _nodes()
     finally:
-        ray.util.remove_placement_group(wish)
+        ray.util.remove_placement_group(request)
     if not nodes:
         raise InputError(f"the Ray cluster has no CPU for tasks, and none came within {wait_s:g} s (ray_wait_s)")
     return nodes
@@ -211,13 +211,13 @@ def _nodes() -> dict[str, int]:
 
 
 def _address(settings: Settings) -> str | None:
-    """Of the cluster to join; None where one is to be started here."""
+    """The address of the cluster to join; None: start one on this machine."""
     address = settings.ray_address or os.environ.get("RAY_ADDRESS")
     return address if address and address != "local" else None
 
 
 def _connect(settings: Settings) -> bool:
-    """Whether a cluster was started."""
+    """Join or start a cluster; True: it was started."""
     if ray.is_initialized():
         return False
     address = _address(settings)
@@ -225,8 +225,8 @@ def _connect(settings: Settings) -> bool:
         _await_answer(address, settings.limits)
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
-        # "local", or Ray would join whatever cluster was last started here, even one that is no more.
-        # A task that runs out of memory is started again for ever by default.
+        # Without "local", Ray would join the cluster that was last started here, even one that has ended.
+        # By default Ray restarts a task that runs out of memory for ever.
         started = {
             "address": "local",
             "include_dashboard": False,
@@ -245,19 +245,19 @@ def _connect(settings: Settings) -> bool:
 
 
 def _await_answer(address: str, limits: Limits) -> None:
-    """Wait until a Ray cluster answers there. Raises InputError after 30 seconds: ray.init would wait for minutes.
+    """Wait until a Ray cluster answers. Raises InputError after 30 seconds: ray.init would wait for minutes.
 
-    A cluster that answers at once is not worth a line.
+    Log a line only where the cluster does not answer at once.
     """
     target = _host_and_port(address)
     where = f"{address} ({target})" if address == "auto" else address
-    told = threading.Timer(limits.ray_silent_s, _LOG.warning, [f"connecting to the Ray cluster at {where} ..."])
-    told.daemon = True
-    told.start()
+    notice = threading.Timer(limits.ray_silent_s, _LOG.warning, [f"connecting to the Ray cluster at {where} ..."])
+    notice.daemon = True
+    notice.start()
     try:
         found = _answers(target, address.startswith("ray://"), limits.ray_answer_s)
     finally:
-        told.cancel()
+        notice.cancel()
     if not found:
         raise InputError(
             f"no Ray cluster answers at {where} within {limits.ray_answer_s:g} s: is it running, and is this its "
@@ -280,16 +280,16 @@ def _host_and_port(address: str) -> str:
     host, colon, port = target.rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536) or "/" in target:
         raise InputError(
-            f"Ray address {address!r} is none: write host:port, ray://host:port, 'auto', or 'local' for a new one"
+            f"{address!r} is not a Ray address: write host:port, ray://host:port, 'auto', or 'local' for a new cluster"
         )
     return target
 
 
 def _answers(target: str, ray_client: bool, within_s: float) -> bool:
-    """Whether a Ray head (or its client server) answers there in time. Something else that listens does not count."""
+    """Whether a Ray head (or its client server) answers in time. Another program that listens there does not count."""
     deadline_s = time.monotonic() + within_s
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("", "0", "false"):
-        return _is_open(target, deadline_s)  # certificates are Ray's own business
+        return _is_open(target, deadline_s)  # only Ray knows its certificates
     channel = grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)])
     try:
         grpc.channel_ready_future(channel).result(timeout=within_s)
@@ -299,8 +299,8 @@ def _answers(target: str, ray_client: bool, within_s: float) -> bool:
     except grpc.FutureTimeoutError:
         return False
     except grpc.RpcError as error:
-        nobody = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED)
-        return error.code() not in nobody  # a head that wants a token from us is one
+        no_head = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED)
+        return error.code() not in no_head  # a head that asks for a token is a head
     finally:
         channel.close()
     return True
@@ -317,11 +317,11 @@ def _is_open(target: str, deadline_s: float) -> bool:
 
 @contextlib.contextmanager
 def _environment(added: dict[str, str]) -> Iterator[None]:
-    """Variables for the processes that are started inside the block; what is set already stays."""
-    mine = {name: value for name, value in added.items() if name not in os.environ}
-    os.environ.update(mine)
+    """Set variables for the processes that the block starts. A variable that is set already keeps its value."""
+    missing = {name: value for name, value in added.items() if name not in os.environ}
+    os.environ.update(missing)
     try:
         yield
     finally:
-        for name in mine:
+        for name in missing:
             del os.environ[name]

@@ -1,1 +1,1 @@
-"""Where each key's live row is: key bytes, entries, sorted runs, live bitmaps and remaps of rewritten files."""
+"""Maps each key to its live row: key bytes, entries, sorted runs, live bitmaps, and remaps of rewritten files."""

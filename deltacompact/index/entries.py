@@ -1,4 +1,4 @@
-"""Entries: what everything before materialize works on, 32 bytes a row and its sort key.
+"""Entries: 32 bytes a row plus its sort key. All steps before materialize work on entries alone.
 
     digest 20 | sort key 0‥ | file ordinal 4 | row 8        little-endian pointer
 
@@ -7,9 +7,9 @@
                         digest of k1 | 0…       | file 8 | row 4 + both bits          a delete, keyless
     an index's entry    digest of k1 | sort key | file 2 | row 90,112                 the live row of k1
                         digest of k1 | sort key | 0xFFFFFFFF | position 1512203633403 a tombstone
-                        digest of k1 | 0…       | 0xFFFFFFFE | 0              gone: what an older run says is no more
+                        digest of k1 | 0…       | 0xFFFFFFFE | 0              gone: older runs have k1, the index not
 
-Memory is known before anything runs: rows times `Encoding.entry_bytes`.
+So memory is known before the work begins: rows times `Encoding.entry_bytes`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Entries = npt.NDArray[np.uint8]
 
 TOMBSTONE = 0xFFFFFFFF
 GONE = 0xFFFFFFFE
-"""In a newer run of an index: the key that an older run has is no more."""
+"""File number in a newer run of an index: the key is gone, although an older run has an entry for it."""
 DELETE_BIT = np.uint64(1 << 63)
 KEYLESS_BIT = np.uint64(1 << 62)
 
@@ -62,6 +62,6 @@ def sorted_by_digest(entries: Entries) -> Entries:
     """Entries of distinct keys in digest order."""
     prefix = fields(entries)["prefix"].astype(np.uint64)
     order = np.argsort(prefix, kind="stable")
-    if len(order) > 1 and (np.diff(prefix[order]) == 0).any():  # eight equal bytes: compare all twenty
+    if len(order) > 1 and (np.diff(prefix[order]) == 0).any():  # the first eight bytes are equal: compare all twenty
         order = np.lexsort(digests(entries).T[::-1])
     return np.ascontiguousarray(entries[order])

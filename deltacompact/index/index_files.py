@@ -4,8 +4,8 @@
                digest 31aa… -> file 15, row 0
                digest 9e02… -> tombstone at 80       index/77….arrow
 
-32 bytes a row at rest and its sort key, in batches of about a million entries. Whoever names a file also names its rows
-and the CRC-32 of each batch; reading verifies both, and order and bucket.
+A stored row takes 32 bytes plus its sort key, in batches of about a million entries. The index manifest has the row
+count of each file and the CRC-32 of each batch. Readers verify both, and the order and the bucket of the entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltacompact.tabular.damage import is_stores_fault
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """One file of one bucket. `crc32s` has one checksum for each batch."""
+    """One file of one bucket. `crc32s` has a checksum for each batch."""
 
     path: str
     rows: int
@@ -42,7 +42,7 @@ def read_bucket(
 ) -> Iterator[Entries]:
     """Stream the entries of a bucket's files in digest order, verified chunk by chunk.
 
-    Raises CorruptionError where checksum, row count, order or bucket are not what the manifest says.
+    Raises CorruptionError if checksum, row count, order or bucket contradict the manifest.
     """
     last: bytes | None = None
     for file in files:
@@ -51,12 +51,12 @@ def read_bucket(
             if _kernels.crc32(chunk) != crc32:
                 raise CorruptionError(f"{store.uri}{file.path}: CRC-32 differs from the index manifest's")
             if len(chunk):
-                first, last_here = chunk[0, :20].tobytes(), chunk[-1, :20].tobytes()
+                first, last_of_chunk = chunk[0, :20].tobytes(), chunk[-1, :20].tobytes()
                 if (last is not None and first <= last) or not _kernels.is_ascending(chunk):
                     raise CorruptionError(f"{store.uri}{file.path}: entries are not in digest order")
                 if int.from_bytes(first, "big") % hash_bucket_count != bucket:
-                    raise CorruptionError(f"{store.uri}{file.path}: entries of another bucket than {bucket}")
-                last = last_here
+                    raise CorruptionError(f"{store.uri}{file.path}: entries do not belong to bucket {bucket}")
+                last = last_of_chunk
             seen += len(chunk)
             yield chunk
         if seen != file.rows:
@@ -78,20 +78,20 @@ def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[t
 
 @contextlib.contextmanager
 def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
-    """Open an Arrow file of our own writing. Bytes that are wrong are corruption; a broken connection is not."""
-    its_store, name = open_object(store, path)
+    """Open an Arrow file that a session wrote. Raises CorruptionError if its bytes are broken."""
+    file_store, name = open_object(store, path)
     try:
-        with its_store.open(name) as source:
+        with file_store.open(name) as source:
             yield source
     except (pa.ArrowInvalid, OSError) as error:
         kind = StoreError if is_stores_fault(error) else CorruptionError
-        raise kind(f"{its_store.uri}{name} cannot be read: {text_of(error)}") from error
+        raise kind(f"{file_store.uri}{name} cannot be read: {text_of(error)}") from error
 
 
 class BucketWriter:
     """Writes one bucket's entries, in digest order, as files of at most `rows_per_file` entries.
 
-    `chunk_entries`: entries of one batch, which is what a merge holds of the index at a time, 32 to 64 MiB.
+    `chunk_entries` is the size of a batch. A merge holds one batch of the index at a time, 32 to 64 MiB.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BucketWriter:
         self._open: contextlib.ExitStack | None = None
 
     def write(self, entries: Entries) -> None:
-        """Append entries that follow all before them."""
+        """Append entries. Their digests follow all earlier ones."""
         file = np.ascontiguousarray(fields(entries)["file"])
         tombstones = int(np.count_nonzero(file == TOMBSTONE))
         self.tombstones += tombstones
@@ -127,7 +127,7 @@ class BucketWriter:
         return tuple(self.files)
 
     def abandon(self) -> None:
-        """Leave nothing of an unfinished file behind."""
+        """Remove the unfinished file."""
         if self._open is not None:
             self._open.__exit__(RuntimeError, RuntimeError("abandoned"), None)
 
@@ -180,7 +180,7 @@ class BucketWriter:
 def bucket_writer(
     store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int, chunk_entries: int
 ) -> Iterator[BucketWriter]:
-    """A BucketWriter that leaves nothing half written; call its `close` inside the block."""
+    """A BucketWriter that removes its unfinished file if the block fails. Call its `close` inside the block."""
     writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries)
     try:
         yield writer

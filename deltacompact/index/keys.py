@@ -1,16 +1,16 @@
-"""Primary key digests and sort keys: how rows of many files meet.
+"""Primary key digests and sort keys: they identify and order rows across files of different types.
 
     id int32 5, name "a"        -> 01 01 01 0000000000000005 | 01 09 00000001 61     -> SHA-1, 20 bytes
-    id int64 5, name "a"        -> the same bytes: the physical type does not count, the class does
-    id null,    name ""         -> 00 | 01 09 00000000                               -> null is a value, unlike ""
+    id int64 5, name "a"        -> the same bytes: the class counts, not the physical type
+    id null,    name ""         -> 00 | 01 09 00000000                               -> null and "" are different values
 
-The class of a key column is the table's: integers and strings never mix in one column. Sort keys become bytes whose
-plain comparison orders them, per column a presence byte and the value (inverted for descending): null always loses.
+A key column has the same class in the whole table: integers and strings never mix. Sort keys become bytes that compare
+in sort order. Each column has a presence byte and the value (inverted for descending), so null always loses.
 
     version string, longest value "1.10.2"   width 8    "1.9" -> 01 312e390000000000 03
 
-A string or binary is padded to the width of its column, its length behind. The width follows the longest value that
-deltas and index have had, so that the values of all sort columns have room in 32 bytes.
+A string or binary is padded to the width of its column and followed by its length. The width follows the longest value
+in deltas and index, because the values of all sort columns must fit in 32 bytes.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from deltacompact.tabular import schemas
 from deltacompact.tabular.field_ids import field_id
 
 ENCODING_VERSION = 2
-"""The newest that is known: 1 has sort columns of fixed width alone, 2 also those of variable width."""
+"""The newest version that this release reads: 1 has only sort columns of fixed width, 2 also of variable width."""
 SORT_KEY_BYTES_MAX = 32
-"""Of the values; presence and length bytes do not count."""
+"""Most bytes of all sort key values together, without presence and length bytes."""
 WIDTH_STEP = 8
 DIGEST_BYTES = 20
 POINTER_BYTES = 12
 
 
 class KeyClass(enum.IntEnum):
-    """Type classes of key columns; the numbers are the class tags in the key bytes."""
+    """Type classes of key columns. The numbers are the class tags in the key bytes."""
 
     INTEGER = 1
     FLOAT = 2
@@ -59,7 +59,7 @@ class KeyClass(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A primary key column that is digested. `key_class` is None as long as only nulls were seen."""
+    """A primary key column that is digested. `key_class` is None as long as the column had only nulls."""
 
     name: str
     key_class: KeyClass | None = None
@@ -68,9 +68,9 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class SortColumn:
-    """A sort column in the type that all its values are brought to before they are compared.
+    """A sort column. Its values are cast to `type` before they are compared.
 
-    A string or binary has room for `width` bytes. `longest` is its longest value so far, from which the width follows.
+    A string or binary has room for `width` bytes, which follows from `longest`, the bytes of its longest value so far.
     """
 
     name: str
@@ -81,22 +81,22 @@ class SortColumn:
 
     @property
     def encoded_bytes(self) -> int:
-        """Presence, value and, where the width varies, length."""
+        """Bytes of presence, value and, for variable width, length."""
         return 1 + (value_bytes(self.type) if self.width is None else self.width + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How rows become entries, the same for every file of a session. Written down in the index's manifest."""
+    """How rows become entries. It is the same for all files of a session, and stored in the index manifest."""
 
     key_columns: tuple[KeyColumn, ...]
     sort_columns: tuple[SortColumn, ...] = ()
     version: int = ENCODING_VERSION
     field_ids: tuple[tuple[str, int], ...] = field(default=(), repr=False)
-    """Of each column, where columns are matched by field id."""
+    """The field id of each column, if columns are matched by field id."""
 
     def matched(self, columns: pa.Schema | None) -> Encoding:
-        """The same under the names that the columns of a table have today. None: they are matched by name."""
+        """The same encoding with the table's current column names. None: columns are matched by name."""
         if columns is None:
             return self
         today = {field_id(column): column.name for column in columns}
@@ -119,7 +119,7 @@ class Encoding:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a file that are read to make its entries."""
+        """The columns that are read to make entries."""
         names = [column.name for column in self.key_columns]
         return (*names, *(column.name for column in self.sort_columns if column.name not in names))
 
@@ -139,7 +139,7 @@ class Encoding:
         return np.hstack(encoded) if encoded else np.empty((table.num_rows, 0), np.uint8)
 
     def _sort_key(self, table: pa.Table, column: SortColumn, path: str) -> npt.NDArray[np.uint8]:
-        if pa.types.is_null(column.type):  # no file has had a value yet: a presence byte, nothing to be present
+        if pa.types.is_null(column.type):  # no file has had a value yet: the presence byte alone
             return np.zeros((table.num_rows, 1), np.uint8)
         values = _single(self._sort_values(table, column, path))
         with _refusing(path, "sort key", [column.name]):
@@ -153,8 +153,8 @@ class Encoding:
 
 
 @contextlib.contextmanager
-def _refusing(path: str, what: str, names: Sequence[str]) -> Iterator[None]:
-    """What a kernel refuses of a file's values is said with the file's and the column's name."""
+def _refusing(path: str, kind: str, names: Sequence[str]) -> Iterator[None]:
+    """Turn a kernel's ValueError about a column into a SchemaError that names file and column."""
     try:
         yield
     except ValueError as error:
@@ -162,11 +162,14 @@ def _refusing(path: str, what: str, names: Sequence[str]) -> Iterator[None]:
         if named is None:
             raise
         name, why = names[int(named[1])], str(error)[named.end() :]
-        raise SchemaError(f"{path}: {what} {name!r}: {why}") from error
+        raise SchemaError(f"{path}: {kind} {name!r}: {why}") from error
 
 
 def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
-    """Of the rows of a delete: which clear their key whatever its sort key. Decided before any union of schemas."""
+    """True for each row of a delete without sort key, which removes its key whatever the sort key.
+
+    All its sort columns are null or missing.
+    """
     result = np.ones(table.num_rows, dtype=bool)
     for column in encoding.sort_columns:
         if column.name in table.column_names:
@@ -181,13 +184,13 @@ def resolve_encoding(
     known: Encoding | None = None,
     columns: pa.Schema | None = None,
 ) -> Encoding:
-    """The encoding that fits all files and what the index holds already (`known`).
+    """The encoding that fits all files and the index (`known`).
 
-    Partition columns are constant in a stream and left out of the digest, and files without rows say nothing. Of string
-    and binary sort columns the files say how long their values are (see sort_widths.py). `columns` are those of a table
-    whose columns are matched by field id; key columns stay in the order of the index, which is that of the key bytes,
-    whatever they are called today. Raises SchemaError naming file and column for a missing or mixed key column, or a
-    sort column that is missing in part, of another type or too wide.
+    The digest leaves out partition columns, which are constant in a stream. Files without rows are ignored. The files
+    must know the longest values of string and binary sort columns (see sort_widths.py). `columns` are the columns of a
+    table that matches them by field id. Key columns stay in the index's order, which is their order in the key bytes,
+    even if they were renamed. Raises SchemaError naming file and column for a missing or mixed key column, for a sort
+    column of another type or too wide, and for a delete that has some sort columns but not all.
     """
     names = [name for name in keys.primary if name not in partition_keys]
     if known is not None:
@@ -228,7 +231,7 @@ def resolve_encoding(
 
 
 def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
-    """The key column after one more file."""
+    """The key column, with the class of one more file."""
     key_class, scale = _class_of(type_, column.name, path)
     if key_class is None:
         return column
@@ -236,14 +239,16 @@ def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
         return replace(column, key_class=key_class, scale=scale)
     if key_class is not column.key_class:
         found, known = (with_article(class_.name.lower()) for class_ in (key_class, column.key_class))
-        raise SchemaError(f"{path}: key column {column.name!r} is {type_}, {found}, where the table has {known}")
+        raise SchemaError(f"{path}: key column {column.name!r} is {type_}, {found}, but in the table it is {known}")
     if scale != column.scale:
-        raise SchemaError(f"{path}: key column {column.name!r} is {type_}, where the table has scale {column.scale}")
+        raise SchemaError(
+            f"{path}: key column {column.name!r} is {type_}, but in the table it has scale {column.scale}"
+        )
     return column
 
 
 def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None, int | None]:
-    """Class and, for decimals, scale; None for the null type."""
+    """Class and, for decimals, scale. (None, None) for the null type."""
     t = pa.types
     type_ = schemas.plain_type(type_)
     if t.is_null(type_):
@@ -269,7 +274,7 @@ def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None
 
 
 def _sorted_by(column: SortColumn, file: DataFile) -> SortColumn:
-    """The sort column after one more file."""
+    """The sort column, widened to hold the values of one more file."""
     name, type_ = column.name, schemas.plain_type(file.schema.field(column.name).type)
     if not pa.types.is_null(type_) and not schemas.has_lengths(type_) and value_bytes(type_) == 0:
         raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which cannot be a sort key")
@@ -283,7 +288,7 @@ def _sorted_by(column: SortColumn, file: DataFile) -> SortColumn:
 
 
 def _longest(type_: pa.DataType) -> int:
-    """The longest value of a type that says so."""
+    """The longest value of a fixed-size type; 0 for other types."""
     return value_bytes(type_) if pa.types.is_fixed_size_binary(type_) else 0
 
 
@@ -303,14 +308,14 @@ def _shown(column: SortColumn) -> str:
 
 
 def too_long(path: str, name: str, size: int) -> SchemaError:
-    """The refusal of a sort key value."""
+    """The error for a sort key value that is too long."""
     return SchemaError(f"{path}: sort key {name!r} has a value of {size} bytes, {SORT_KEY_BYTES_MAX} at most")
 
 
 def _with_widths(columns: Sequence[SortColumn]) -> tuple[SortColumn, ...]:
-    """Each string and binary with its room: the longest value rounded up, or exact where rounding leaves too little.
+    """Give each string and binary column its width: the longest value rounded up, or exact if rounding needs too much.
 
-    The longest values decide, so that whether all fit does not depend on the sessions in which they came.
+    Only the longest values decide. So whether all columns fit does not depend on which session saw which value.
     """
     variable = [column for column in columns if schemas.has_lengths(column.type)]
     room = SORT_KEY_BYTES_MAX - sum(value_bytes(column.type) for column in columns)
@@ -324,7 +329,7 @@ def _rounded(number: int, step: int) -> int:
 
 
 def value_bytes(type_: pa.DataType) -> int:
-    """Bytes of a sort key value; 0 where the type is not of fixed width (and for the null type)."""
+    """Bytes of a sort key value; 0 for types without fixed width and for the null type."""
     t = pa.types
     if t.is_boolean(type_):
         return 1
@@ -337,14 +342,14 @@ def value_bytes(type_: pa.DataType) -> int:
 
 
 def _key_values(column: pa.ChunkedArray, key_class: KeyClass | None) -> pa.Array:
-    """What is digested. A class that no file with rows has told yet has nulls alone, whatever type promises more."""
+    """The values to digest. As long as the class is unknown, all values are null, whatever the column's type."""
     if key_class is None and column.null_count == len(column):
         return pa.nulls(len(column))
     return _single(schemas.plain(column))
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
-    """One array; kernels see slices of at most a read's size, so that joining is cheap and cannot overflow."""
+    """The column as one array. Callers pass slices of at most one read, so joining is cheap and cannot overflow."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_string(column.type):

@@ -1,11 +1,11 @@
-"""Which rows of a file live: one bit each, least significant first.
+"""Live bitmaps: one bit for each row of a file, least significant first, set if the row lives.
 
     rows    0 1 2 3 4 5 6 7 | 8 9
     live    x   x x     x   |   x        bytes 4d 02
 
-The masks of a group of files are one Arrow IPC file. Materialize filters by them, and the index finds by them where the
-rows of a rewritten file went: the number of set bits before a row is its rank. A file that stays with dead rows in it
-names its bitmap in a deletion vector.
+One Arrow IPC file stores the bitmaps (masks) of a group of files. Materialize filters rows with them. The index uses
+them to find where the rows of a rewritten file went: the number of set bits before a row is its rank. If a file stays
+although it has dead rows, its deletion vector names its bitmap.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from deltacompact.storage.opening import open_object
 from deltacompact.tabular import files
 
 Masks = dict[Ordinal, npt.NDArray[np.uint8]]
-"""By ordinal: one bit for each row of the file, least significant first, set where the row lives."""
+"""By ordinal: one bit for each row of the file, least significant first, set if the row lives."""
 
 _SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary()), ("crc32", pa.uint32())])
 
 
 def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
-    """An Arrow IPC file: what materialize needs to know of a group, also when a session is resumed."""
+    """Store the masks as one Arrow IPC file. A resumed session reads them too."""
     columns = [
         pa.array(list(masks), pa.uint32()),
         pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
         pa.array([_kernels.crc32(bits) for bits in masks.values()], pa.uint32()),
     ]
-    its_store, name = open_object(store, path)
-    with its_store.writer(name) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
+    file_store, name = open_object(store, path)
+    with file_store.writer(name) as sink, pa.ipc.new_file(sink, _SCHEMA) as out:
         out.write_batch(pa.record_batch(columns, schema=_SCHEMA))
 
 
 def read_masks(store: ObjectStore, path: str) -> Masks:
-    """Raises CorruptionError where a mask is not what was written."""
+    """The masks of one file. Raises CorruptionError if a checksum differs."""
     masks: Masks = {}
     with session_object(store, path) as source:
         for ordinal, bits, crc32 in zip(*pa.ipc.open_file(source).read_all().columns, strict=True):
@@ -57,7 +57,7 @@ def read_masks(store: ObjectStore, path: str) -> Masks:
 
 
 def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | None:
-    """Which rows of a file its deletion vector leaves; None: all."""
+    """The live bitmap of a file with a deletion vector; None: all rows live."""
     if file.deletions is None:
         return None
     masks = read_masks(store, file.deletions.masks_path)
@@ -73,24 +73,27 @@ def live_tables(
     rows: tuple[int, int] | None = None,
     limits: ReadLimits = READ_LIMITS,
 ) -> Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]:
-    """Slices like those of `files.read`, without dead rows: the places of the rows in the file, and the rows."""
+    """Slices like those of `files.read`, without dead rows: the row numbers in the file, and the rows."""
     bits = live_bits(store, file)
     lives = None if bits is None else live_mask(bits, file.rows)
     for first, table in files.read(store, file, columns, rows, limits):
-        places = np.arange(first, first + table.num_rows, dtype=np.uint64)
-        if lives is not None and not (here := lives[first : first + table.num_rows]).all():
-            places, table = places[here], table.filter(pa.array(here))
-        yield places, table
+        row_numbers = np.arange(first, first + table.num_rows, dtype=np.uint64)
+        if lives is not None and not (wanted := lives[first : first + table.num_rows]).all():
+            row_numbers, table = row_numbers[wanted], table.filter(pa.array(wanted))
+        yield row_numbers, table
 
 
 def write_deletions(
     store: ObjectStore, path: str, dead: Sequence[tuple[int, npt.ArrayLike]]
 ) -> tuple[DeletionVector, ...]:
-    """The deletion vectors of files of so many rows, of which those at these places are dead: one object for all."""
+    """Store one object with the bitmaps of several files. `dead` has each file's row count and dead row numbers.
+
+    Returns a deletion vector for each file.
+    """
     masks: Masks = {}
-    for ordinal, (rows, places) in enumerate(dead):
+    for ordinal, (rows, dead_rows) in enumerate(dead):
         lives = np.ones(rows, bool)
-        lives[np.asarray(places, np.int64)] = False
+        lives[np.asarray(dead_rows, np.int64)] = False
         masks[Ordinal(ordinal)] = np.packbits(lives, bitorder="little")
     write_masks(store, path, masks)
     return tuple(

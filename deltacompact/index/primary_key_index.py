@@ -1,16 +1,16 @@
-"""The primary key index: per hash bucket, one entry for each live row (and tombstone), sorted by digest.
+"""The primary key index: for each hash bucket, one entry for each live row (and tombstone), sorted by digest.
 
     run 0 (oldest)   k1 -> (14, 3)   k2 -> (15, 0)   k3 -> (15, 7)      a full compaction wrote it
-    run 1            k2 -> (20, 1)   k3 -> gone                         a small one: only what changed
+    run 1            k2 -> (20, 1)   k3 -> gone                         a small compaction wrote only the changes
     relocation       file 15 was rewritten: its live rows, in order, are rows of file 21
-    the index says   k1 -> (14, 3)   k2 -> (20, 1)
+    the index        k1 -> (14, 3)   k2 -> (20, 1)
 
-A compaction that changes little adds a run and, for the files that it rewrote, a relocation: a bit a row instead of 32
-bytes. So the index costs what changed. When runs are many, or large beside the first one, the next compaction merges
-them. The manifest names every file with its checksums. Pointers are file numbers; in a session's rounds they are the
-session's ordinals, and the manifest is flagged as not publishable.
+A compaction that changes little adds a run and, for the files that it rewrote, a relocation: one bit a row instead of
+32 bytes. So writing the index costs as much as the change. If there are many runs, or they are large compared to the
+first, the next compaction merges them. The manifest names every file with its checksums. Pointers have file numbers.
+During a session's rounds they have the session's ordinals instead, and the manifest is marked as not publishable.
 
-    data files       14 s3://lake/a.parquet   21 s3://lake/b.parquet    for a catalog that knows files by path alone
+    data files       14 s3://lake/a.parquet   21 s3://lake/b.parquet    for a catalog that knows files only by path
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from deltacompact.index.remap import Relocation, Relocator
 from deltacompact.storage.objects import ObjectStore
 
 Run = tuple[tuple[IndexFile, ...], ...]
-"""The files of each hash bucket, in digest order."""
+"""A run: the files of each hash bucket, in digest order."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
-    """Everything about an index but its entries: runs and relocations, the oldest first; live rows and tombstones.
+    """Describes an index: runs and relocations, the oldest first, and the numbers of live rows and tombstones.
 
-    `data_files` are the paths of the compacted files by number, where the table's catalog has no numbers.
+    `data_files` has the paths of the compacted files by number, for a catalog without file numbers.
     """
 
     encoding: Encoding
@@ -57,7 +57,7 @@ class IndexManifest:
     data_files: Mapping[ChainFileNumber, str] | None = None
 
     def matched(self, columns: pa.Schema | None) -> IndexManifest:
-        """The same under the names that the columns of a table have today: see Encoding.matched."""
+        """The same manifest with the table's current column names: see Encoding.matched."""
         return replace(self, encoding=self.encoding.matched(columns))
 
     @property
@@ -71,7 +71,7 @@ class IndexManifest:
 
     @property
     def paths(self) -> Iterator[str]:
-        """Every object that readers of the index need."""
+        """The path of every object that readers of the index need."""
         yield from (file.path for file in self.files)
         yield from {file.masks_path: None for relocation in self.relocations for file in relocation.files}
 
@@ -148,7 +148,7 @@ def write_manifest(store: ObjectStore, path: str, manifest: IndexManifest) -> Ob
 
 
 def read_manifest(store: ObjectStore, ref: ObjectRef) -> IndexManifest:
-    """Raises CorruptionError where the manifest is not the one that was meant."""
+    """Read a manifest. Raises CorruptionError if its SHA-256 differs from the reference's."""
     data = store.get(ref.path)
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise CorruptionError(f"{store.uri}{ref.path}: the index manifest's SHA-256 differs from the log's")
@@ -156,34 +156,34 @@ def read_manifest(store: ObjectStore, ref: ObjectRef) -> IndexManifest:
 
 
 def with_data_files(store: ObjectStore, ref: ObjectRef, path: str, files: Iterable[DataFile]) -> ObjectRef:
-    """Write the manifest once more, to `path`, with the paths of the compacted files: for a catalog without numbers."""
+    """Write a copy of the manifest to `path`, with the paths of the compacted files: for a catalog without numbers."""
     data_files = {ChainFileNumber(file.number): file.path for file in files}
     return write_manifest(store, path, replace(read_manifest(store, ref), data_files=data_files))
 
 
 def numbered(files: Iterable[DataFile], manifest: IndexManifest) -> tuple[DataFile, ...]:
-    """Compacted files that a catalog knows by path, with their numbers and in their order.
+    """Give compacted files that a catalog knows by path their numbers from the manifest, and sort by number.
 
-    Raises CorruptionError for a file that the index does not know, or that only the index knows.
+    Raises CorruptionError for a file that only the snapshot or only the index has.
     """
     number_of = {path: number for number, path in (manifest.data_files or {}).items()}
     known = {file.path: file for file in files}
     if known.keys() != number_of.keys():
-        odd = min(known.keys() ^ number_of.keys())
-        raise CorruptionError(f"the primary key index is that of other files than the snapshot's: see {odd}")
+        path = min(known.keys() ^ number_of.keys())
+        raise CorruptionError(f"the primary key index and the snapshot have different files: see {path}")
     return tuple(replace(known[path], number=number) for path, number in sorted(number_of.items(), key=itemgetter(1)))
 
 
 def read_run(store: ObjectStore, manifest: IndexManifest, run: int, bucket: int) -> Iterator[Entries]:
-    """Stream what one run has of a bucket, as it is stored."""
+    """Stream one run's entries of a bucket, as stored."""
     files = manifest.runs[run][bucket]
     return read_bucket(store, files, manifest.encoding.entry_bytes, manifest.hash_bucket_count, bucket)
 
 
 def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iterator[Entries]:
-    """Stream what the index says of a bucket, in digest order: the newest entry of each key, relocated.
+    """Stream the newest entry of each key in a bucket, relocated, in digest order.
 
-    Raises CorruptionError where checksum, row count, order or bucket are not what the manifest says.
+    Raises CorruptionError if checksum, row count, order or bucket contradict the manifest.
     """
     runs = [read_run(store, manifest, run, bucket) for run in range(len(manifest.runs))]
     if len(runs) == 1 and not manifest.relocations:
@@ -195,9 +195,9 @@ def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iter
 
 
 def _merged(older: Iterator[Entries], newer: Iterator[Entries]) -> Iterator[Entries]:
-    """Two streams in digest order as one, in which the newer one's entry of a key counts.
+    """Merge two streams in digest order. If both have an entry of a key, the newer stream's entry wins.
 
-    older  k1 k4 k6 | k8 …      both are known up to k4: k1, k2 and the newer k4 go out,
+    older  k1 k4 k6 | k8 …      both chunks reach k4: yield k1, k2 and the newer k4;
     newer  k2 k4 | k9 …         k6 waits for the newer stream's next chunk
     """
     old, new = _next_chunk(older), _next_chunk(newer)
@@ -213,14 +213,14 @@ def _merged(older: Iterator[Entries], newer: Iterator[Entries]) -> Iterator[Entr
 
 
 def _next_chunk(stream: Iterator[Entries]) -> Entries | None:
-    """The next chunk that has an entry; None at the end."""
+    """The next chunk that is not empty; None at the end."""
     return next((chunk for chunk in stream if len(chunk)), None)
 
 
 def newest_entries(
     store: ObjectStore, manifest: IndexManifest, bucket: int, new: list[Entries], relocator: Relocator
 ) -> Entries:
-    """What the index says of the keys of `new`, in digest order. Every run is streamed, little is held."""
+    """The index's newest entries of the keys of `new`, in digest order. Streams every run, a chunk at a time."""
     touched = _kernels.Touched(new, manifest.encoding.entry_bytes)
     for run in reversed(range(len(manifest.runs))):
         for chunk in read_run(store, manifest, run, bucket):
@@ -229,7 +229,7 @@ def newest_entries(
 
 
 def reencoded(entries: Entries, before: Encoding, after: Encoding) -> Entries:
-    """Entries whose sort keys are brought to the types of `after`: a widened sort column re-encodes the index."""
+    """The entries with sort keys in the types of `after`. When a sort column widens, the whole index is re-encoded."""
     from deltacompact.index.sort_keys import decode
 
     if before.sort_columns == after.sort_columns:
@@ -249,7 +249,7 @@ def empty_manifest(encoding: Encoding, hash_bucket_count: int) -> IndexManifest:
 
 
 def renumbered(entries: Entries, ordinals: Mapping[ChainFileNumber, Ordinal]) -> Entries:
-    """Pointers by file number become pointers by session ordinal. Raises CorruptionError for a file unknown."""
+    """The entries with session ordinals instead of file numbers. Raises CorruptionError for an unknown file number."""
     if not len(entries):
         return none(entries.shape[1])
     entries = entries.copy()
@@ -258,8 +258,8 @@ def renumbered(entries: Entries, ordinals: Mapping[ChainFileNumber, Ordinal]) ->
     known = np.array(sorted(ordinals), np.int64)
     target = np.array([ordinals[number] for number in sorted(ordinals)], np.uint32)
     live = numbers != TOMBSTONE
-    places = np.searchsorted(known, numbers)
-    clipped = np.minimum(places, max(0, len(known) - 1))
+    indices = np.searchsorted(known, numbers)
+    clipped = np.minimum(indices, max(0, len(known) - 1))
     if live.any() and (not len(known) or (known[clipped][live] != numbers[live]).any()):
         raise CorruptionError("the primary key index points to a file that the compacted delta does not have")
     if len(known):

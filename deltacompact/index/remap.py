@@ -1,10 +1,10 @@
-"""Where the rows of rewritten files went: told by the file's mask instead of by 32 bytes a row.
+"""Maps pointers into rewritten files to the new files, by each file's mask: one bit a row instead of 32 bytes.
 
     file 15, live rows 0 2 3 6     rank 8 in its session, 4 rows an output, first output 20
     (15, 3) has rank 8 + 2 = 10    ->  output 20 + 10 // 4 = 22, row 2
 
-A file number is used once, so an entry that points to file 15 is older than the relocation, and what it becomes may
-have been relocated again by a later session: relocations are applied in their order.
+A file number is used once, so every entry that points to file 15 is older than the relocation. A later session may have
+rewritten file 22 as well. So relocations are applied in order, the oldest first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class RelocatedFile:
-    """A file that was rewritten; its mask lies under the session's ordinal in the object at `masks_path`."""
+    """A rewritten file. Its mask has the key `ordinal` in the object at `masks_path`."""
 
     number: ChainFileNumber
     rows: int
@@ -36,7 +36,7 @@ class RelocatedFile:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """What one session rewrote: files in the order of their ranks, which begin at 0 and run through all of them."""
+    """The files that one session rewrote, in rank order. The ranks begin at 0 and continue from file to file."""
 
     files: tuple[RelocatedFile, ...]
     first_output_number: ChainFileNumber
@@ -53,7 +53,7 @@ class Relocation:
 
 
 class Relocator:
-    """Applies relocations to entries; masks are read when they are first needed."""
+    """Applies relocations to entries. Reads masks when they are first needed."""
 
     def __init__(self, store: ObjectStore, relocations: Sequence[Relocation]) -> None:
         self._store = store
@@ -61,27 +61,27 @@ class Relocator:
         self._ranks = functools.cache(self._load)
 
     def relocated(self, entries: Entries) -> Entries:
-        """The entries with pointers to files that are there now. Raises CorruptionError for a row that did not live."""
+        """The entries with pointers to current files. Raises CorruptionError if an entry points to a dead row."""
         for number, relocation in enumerate(self._relocations):
             entries = self._relocate(entries, number, relocation)
         return entries
 
     def _relocate(self, entries: Entries, number: int, relocation: Relocation) -> Entries:
         file = np.ascontiguousarray(fields(entries)["file"])
-        numbers = np.array([moved.number for moved in relocation.files], np.uint32)
-        here = np.flatnonzero((file < GONE) & np.isin(file, numbers))
-        if not len(here):
+        numbers = np.array([relocated.number for relocated in relocation.files], np.uint32)
+        moved = np.flatnonzero((file < GONE) & np.isin(file, numbers))
+        if not len(moved):
             return entries
-        rows = np.ascontiguousarray(fields(entries)["row"][here])
+        rows = np.ascontiguousarray(fields(entries)["row"][moved])
         try:
-            ranks = self._ranks(number).ranks(file[here], rows)
+            ranks = self._ranks(number).ranks(file[moved], rows)
         except ValueError as error:
             raise CorruptionError(f"the primary key index points to a row that was not live: {error}") from error
         output, row = np.divmod(ranks, np.uint64(relocation.rows_per_output))
         entries = entries.copy()
         view = fields(entries)
-        view["file"][here] = output + np.uint64(relocation.first_output_number)
-        view["row"][here] = row
+        view["file"][moved] = output + np.uint64(relocation.first_output_number)
+        view["row"][moved] = row
         return entries
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:

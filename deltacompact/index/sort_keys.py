@@ -1,4 +1,4 @@
-"""Reading sort key bytes back: needed only where a sort column was widened since the index was written.
+"""Decodes sort key bytes. This is needed only if a sort column was widened after the index was written.
 
 01 80000005 (int32 5)       ->  5     ->  widened to int64    ->  01 8000000000000005
 01 312e390000000000 03      ->  "1.9" ->  widened to 16 bytes ->  01 312e39…00 03
@@ -17,11 +17,11 @@ Bytes = npt.NDArray[np.uint8]
 
 def decode(keys: Bytes, encoding: Encoding) -> list[pa.Array]:
     """The sort columns of (n, sort_key_bytes) encoded keys."""
-    columns, at = [], 0
+    columns, offset = [], 0
     for column in encoding.sort_columns:
         width = column.encoded_bytes
-        columns.append(_decode_column(keys[:, at : at + width], column))
-        at += width
+        columns.append(_decode_column(keys[:, offset : offset + width], column))
+        offset += width
     return columns
 
 
@@ -47,7 +47,7 @@ def _decode_column(keys: Bytes, column: SortColumn) -> pa.Array:
 
 
 def _variable(raw: Bytes, type_: pa.DataType, present: npt.NDArray[np.bool_]) -> pa.Array:
-    """Strings and binaries: padded values, each with its length in the last byte."""
+    """Strings and binaries: each value is padded, and its length is the last byte."""
     lengths = np.where(present, raw[:, -1], 0)
     values = raw[:, :-1][np.arange(raw.shape[1] - 1) < lengths[:, None]]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -56,7 +56,7 @@ def _variable(raw: Bytes, type_: pa.DataType, present: npt.NDArray[np.bool_]) ->
 
 
 def _float_bytes(raw: Bytes) -> Bytes:
-    """Positive numbers carry a flipped sign bit, negative ones are inverted whole."""
+    """Undo the encoding of floats: positive numbers have a flipped sign bit, negative numbers have all bits flipped."""
     positive = (raw[:, 0] & 0x80) != 0
     result: Bytes = np.where(positive[:, None], raw, ~raw)
     result[positive, 0] ^= 0x80

@@ -1,11 +1,11 @@
-"""How long the values of string and binary sort columns are: a plan needs it, and only the values tell.
+"""Finds the longest values of string and binary sort columns. A plan needs them, and only the values tell.
 
     keys      sort by version
-    f1        version string   "1.9", "1.10.2"     recorded in the log when f1 was appended: longest 6
-    f2        version string                       appended before the table had keys: its column is read, longest 3
-    f3        version binary(4)                    its type says it
+    f1        version string   "1.9", "1.10.2"     the append of f1 recorded it in the log: longest 6
+    f2        version string                       appended before the table had keys: read the column, longest 3
+    f3        version binary(4)                    the type tells: longest 4
 
-Files never change, so every attempt at a session finds the same widths, whatever was recorded.
+Files never change, so every attempt at a session finds the same widths, whether it reads the log or the columns.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 
 READERS = 8
-"""Files that are read at a time."""
+"""Files to read at a time."""
 
 
 def longest_values(table: pa.Table, keys: TableKeys | None, path: str) -> tuple[tuple[str, int], ...]:
     """The bytes of the longest value of each sort column of variable width.
 
-    Raises SchemaError naming file and column where one is too long to be a sort key.
+    Raises SchemaError naming file and column if a value is too long for a sort key.
     """
     found = {}
     for name in _variable_columns(table.schema, keys):
@@ -41,7 +41,7 @@ def longest_values(table: pa.Table, keys: TableKeys | None, path: str) -> tuple[
 
 
 def measured(store: ObjectStore, deltas: Sequence[Delta], keys: TableKeys) -> tuple[Delta, ...]:
-    """The deltas with the longest values of all their files. Columns are read where the log does not say it."""
+    """The deltas with the longest values of all their files. Reads the columns that the log has no lengths for."""
     unknown = {file.path: file for delta in deltas for file in delta.files if _unmeasured(file, keys)}
     if not unknown:
         return tuple(deltas)
@@ -49,14 +49,14 @@ def measured(store: ObjectStore, deltas: Sequence[Delta], keys: TableKeys) -> tu
         done = threads.map(lambda file: measured_file(store, file, keys), unknown.values())
         known = dict(zip(unknown, done, strict=True))
 
-    def told(file: DataFile) -> DataFile:
+    def with_longest(file: DataFile) -> DataFile:
         return replace(file, longest=known[file.path].longest) if file.path in known else file
 
-    return tuple(replace(delta, files=tuple(map(told, delta.files))) for delta in deltas)
+    return tuple(replace(delta, files=tuple(map(with_longest, delta.files))) for delta in deltas)
 
 
 def measured_file(store: ObjectStore, file: DataFile, keys: TableKeys | None) -> DataFile:
-    """The file with the longest values of its sort columns, which are read unless they are known."""
+    """The file with the longest values of its sort columns. Reads the columns whose lengths are not known."""
     names = _unmeasured(file, keys)
     longest = dict.fromkeys(names, 0)
     if names and file.rows:
@@ -71,7 +71,7 @@ def _unmeasured(file: DataFile, keys: TableKeys | None) -> list[str]:
 
 
 def _variable_columns(schema: pa.Schema, keys: TableKeys | None) -> Iterator[str]:
-    """The sort columns whose types do not say how long values are."""
+    """The sort columns of variable width."""
     for key in keys.sort if keys else ():
         if key.name in schema.names and schemas.has_lengths(schemas.plain_type(schema.field(key.name).type)):
             yield key.name

@@ -1,8 +1,8 @@
-"""Looking after a table: verifying it, and rehashing its index.
+"""Looking after a table: check it, and rehash its index.
 
-check   log dense, nothing beside it contradicts it, positions ascending · every file there with its rows · every delta
-        can be folded · every live row has one entry with its digest in the right bucket, and every entry a row
-rehash  the entries of the index move to another number of hash buckets, published by an `index` entry
+check   the log has no hole and no contradiction, positions ascend · every file has its rows · every delta can be folded
+        · every live row has one index entry with its digest in the right bucket, and every entry has a row
+rehash  the entries of the index move to another number of hash buckets; an `index` log entry puts it into force
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from deltacompact.tabular import files, schemas
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What is wrong with one partition stream: nothing, if `problems` is empty."""
+    """The problems of one partition stream; it is sound if there are none."""
 
     partition: Partition
     versions: int
@@ -67,35 +67,35 @@ def check(
 ) -> list[CheckResult]:
     """Verify log, files and index, and that the deltas can be folded.
 
-    `quick` reads no rows: it leaves out the digests of the compacted rows, and whether the values of deltas fit.
+    `quick` reads no rows: it checks neither the digests of the compacted rows nor the values of deltas.
     """
     expect.flag("quick", quick)
-    return [_check_stream(catalog, table_id, each, quick) for each in catalog.chosen(table_id, partition)]
+    return [_check_stream(catalog, table_id, chosen, quick) for chosen in catalog.chosen(table_id, partition)]
 
 
 def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
     versions, rows, entries = 0, 0, 0
     problems: list[str] = []
     paths = TablePaths.of(table_id).stream(partition)
-    log = StreamLog(catalog.store, paths, catalog.log_limits)  # it believes nothing that was read before
+    log = StreamLog(catalog.store, paths, catalog.log_limits)  # a new log, which reads every entry again
     try:
         evidence = Evidence.of(log)
         chain = list(log.chain())
-        problems += [f"log: {each}" for each in contradictions(log, evidence, chain)]
+        problems += [f"log: {contradiction}" for contradiction in contradictions(log, evidence, chain)]
     except Exception as error:
         return CheckResult(partition, 0, 0, 0, 0, (f"log: {one_line(error)}",))
     versions, state = len(chain), chain[-1]
-    for each in chain:
-        problems += _log_problems(each)
+    for version in chain:
+        problems += _log_problems(version)
     described = stream_files(state)
     for file in described:
         try:
             if not file.managed:
                 with files.opened(catalog.store, file):
-                    pass  # it is what was appended
-            seen = files.inspect(catalog.store, file.path, file.content_type, file.schema, managed=file.managed)
-            if seen.rows != file.rows or seen.bytes != file.bytes:
-                found, logged = f"{seen.rows} rows in {seen.bytes} bytes", f"{file.rows} in {file.bytes}"
+                    pass  # opening it raises if it has changed since the append
+            stored = files.inspect(catalog.store, file.path, file.content_type, file.schema, managed=file.managed)
+            if stored.rows != file.rows or stored.bytes != file.bytes:
+                found, logged = f"{stored.rows} rows in {stored.bytes} bytes", f"{file.rows} in {file.bytes}"
                 problems.append(f"file {file.path}: {found}, the log says {logged}")
         except Exception as error:
             problems.append(f"file: {one_line(error)}")
@@ -110,14 +110,14 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         problems += _fold_problems(catalog, table_id, partition, state, quick or bool(problems))
     except Exception as error:
         problems.append(f"deltas: {one_line(error)}")
-    told = [with_advice(problem, catalog.uri, table_id, partition, state) for problem in dict.fromkeys(problems)]
-    return CheckResult(partition, versions, len(described), rows, entries, tuple(told))
+    advised = [with_advice(problem, catalog.uri, table_id, partition, state) for problem in dict.fromkeys(problems)]
+    return CheckResult(partition, versions, len(described), rows, entries, tuple(advised))
 
 
 def _fold_problems(
     catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState, quick: bool
 ) -> Iterator[str]:
-    """What of the deltas no compaction could fold, or no reader could read: every file of them, not only the first."""
+    """One line for every delta file that no compaction could fold or no reader could read."""
     if not state.deltas:
         return
     table = catalog.table(table_id)
@@ -140,8 +140,8 @@ def _fold_problems(
         try:
             _fold(catalog.store, shape, partition, operation, file)
         except Exception as error:
-            said = one_line(error)
-            yield f"delta: {said}" if file.path in said else f"delta: {file.path}: {said}"
+            text = one_line(error)
+            yield f"delta: {text}" if file.path in text else f"delta: {file.path}: {text}"
     if table.keys is not None and fits:
         fold_plan(catalog.store, everything(table_id, partition, state), table)
 
@@ -149,7 +149,7 @@ def _fold_problems(
 def _fold(
     store: ObjectStore, shape: StreamShape, partition: Partition, operation: OperationType, file: DataFile
 ) -> None:
-    """Do with a delta's rows what a compaction and a reader do, for the errors."""
+    """Hash and align a delta's rows as a compaction and a reader do. Raises their errors."""
     for rows, table in live_tables(store, file):
         schemas.check_partition_values(table, partition, file.path)
         if shape.encoding is not None:
@@ -200,7 +200,7 @@ def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManif
 
 
 def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexManifest):  # type: ignore[no-untyped-def]
-    """By bucket, what the compacted rows say themselves: digest and pointer, in digest order."""
+    """By bucket, the entries computed from the compacted rows: digest and pointer, in digest order."""
     assert state.compacted is not None
     encoding = Encoding(manifest.encoding.key_columns)
     parts = [none(encoding.entry_bytes)]
@@ -213,7 +213,7 @@ def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexMan
 
 
 def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
-    """Digest and pointer of entries with sort keys against entries without."""
+    """Whether digests and pointers are equal; `found` has sort keys, `expected` has none."""
     if len(found) != len(expected):
         return False
     return np.array_equal(digests(found), digests(expected)) and np.array_equal(found[:, -12:], expected[:, -12:])
@@ -222,8 +222,8 @@ def _same(found, expected) -> bool:  # type: ignore[no-untyped-def]
 def index_entries(
     catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
 ) -> int:
-    """Entries of the indices of a table, or of one partition."""
-    refs = [catalog.state(table_id, each).index for each in catalog.chosen(table_id, partition)]
+    """The number of index entries of a table, or of one partition."""
+    refs = [catalog.state(table_id, chosen).index for chosen in catalog.chosen(table_id, partition)]
     return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
 
 
@@ -237,21 +237,21 @@ def rehash_table(
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
 
-    Interrupted, it leaves the old index in force. Raises ConflictError where a compaction was published meanwhile, once
-    the other partitions are done.
+    If it is interrupted, the old index stays in force. Raises ConflictError where a compaction was published meanwhile,
+    after rehashing the other partitions.
     """
     at_least("hash_bucket_count", hash_bucket_count, 1, HASH_BUCKETS_MAX)
     if not hasattr(executor, "submit"):
         raise InputError(f"executor is {executor!r}, it must be an Executor: see deltacompact.executors.choose")
 
-    def rehashed(place: Partition) -> list[tuple[Partition, int, int]]:
-        base = catalog.state(table_id, place, strictly=True)
+    def rehashed(chosen: Partition) -> list[tuple[Partition, int, int]]:
+        base = catalog.state(table_id, chosen, strictly=True)
         if base.index is None:
             return []
         manifest = read_manifest(catalog.store, base.index)
         if manifest.hash_bucket_count != hash_bucket_count:
-            _rehash_stream(catalog, table_id, place, base, manifest, hash_bucket_count, executor, options)
-        return [(place, manifest.hash_bucket_count, hash_bucket_count)]
+            _rehash_stream(catalog, table_id, chosen, base, manifest, hash_bucket_count, executor, options)
+        return [(chosen, manifest.hash_bucket_count, hash_bucket_count)]
 
     with telling_interrupts():
         return [done for of_one in all_done(catalog.chosen(table_id, partition), rehashed) for done in of_one]

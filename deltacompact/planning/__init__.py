@@ -1,1 +1,1 @@
-"""What a session will do, decided before it does anything: pure, from states and limits to a plan with reasons."""
+"""Plans a session before it begins: pure functions from states and limits to a plan with reasons."""

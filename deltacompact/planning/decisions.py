@@ -1,4 +1,4 @@
-"""What becomes of each file of a session, and why: one decision a source, made when it is known which rows live.
+"""Decides what happens to each file of a session, and why: one decision for each source, once its live rows are known.
 
     source                    rows   live    decision
     base 14                      4      4    keep      no row died
@@ -8,7 +8,7 @@
     delta 90, file 0, delete     2           drop      deletes
 
 Before the fold nobody knows which rows die. `forecast` then decides twice with the same functions: as if every row of a
-file lived, and as if one died.
+file lived, and as if one row died.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from deltacompact.planning.plan import CompactionPlan, Source
 
 
 class Action(enum.StrEnum):
-    """What becomes of a file."""
+    """What a session does with a file."""
 
     KEEP = "keep"
-    """It stays as it is, by reference."""
+    """Keep it unchanged, by reference."""
     MARK = "mark"
-    """It stays, with a deletion vector."""
+    """Keep it, with a deletion vector."""
     REWRITE = "rewrite"
-    """Its live rows go into new files."""
+    """Write its live rows into new files."""
     DROP = "drop"
-    """It has no live rows: nothing refers to it any more."""
+    """Stop referring to it: it has no live rows."""
 
 
 class Reason(enum.StrEnum):
-    """Why. Stands in records and events, so a value keeps its meaning."""
+    """The reason for an action. Records and events contain it, so a value must keep its meaning."""
 
     NO_ROW_DIED = "no_row_died"
     FEW_ROWS_DIED = "few_rows_died"
@@ -70,7 +70,7 @@ _WORDS = {
     Reason.SMALL: "small, merged",
     Reason.LARGE_AND_WHOLE: "large delta file, no row died",
     Reason.TOO_LARGE: "larger than a compacted file",
-    Reason.OTHER_CODEC: "a codec is asked for",
+    Reason.OTHER_CODEC: "compression is set",
     Reason.NOT_OWNED: "not owned by the table",
     Reason.PURGE: "purge of dead rows",
 }
@@ -78,7 +78,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class FileDecision:
-    """What becomes of the source with this ordinal, and why."""
+    """The action for the source with this ordinal, and the reason."""
 
     ordinal: Ordinal
     action: Action
@@ -89,14 +89,14 @@ class FileDecision:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> FileDecision:
-        """Raises TypeError or ValueError for what is no decision."""
+        """Raises TypeError or ValueError for anything that is not a decision."""
         ordinal, action, reason = values
         return cls(Ordinal(int(ordinal)), Action(action), Reason(reason))
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedFile:
-    """The same for those who do not see the plan."""
+    """A decision with the path of its file, for those who do not have the plan."""
 
     path: str
     action: Action
@@ -105,19 +105,19 @@ class DecidedFile:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What becomes of a file: as long as none of its rows dies, and if one does (None where that changes nothing)."""
+    """The decision if no row of the file dies, and the decision if one does (None: it is the same)."""
 
     unhurt: FileDecision
     hurt: FileDecision | None
 
 
 def decide_files(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[FileDecision, ...]:
-    """A decision for each source, in fold order. `live`: by ordinal, the rows that live after the last round."""
+    """A decision for each source, in fold order. `live`, by ordinal: the rows that live after the last round."""
     return _with_small_merged(plan, live, [_alone(plan, source, int(live[source.ordinal])) for source in plan.sources])
 
 
 def forecast(plan: CompactionPlan) -> tuple[Forecast, ...]:
-    """What is certain or expected of each source before anything is folded."""
+    """A forecast for each source, before the fold."""
     every_row = np.array([_live_before(source) for source in plan.sources], np.int64)
     return tuple(
         Forecast(decision, _if_a_row_dies(plan, source, decision))
@@ -125,8 +125,8 @@ def forecast(plan: CompactionPlan) -> tuple[Forecast, ...]:
     )
 
 
-def counted_reasons(decisions: Iterable[FileDecision]) -> tuple[tuple[str, str, int], ...]:
-    """Files by action and reason, in the order in which they first occur."""
+def counted_reasons(decisions: Iterable[FileDecision | DecidedFile]) -> tuple[tuple[str, str, int], ...]:
+    """The numbers of files by action and reason, in the order of their first files."""
     counts = Counter((decision.action.value, decision.reason.value) for decision in decisions)
     return tuple((action, reason, files) for (action, reason), files in counts.items())
 
@@ -136,16 +136,16 @@ def _live_before(source: Source) -> int:
 
 
 def _if_a_row_dies(plan: CompactionPlan, source: Source, unhurt: FileDecision) -> FileDecision | None:
-    if unhurt.action is Action.DROP or not plan.input.delta_rows:  # rows die by the rows of deltas
+    if unhurt.action is Action.DROP or not plan.input.delta_rows:  # only the rows of deltas make other rows die
         return None
     hurt = _alone(plan, source, _live_before(source) - 1)
     if unhurt.action is Action.REWRITE and hurt.action is not Action.MARK:
-        return None  # its live rows go into new files, however few they are
+        return None  # the session writes its live rows into new files anyway
     return None if hurt.action is unhurt.action else hurt
 
 
 def _alone(plan: CompactionPlan, source: Source, live: int) -> FileDecision:
-    """What becomes of a source of which so many rows live, as long as no other file matters."""
+    """The decision for a source with so many live rows, without regard to other files."""
     action, reason = _action_alone(plan, source, live)
     return FileDecision(source.ordinal, action, reason)
 
@@ -174,7 +174,7 @@ def _of_base_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Acti
 
 
 def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
-    """One that came with dead rows stays with its deletion vector, where a base file with as many would."""
+    """A delta file that came with dead rows keeps its deletion vector if a base file with as many would stay."""
     file, options = source.file, plan.options
     if unfit := _unfit(plan, source):
         return Action.REWRITE, unfit
@@ -187,10 +187,10 @@ def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Act
 
 
 def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
-    """Why a delta file cannot stay as a compacted file, whatever its rows. None: it is as an output would be."""
+    """Why a delta file cannot stay as a compacted file, even if all its rows live. None: it can stay."""
     file, options = source.file, plan.options
     if plan.input.source_table_id != plan.input.destination_table_id or not file.managed:
-        return Reason.NOT_OWNED  # a vacuum of the source, or somebody else, takes it away
+        return Reason.NOT_OWNED  # a vacuum of the source, or the file's owner, may delete it
     if file.content_type is not options.content_type:
         return Reason.OTHER_FORMAT
     if options.compression is not None:
@@ -208,9 +208,9 @@ def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
 def _with_small_merged(
     plan: CompactionPlan, live: npt.NDArray[np.int64], alone: Sequence[FileDecision]
 ) -> tuple[FileDecision, ...]:
-    """Small files that could stay are rewritten as one where there are two pieces to merge.
+    """Rewrite small files that could stay, if there are at least two pieces to merge.
 
-    What is rewritten anyway is one piece, if it is small.
+    The rows that are rewritten anyway count as one piece, if they are small together.
     """
     rewritten = [plan.sources[decision.ordinal] for decision in alone if decision.action is Action.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
@@ -233,5 +233,5 @@ def _is_small(plan: CompactionPlan, source: Source) -> bool:
 
 
 def live_bytes(sources: Iterable[Source], live: npt.NDArray[np.int64]) -> float:
-    """About the bytes of the live rows of these files."""
+    """About the bytes of these files' live rows."""
     return sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in sources)

@@ -1,12 +1,12 @@
-"""How a round folds its deltas into the index: decided once for each round, from the plan and the index before it.
+"""Decides how each round folds its deltas into the index, from the plan and the index before the round.
 
     index before the round     the round                      method
     the table's, 40 M entries  the only one, 1,000 rows       CHANGES   look up its keys, add a run to the table's index
-    the table's, 40 M entries  the first of three             MERGE     write the index anew, in the session's terms
-    the session's, 44 M        the second of three, 4 M rows  ADD_RUN   put a run beside the session's others
+    the table's, 40 M entries  the first of three             MERGE     rewrite the index, with session ordinals
+    the session's, 44 M        the second of three, 4 M rows  ADD_RUN   add a run to the session's index
     the session's, two runs    the last, the store has room   HOLD      merge, keep the entries in the object store
 
-Only the index is state: what is known of it, the session hands in.
+The index is the only state here, and the session hands in what it knows of it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from deltacompact.planning.plan import CompactionPlan, Round
 
 
 class FoldMethod(enum.StrEnum):
-    """What dedupe reads of the index, and what it makes of it."""
+    """What dedupe reads from the index, and what it writes."""
 
     MERGE = "merge"
-    """Read the whole index, write the folded one as its only run."""
+    """Read the whole index, write the folded index as a single run."""
     ADD_RUN = "add_run"
-    """Read the entries of the round's keys, write those that change as one more run of the session's index."""
+    """Read the entries of the round's keys, write the changed entries as one more run of the session's index."""
     CHANGES = "changes"
-    """Read the entries of the round's keys, hand over those that change: they become a run of the table's index."""
+    """Read the entries of the round's keys, hand over the changed entries: they become a run of the table's index."""
     HOLD = "hold"
-    """Read the whole index, hand over the folded one in the object store until its pointers are known."""
+    """Read the whole index, hand over the folded index in the object store until its pointers are known."""
 
     @property
     def tells_changes(self) -> bool:
-        """Whether counts and live rows of the results are differences to what was before the round."""
+        """Whether the results count differences: live rows and counts after the round minus those before it."""
         return self in (FoldMethod.ADD_RUN, FoldMethod.CHANGES)
 
     @property
     def hands_over(self) -> bool:
-        """Whether entries go to the next stage in the object store, instead of into files of the session's index."""
+        """Whether entries go to the next stage through the object store, not into files of the session's index."""
         return self in (FoldMethod.HOLD, FoldMethod.CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownIndex:
-    """What is known of an index before a round folds into it: its entries, and those of each run, the oldest first."""
+    """The number of entries of an index before a round, in all and in each run, the oldest first."""
 
     entries: int
     runs: tuple[int, ...]
@@ -55,7 +55,10 @@ class KnownIndex:
 
 
 def fold_method(plan: CompactionPlan, round_: Round, before: KnownIndex) -> FoldMethod:
-    """The first round translates the table's index, so that it never adds a run to it."""
+    """The method of one round.
+
+    The first of several rounds translates the table's index to session ordinals, so it never adds a run.
+    """
     rows = plan.rows_of(round_)
     is_last = round_.number == len(plan.rounds)
     if plan.changes_only:

@@ -1,15 +1,15 @@
-"""The files that a session writes, and where each live row goes: pure, like the plan.
+"""Plans the files that a session writes, and where each live row goes: pure, like the plan.
 
     source     rows  live    decision         rows_per_compacted_file 4
-    base 14       4     4    keep          -> number and pointers stay
+    base 14       4     4    keep          -> keeps its number and pointers
     base 15       4     3    rewrite       -> ranks 0‥3
     delta 16      6     5    rewrite       -> ranks 3‥8
     outputs    numbers 17 (ranks 0‥4) and 18 (ranks 4‥8)
 
 A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read.
 
-The last round records the decision, and whoever resumes the session obeys the record: `follow` is arithmetic alone.
-Another release may decide otherwise; computed again, its ranks would not fit the index that is written already.
+The last round records the decision, and an attempt that resumes the session obeys the record: `follow` is only
+arithmetic. Another release might decide differently, and its ranks would not fit the index that is already written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RankedSource = tuple[Source, Rank]
 
 @dataclass(frozen=True, slots=True)
 class OutputDecision:
-    """Everything that was chosen: a decision for each source in fold order, and how the new files are cut."""
+    """All choices: a decision for each source in fold order, the first new file number, and the rows of a new file."""
 
     files: tuple[FileDecision, ...]
     first_output_number: ChainFileNumber
@@ -49,14 +49,14 @@ class OutputDecision:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> OutputDecision:
-        """Raises KeyError, TypeError or ValueError for what is no decision."""
+        """Raises KeyError, TypeError or ValueError for anything that is not a decision."""
         files = tuple(map(FileDecision.from_json, document["files"]))
         return cls(files, ChainFileNumber(int(document["first_output_number"])), int(document["rows_per_output"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One compacted file to write: the ranks [first, stop) of the live rows that it gets."""
+    """One compacted file to write, with the live rows of the ranks [first, stop)."""
 
     number: ChainFileNumber
     first: Rank
@@ -69,7 +69,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What follows from the decision for these live rows. `live`: by ordinal, the rows that live."""
+    """The consequences of a decision. `live` has the number of live rows by ordinal."""
 
     decision: OutputDecision
     kept: tuple[Source, ...]
@@ -86,12 +86,12 @@ class OutputPlan:
 
 
 def plan_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
-    """`live`: by ordinal, the rows that live after the last round."""
+    """Decide, and plan the outputs. `live` has the number of live rows by ordinal, after the last round."""
     return follow(decide_outputs(plan, live), plan, live)
 
 
 def decide_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputDecision:
-    """Choose what becomes of each file, and how many rows each new file has."""
+    """Choose an action for each file, and the rows of each new file."""
     files = decide_files(plan, live)
     rewritten = [plan.sources[file.ordinal] for file in files if file.action is Action.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
@@ -101,9 +101,9 @@ def decide_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputD
 
 
 def follow(decision: OutputDecision, plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
-    """What the decision means for these live rows. Raises ValueError where it is about other files than the plan."""
+    """The consequences of the decision. Raises ValueError if it decides about other files than the plan's."""
     if [file.ordinal for file in decision.files] != [source.ordinal for source in plan.sources]:
-        raise ValueError("it decides about other files than those of the plan")
+        raise ValueError("it decides about other files than the plan's")
     kept, marked, rewritten = (
         tuple(plan.sources[file.ordinal] for file in decision.files if file.action is action)
         for action in (Action.KEEP, Action.MARK, Action.REWRITE)
@@ -166,7 +166,7 @@ def _pointer_map(
 
 
 def _groups(plan: CompactionPlan, files: Sequence[RankedSource]) -> tuple[SourceGroup, ...]:
-    """Divide files into groups of about equal rows."""
+    """Divide files into groups with about the same number of rows."""
     rows = sum(source.file.rows for source, _ in files)
     share = math.ceil(rows / plan.source_groups(rows)) if rows else 1
     groups: list[list[RankedSource]] = []
@@ -181,7 +181,7 @@ def _groups(plan: CompactionPlan, files: Sequence[RankedSource]) -> tuple[Source
 
 
 def _group(members: Sequence[RankedSource], changes_only: bool) -> SourceGroup:
-    """Where only changes are told, a base file's rows live unless they are told to have died."""
+    """One group. If the fold hands over only changes, base files start whole and lose the rows that died."""
     whole = tuple((source.ordinal, source.file) for source, _ in members if source.in_base and changes_only)
     ordinals = np.array([source.ordinal for source, _ in members], np.uint32)
     rows = np.array([source.file.rows for source, _ in members], np.int64)

@@ -1,11 +1,11 @@
-"""Planning a compaction session: pure, from states and limits to a plan, or to the reason why nothing is to be done.
+"""Plans a compaction session: pure, from states and limits to a plan.
 
     base        version 3-a1: files 14, 15 (8 live rows), index of 4 buckets
     deltas      80 upsert: file 0 · 90 delete: files 0, 1
     sources     ordinal 0 = 14, 1 = 15 | 2 = (80, 0), 3 = (90, 0), 4 = (90, 1)         fold order
     rounds      ordinals 2‥4, 4‥5
 
-What becomes of the files is planned after the last round, when it is known which rows live: see outputs.py.
+What happens to the files is planned after the last round, when the live rows are known: see outputs.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILE_NUMBER_MAX = 2**32 - 3
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the tasks run on. Decides how the work is divided, never what comes out. `nodes`: the slots of each."""
+    """The machine or cluster. It decides how the work is divided, never the result. `nodes` has the slots of each."""
 
     slots: int
     memory_per_task_bytes: int
@@ -54,7 +54,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a session. Its ordinal is its place in fold order: base files first."""
+    """One file of a session. Its ordinal is its index in fold order, base files first."""
 
     ordinal: Ordinal
     file: DataFile
@@ -65,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Ordinals [first, stop) are folded together. `position` and `file_number` are the high watermark afterwards."""
+    """Folds the ordinals [first, stop) together. `position` and `file_number` are the high watermark afterwards."""
 
     number: int
     first: Ordinal
@@ -76,7 +76,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Everything that a session does, decided before it does anything."""
+    """The decisions that a session makes before it begins."""
 
     input: Snapshot
     keys: TableKeys
@@ -101,7 +101,7 @@ class CompactionPlan:
 
     @property
     def positions(self) -> npt.NDArray[np.int64]:
-        """By ordinal: the stream position that a delete leaves in its tombstone."""
+        """The stream positions by ordinal. A delete leaves its position in a tombstone."""
         return np.array([source.position for source in self.sources], np.int64)
 
     @property
@@ -109,7 +109,7 @@ class CompactionPlan:
         return {ChainFileNumber(source.file.number): source.ordinal for source in self.sources if source.in_base}
 
     def number_of(self, source: Source) -> ChainFileNumber:
-        """The file number of a source: base files have theirs, delta files get the next ones in fold order."""
+        """The file number of a source: base files keep theirs, delta files get the next numbers in fold order."""
         if source.in_base:
             return ChainFileNumber(source.file.number)
         return ChainFileNumber(self.input.next_file_number + source.ordinal - self._first_delta)
@@ -125,7 +125,7 @@ class CompactionPlan:
 
     @property
     def expired_position(self) -> int | None:
-        """Tombstones at or below this position are dropped; None where no position is as old."""
+        """Tombstones at or below this position are dropped. None: no tombstone is so old."""
         if self.tombstone_retention is None:
             return None
         expired = self.input.watermark - self.tombstone_retention
@@ -142,33 +142,35 @@ class CompactionPlan:
 
     @property
     def task_rows(self) -> int:
-        on, entry_bytes = self.capacity, self.encoding.entry_bytes
-        nodes, memory = len(on.node_slots), on.memory_per_task_bytes
+        """Most rows of a hash bucket task."""
+        capacity, entry_bytes = self.capacity, self.encoding.entry_bytes
+        nodes, memory = len(capacity.node_slots), capacity.memory_per_task_bytes
         buckets, limits = self.hash_bucket_count, self.options.limits
-        return sizing.task_rows(self.round_rows, on.slots, nodes, buckets, entry_bytes, memory, limits)
+        return sizing.task_rows(self.round_rows, capacity.slots, nodes, buckets, entry_bytes, memory, limits)
 
     def bucket_groups(self, round_: Round) -> int:
-        """Groups of buckets, a task for each, in one round."""
-        on, rows = self.capacity, self.rows_of(round_)
+        """The number of bucket groups in one round. Each group is a task."""
+        capacity, rows = self.capacity, self.rows_of(round_)
         tasks = math.ceil(rows / self.task_rows)
-        nodes, limits = len(on.node_slots), self.options.limits
-        groups = sizing.bucket_groups(self.hash_bucket_count, rows, on.slots, nodes, tasks, limits)
+        nodes, limits = len(capacity.node_slots), self.options.limits
+        groups = sizing.bucket_groups(self.hash_bucket_count, rows, capacity.slots, nodes, tasks, limits)
         return max(groups, self.pointer_groups) if round_.number == len(self.rounds) else groups
 
     def source_groups(self, rows: int) -> int:
-        """Groups of source files of so many rows, a task for each."""
-        on, told = self.capacity, self.bucket_groups(self.rounds[-1])
-        nodes, limits = len(on.node_slots), self.options.limits
-        return sizing.source_groups(rows, on.slots, nodes, told, on.memory_per_task_bytes, limits)
+        """The number of groups of source files with so many rows. Each group is a task."""
+        capacity, bucket_groups = self.capacity, self.bucket_groups(self.rounds[-1])
+        nodes, limits = len(capacity.node_slots), self.options.limits
+        memory = capacity.memory_per_task_bytes
+        return sizing.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits)
 
     @property
     def data_bytes(self) -> int:
-        """Of all files that have whole rows."""
+        """The bytes of all files but deletes."""
         return sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
 
     @property
     def target_file_bytes(self) -> int:
-        """About the largest size of a compacted file. It depends on the data alone: every attempt has the same."""
+        """About the largest size of a compacted file. It depends only on the data, so all attempts use the same."""
         return self.options.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
 
     @property
@@ -177,9 +179,9 @@ class CompactionPlan:
         return WriteOptions(self.options.content_type, self.options.compression, self.options.row_group_rows)
 
     def is_small(self, rows: int, data_bytes: float) -> bool:
-        """Whether a compacted file is to be merged with others: below half of the target, by rows and by bytes.
+        """Whether to merge a compacted file with others: it has less than half of the target, by rows and by bytes.
 
-        Where the target grows with the table it is half of the least: or a table would be written anew as it grows.
+        If the target grows with the table, half of the smallest target counts. Else a growing table would be rewritten.
         """
         target = self.options.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
         return 2 * rows < self.options.rows_per_compacted_file and 2 * data_bytes < target
@@ -197,26 +199,26 @@ class CompactionPlan:
 
     @property
     def pointed_rows(self) -> int:
-        """Entries of which pointers may be assigned after the last round."""
+        """Most entries that get new pointers after the last round."""
         delta_rows = sum(source.file.rows for source in self.sources if not source.in_base)
         return delta_rows + (0 if self.changes_only else self.base_rows)
 
     @property
     def pointer_groups(self) -> int:
-        """At least so many groups of buckets are formed in the last round."""
+        """The least number of bucket groups in the last round."""
         memory = self.capacity.memory_per_task_bytes
         return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
 
     def planned_process_bytes(self, tasks: int) -> int:
-        """Memory of a process in which so many tasks run at a time."""
+        """Memory of a process that runs so many tasks at a time."""
         return sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES)
 
     @property
     def read_bytes(self) -> int:
-        """A row group of the widest rows, decoded; or one row, where rows may be wide.
+        """The decoded bytes of a row group of the widest rows, or of one row if rows may be wide.
 
-        A file's row groups are not known here: they are taken to have as many rows as ours. A file is taken to be four
-        times its size at rest when it is decoded, or what was seen when it was appended, where that is more.
+        A plan does not know the row groups of a file and assumes that they have as many rows as ours. It assumes that
+        a decoded file takes four times its stored size, or the decoded size found at append, if that is larger.
         """
         group_rows = self.options.row_group_rows
         groups = [
@@ -228,7 +230,7 @@ class CompactionPlan:
 
     @property
     def _widest_row_bytes(self) -> int:
-        """What one row may take, where rows are of any size: no more than all rows of its file."""
+        """Most bytes of one row, if rows may have any size: at most all rows of its file. Else 0."""
         if not any(schemas.is_variable(field.type) for field in self.schema):
             return 0
         of_files = [source.file.decoded_bytes for source in self.sources if source.file.rows]
@@ -237,9 +239,9 @@ class CompactionPlan:
 
     @property
     def planned_space_bytes(self) -> int:
-        """What exists at the peak besides what is there now: the outputs, and an index for each round.
+        """Most bytes that the session adds to the store: the outputs, and an index for each round.
 
-        Nothing is deleted before the switch, so the indices of all rounds are there; a vacuum takes them later.
+        Nothing is deleted before the switch. So the indices of all rounds exist until a vacuum deletes them.
         """
         folded = [
             self.base_rows + sum(map(self.rows_of, self.rounds[:number])) for number in range(1, len(self.rounds) + 1)
@@ -261,9 +263,9 @@ def plan(
     tombstone_retention: int | None = None,
     adopted: AdoptedSizes | None = None,
 ) -> CompactionPlan:
-    """Decide a session. `adopted` are the sizes of an interrupted session that is resumed.
+    """Plan a session. `adopted` has the sizes of an interrupted session, to resume it.
 
-    Raises SchemaError naming file and column, before any work, where the files do not fit together.
+    Raises SchemaError naming file and column if the files do not fit together.
     """
     sources = sources_of(snapshot)
     manifest = manifest and manifest.matched(snapshot.columns)
@@ -279,7 +281,7 @@ def plan(
     schema = union if snapshot.columns is None else snapshot.columns
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
-        # Tombstones that expire are in older runs: a table that declares for how long has its runs merged each time.
+        # Expired tombstones may be in older runs. A table with tombstone_retention merges its runs each time.
         mergeable = manifest if snapshot.owned and tombstone_retention is None else None
         delta_rows = [source.file.rows for source in deltas]
         adopted = _sizes(encoding, manifest, options, capacity, delta_rows)
@@ -306,20 +308,20 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class AdoptedSizes:
-    """The decisions that depend on the machine: whoever resumes a session on another one takes them over."""
+    """The decisions that depend on the machine. An attempt that resumes a session on another machine adopts them."""
 
     hash_bucket_count: int
     round_ends: tuple[int, ...]
     changes_only: bool = False
-    """Whether the index gets a run of what changes, instead of being merged and written anew."""
+    """Whether the index gets a run with the changes. Else it is merged and rewritten."""
 
 
 def _changes_only(
     manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity, limits: Limits
 ) -> bool:
-    """A run is added as long as the runs above the first are few and small beside it.
+    """Whether to add a run: the runs above the first must be few, and small compared to it.
 
-    Relocations cost a bit for each row of a rewritten file, in every task: what may come of it is bounded too.
+    Relocations cost each task one bit for each row of a rewritten file, so the sum of these bits is bounded too.
     """
     if manifest.encoding != encoding:
         return False
@@ -351,7 +353,6 @@ def _sizes(
 
 def sources_of(snapshot: Snapshot) -> tuple[Source, ...]:
     """The files of a snapshot in fold order."""
-    """The files of a snapshot in fold order."""
     sources: list[Source] = []
     for file in snapshot.base.files if snapshot.base else ():
         sources.append(Source(Ordinal(len(sources)), file, OperationType.UPSERT, -INT64_MAX - 1, True))
@@ -362,7 +363,7 @@ def sources_of(snapshot: Snapshot) -> tuple[Source, ...]:
 
 
 def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], watermark: int) -> tuple[Round, ...]:
-    """Always one at least: a session without delta files has an empty round, which brings the index to its terms."""
+    """The rounds. A session without delta files has one empty round, which translates the index to session ordinals."""
     rounds, start = [], first
     for number, end in enumerate(ends or (0,), 1):
         stop = first + end
@@ -374,7 +375,7 @@ def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], waterm
 
 
 def fingerprint(snapshot: Snapshot, keys: TableKeys, options: Options) -> dict[str, object]:
-    """What makes a session this one and no other: base, source, keys and options. Deltas are in its record."""
+    """The values that the session id depends on: base, source, keys and options. Deltas are in the session's record."""
     return {
         "destination": snapshot.destination_table_id,
         "partition": snapshot.partition.values,

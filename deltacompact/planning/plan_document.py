@@ -1,10 +1,10 @@
-"""A plan as JSON, and back: what is decided here may be executed elsewhere.
+"""Writes a plan as JSON and reads it back, so that another process can execute it.
 
     {"format": 1, "kind": "compaction plan", "sha256": "5c5c…",
      "plan": {"snapshot": …, "keys": …, "options": …, "rounds": [[1, 2, 5, 80, 0]], "schemas": ["…"], …}}
 
-Sources are not written: they are the snapshot's files in fold order. Each schema is written once. The checksum is that
-of the plan as it is written, so a document that was cut short or edited is refused whole.
+Sources are not written: they are the snapshot's files in fold order. Each schema is written once. The checksum covers
+the written plan, so a truncated or edited document is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KIND = "compaction plan"
 
 
 def plan_to_json(plan: CompactionPlan) -> str:
-    """One line of JSON. `plan_from_json` of it equals the plan."""
+    """The plan as one line of JSON. `plan_from_json` returns an equal plan."""
     schemas = SchemaTable()
     body = {
         "snapshot": _snapshot_to_json(plan.input, schemas),
@@ -62,13 +62,13 @@ def plan_to_json(plan: CompactionPlan) -> str:
 
 
 def plan_from_json(text: str | bytes) -> CompactionPlan:
-    """Raises InputError for what is no plan, is damaged, or was written by a newer release."""
+    """The plan of a document. Raises InputError if it is not a plan, is damaged, or comes from a newer release."""
     try:
         document = json.loads(text)
     except ValueError:
-        raise InputError("this is no compaction plan: it is no JSON") from None
+        raise InputError("this is not a compaction plan: it is not JSON") from None
     if not isinstance(document, dict) or document.get("kind") != _KIND:
-        raise InputError("this is no compaction plan")
+        raise InputError("this is not a compaction plan")
     if document.get("format") != PLAN_FORMAT:
         version = document.get("format")
         raise InputError(f"the compaction plan has format {version!r}, not {PLAN_FORMAT}: update deltacompact")
@@ -136,7 +136,7 @@ def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any
 
 
 def _file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
-    """The file under its own column names: a snapshot whose columns have field ids matches it again."""
+    """The file under its own column names. The snapshot matches its columns by field id again when it is read."""
     return file_to_json(field_ids.as_stored(file), schemas)
 
 
@@ -209,7 +209,7 @@ def _round_from_json(number: int, first: int, stop: int, position: int, file_num
 
 
 def _encoding_to_json(encoding: Encoding, schemas: SchemaTable) -> dict[str, Any]:
-    """The types of sort columns are those of a schema."""
+    """The encoding. A schema stores the types of its sort columns."""
     types = pa.schema([(column.name, column.type) for column in encoding.sort_columns])
     return {
         "version": encoding.version,

@@ -1,8 +1,8 @@
-"""How a session's pointers become those of the table's index: planned here, applied by the step that assigns pointers.
+"""Maps a session's pointers to the pointers of the table's index. Planned here, applied by the step assign pointers.
 
-ordinal 0, kept         group KEPT       file number 14, the row stays
+ordinal 0, kept         group KEPT       file number 14, the same row
 ordinal 1, rewritten    group 0          rank 7 of all live rows: output 17, row 3
-ordinal 2, all dead     group NOWHERE    nothing points to it
+ordinal 2, all dead     group NOWHERE    no entry points to it
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import ChainFileNumber, Ordinal, Rank
 
 KEPT = 0xFFFFFFFF
-"""Stands in `group_of` for files that are kept by reference: their pointers stay."""
+"""In `group_of`: a file that is kept by reference. Its pointers stay."""
 
 NOWHERE = 0xFFFFFFFE
-"""Stands there for files of which no row lives: nothing points to them."""
+"""In `group_of`: a file without live rows. No entry points to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """Source files whose rows are ranked together. `first_rank` counts the live rows of all groups before.
+    """Source files whose rows are ranked together. `first_rank` counts the live rows of all earlier groups.
 
-    Of the files in `whole`, by ordinal, every row of before lives but those that are told to have died; of the others
-    those that are told to live.
+    The files in `whole`, with their ordinals, start with their live rows from before the session and lose the rows
+    that died. Other files start empty and get the rows that live.
     """
 
     ordinals: npt.NDArray[np.uint32]
@@ -38,10 +38,10 @@ class SourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class PointerMap:
-    """How a session's pointers become those of the table's index. Tombstones and what is gone stay as they are.
+    """How to map pointers. Tombstones and "gone" entries stay as they are.
 
-    `group_of`: by ordinal, the source group that ranks the file, KEPT, or NOWHERE. `number_of`: the file number of a
-    file that stays. Files of the groups from `marked_from` on stay as well: they get deletion vectors.
+    `group_of`, by ordinal: the source group that ranks the file, KEPT, or NOWHERE. `number_of`, by ordinal: the file
+    number of a file that stays. The files of the groups from `marked_from` on stay as well, with deletion vectors.
     """
 
     group_of: npt.NDArray[np.uint32]

@@ -1,11 +1,11 @@
-"""Arithmetic done before anything runs: rows and bytes in, counts and sizes out.
+"""Computes counts and sizes from rows and bytes, before any task runs.
 
     46.875 G rows of 32 bytes, 8 GiB a task  ->  313 hash buckets      (paper, figure 3-1)
     6 T rows                                 ->  40,000
     10 M rows                                ->  8: enough to keep a machine busy
 
-Every row takes a fixed number of bytes, and SHA-1 spreads rows evenly over buckets, so memory is known exactly. What
-was measured, and what follows from how tasks work, stands here; thresholds that tests lower are handed in as Limits.
+Every row takes a fixed number of bytes, and SHA-1 spreads rows evenly over buckets, so memory is known in advance. The
+constants here were measured, or follow from how tasks work. Thresholds that tests lower are in Limits.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ GIB = 1 << 30
 FIGURE_ROWS_PER_BUCKET = 150_000_000
 FIGURE_ENTRY_BYTES = 32
 FIGURE_MEMORY_BYTES = 8 * GIB
-"""Figure 3-1: 150 M rows a bucket at 32 bytes and 8 GiB a CPU; a bucket then takes about half of a task's memory."""
+"""Figure 3-1: 150 M rows a bucket at 32 bytes and 8 GiB a CPU. A bucket then takes about half of a task's memory."""
 
 REHASH_ABOVE = 0.9
-"""A bucket that would take more than this share of a task's memory is rehashed first, to half of it."""
+"""An index is rehashed if a bucket would take more than this share of a task's memory. Then it takes about half."""
 
 DRIVER_TASK_S = 0.0008
 DRIVER_OBJECT_S = 0.00022
 DRIVER_ARGUMENT_S = 0.00001
-"""Of the driver, for each task, each object that one hands over, and each object that one is told of.
+"""The driver's time for each task, for each object that a task returns, and for each object that it gets as argument.
 
-Measured: 1,000 no-op tasks take 0.7 to 0.9 s, an object 0.18 to 0.26 ms, 300 tasks with the same 300 objects as
-arguments are submitted in 0.9 s.
+Measured: 1,000 no-op tasks take 0.7 to 0.9 s, an object 0.18 to 0.26 ms, submitting 300 tasks with the same 300
+objects as arguments 0.9 s.
 """
 
 STAGE_ROW_S = 2e-7
-"""Core seconds of a row in one stage before materialize, about: hashing takes 1.5e-7, folding 2.4e-7."""
+"""About the core seconds for a row in one stage before materialize: hashing takes 1.5e-7, folding 2.4e-7."""
 
 HASH_BUCKET_WAVES = 4
 BUCKET_GROUPS_MIN = 8
@@ -43,42 +43,42 @@ HASH_BUCKET_COPIES = 3.0
 """Entries that a hash bucket task holds for each row of its input: packed, grouped, and the columns they come from."""
 
 DEDUPE_COPIES = 2.5
-"""Entries that a dedupe task holds for each new entry: what came in, sorted, and merged."""
+"""Entries that a dedupe task holds for each new entry: the received one, the sorted one and the merged one."""
 
 TASK_BASE_BYTES = 350 << 20
 """Interpreter, libraries and read buffers of a task's process."""
 
 ROW_BYTES_MAX = 64 << 20
 ROW_COPIES = 20
-"""The widest row that is planned for, and how often it is in memory at the peak, measured: decoded, filtered, waiting
-for its row group, in a page, compressed, in row groups that wait to be written, and what the allocator keeps."""
+"""The widest row that plans allow for, and how many copies memory holds at the peak, measured: decoded, filtered,
+waiting for its row group, in a page, compressed, in row groups that wait to be written, and kept by the allocator."""
 
 OBJECT_STORE_SHARE = 0.5
-"""Share of the object store that a round's entries may take: dedupe's inputs are still there when outputs arrive."""
+"""Share of the object store that a round's entries may take: it holds dedupe's inputs and outputs together."""
 
 EXCHANGE_BYTES = 16
-"""File ordinal and row of a survivor on their way to pointer assignment, and its rank on the way back."""
+"""Bytes of a survivor in the exchange: its file ordinal and row go to pointer assignment, its rank comes back."""
 
 SPLIT_BYTES = 24
-"""Of a survivor's pointer while it is brought to its group of files: as it is collected, and as it is sent."""
+"""Bytes of a survivor's pointer on the way to its group of files: the collected copy and the sent copy."""
 
 POINTERS_SHARE_OF_MEMORY = 0.25
-"""Of a task's memory, what one task holds of survivors and ranks."""
+"""Share of a task's memory that its survivors and ranks may take."""
 
 SOURCE_GROUP_ROWS_MIN = 1_000_000
 RANKED_BYTES = 24
-"""Of a survivor while it is ranked: its pointer, its rank as it is found, and as it is sent."""
+"""Bytes of a survivor while it is ranked: its pointer, its rank, and the copy of the rank that is sent."""
 
 NODE_HEAP_SHARE = 0.6
 NODE_OBJECT_STORE_SHARE = 0.3
 
 MASKS_SHARE_OF_MEMORY = 1 / 16
-"""Every task that reads an index reads the masks of its relocations: at most this share of its memory."""
+"""Every task that reads an index holds the masks of its relocations. They may take this share of its memory."""
 
 TARGET_FILE_BYTES_MIN = 256 << 20
 TARGET_FILE_BYTES_MAX = 512 << 20
 TARGET_FILES = 64
-"""Files of a partition before they grow: an update has the whole file written, so a small table has smaller ones."""
+"""Files of a partition before they grow. Updating a row rewrites its whole file, so small tables use smaller files."""
 
 
 def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int, limits: Limits = LIMITS) -> int:
@@ -94,23 +94,23 @@ def rows_per_bucket(entry_bytes: int, memory_per_task_bytes: int) -> float:
 
 
 def must_rehash(rows: int, hash_buckets: int, entry_bytes: int, memory_per_task_bytes: int) -> bool:
-    """Whether a bucket would take more than 90 % of a task's memory (the figure's bucket takes half)."""
+    """Whether a bucket would take more than 90 % of a task's memory (in figure 3-1 it takes half)."""
     share = rows / hash_buckets / rows_per_bucket(entry_bytes, memory_per_task_bytes) / 2
     return share > REHASH_ABOVE
 
 
 def round_rows_max(object_store_bytes: int, entry_bytes: int) -> int:
-    """Delta rows whose entries fit the object store together (paper, compaction rounds, rule 1)."""
+    """The number of delta rows whose entries fit the object store together (paper, compaction rounds, rule 1)."""
     return max(1, int(object_store_bytes * OBJECT_STORE_SHARE / entry_bytes))
 
 
 def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_bytes: int, limits: Limits) -> bool:
-    """Whether the last round's new entries and the whole folded index fit the object store side by side."""
+    """Whether the last round's new entries and the whole folded index fit the object store together."""
     return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * limits.held_share
 
 
 def fits_exchange(rows: int, object_store_bytes: int, limits: Limits) -> bool:
-    """Whether the pointers of so many survivors, and their ranks, fit the object store."""
+    """Whether the pointers and ranks of so many survivors fit the object store."""
     return rows * EXCHANGE_BYTES <= object_store_bytes * limits.exchange_share
 
 
@@ -123,9 +123,10 @@ def adds_run(
     memory_per_task_bytes: int,
     limits: Limits,
 ) -> bool:
-    """Whether an index of `first` entries in its oldest run, and those `above`, gets one more run or is merged.
+    """Whether to add a run to an index rather than merge it.
 
-    `mask_bytes` are those of all relocations that readers would apply.
+    `first` is the number of entries in its oldest run, `above` has those of the later runs. `mask_bytes` are the bytes
+    of all masks that readers would need.
     """
     few = len(above) + 1 < limits.runs_max
     small = sum(above) + new_rows <= first * limits.runs_share_max
@@ -135,31 +136,32 @@ def adds_run(
 
 
 def adds_round_run(first: int, above: Sequence[int], new_rows: int, limits: Limits) -> bool:
-    """Whether a round adds a run to the session's index, or merges it: after 1, 3, 7, … times the rows of a round."""
+    """Whether a round adds a run to the session's index. Else it merges: after 1, 3, 7, … times the rows of a round."""
     return len(above) + 1 < limits.runs_max and sum(above) + new_rows <= first
 
 
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
-    """Split files in fold order into rounds: for each round the number of files up to its end. At least one a round."""
+    """Split files in fold order into rounds of at least one file. For each round, the number of files up to its end."""
     ends, rows = [], 0
-    for place, file_rows in enumerate(rows_by_file):
+    for number, file_rows in enumerate(rows_by_file):
         if rows and rows + file_rows > rows_per_round:
-            ends.append(place)
+            ends.append(number)
             rows = 0
         rows += file_rows
     return [*ends, len(rows_by_file)] if rows_by_file else []
 
 
-def driver_s(nodes: int, told: int) -> float:
-    """Seconds of the driver for a task that hands over an object for each node, and is told of so many."""
-    return DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + told * DRIVER_ARGUMENT_S
+def driver_s(nodes: int, arguments: int) -> float:
+    """The driver's seconds for a task that returns an object for each node and gets so many as arguments."""
+    return DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + arguments * DRIVER_ARGUMENT_S
 
 
 def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:
-    """How many tasks a stage has, each of which costs the driver so many seconds.
+    """The number of tasks of a stage. Each task costs the driver `task_s` seconds.
 
-    The work of n tasks takes rows x STAGE_ROW_S / n seconds, the driver n x task_s: least where both are equal. On a
-    small cluster that is more than the few waves that balance it; on a large one it is less than one.
+    n tasks work for rows x STAGE_ROW_S / n seconds, the driver for n x task_s seconds. The sum is least if both are
+    equal. On a small cluster that n exceeds `tasks_max`, the few waves that balance the load. On a large cluster it is
+    less than one wave.
     """
     return max(1, min(tasks_max, int(math.sqrt(rows * STAGE_ROW_S / task_s))))
 
@@ -167,7 +169,7 @@ def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:
 def task_rows(
     rows: int, slots: int, nodes: int, hash_buckets: int, entry_bytes: int, memory_per_task_bytes: int, limits: Limits
 ) -> int:
-    """Rows of one hash bucket task: up to four waves over the cluster, as far as memory allows."""
+    """Most rows of a hash bucket task: up to four waves over the cluster, if memory allows."""
     groups = min(hash_buckets, bucket_groups_max(slots))
     even = math.ceil(rows / stage_tasks(rows, HASH_BUCKET_WAVES * slots, driver_s(nodes, groups)))
     by_memory = int(max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20) / (entry_bytes * HASH_BUCKET_COPIES))
@@ -175,9 +177,9 @@ def task_rows(
 
 
 def bucket_groups(hash_buckets: int, rows: int, slots: int, nodes: int, tasks: int, limits: Limits) -> int:
-    """Groups of buckets, a task for each: up to two waves over the cluster, which hashing has made equally large.
+    """The number of bucket groups. Each is a task: up to two waves over the cluster, as hashing makes them equal.
 
-    `tasks`: of the stage before, of each of which a group is told.
+    `tasks` is the number of tasks in the stage before. Each group gets an object from each of them.
     """
     if limits.groups is not None:
         return min(hash_buckets, limits.groups)
@@ -190,7 +192,7 @@ def bucket_groups_max(slots: int) -> int:
 
 
 def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> int:
-    """Groups of buckets so small that a task may hold the pointers of its survivors, or their ranks."""
+    """The number of bucket groups that makes each small enough for a task to hold its survivors' pointers or ranks."""
     bytes_max = max(1 << 20, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
     return max(1, min(hash_buckets, math.ceil(rows * SPLIT_BYTES / bytes_max)))
 
@@ -198,9 +200,9 @@ def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> 
 def source_groups(
     rows: int, slots: int, nodes: int, bucket_groups: int, memory_per_task_bytes: int, limits: Limits
 ) -> int:
-    """Groups of source files for pointer assignment: a bit for each row, 24 bytes a survivor while ranks are made.
+    """The number of groups of source files. A task holds a bit for each row, and 24 bytes a survivor while it ranks.
 
-    `bucket_groups` tell it of survivors and are told their ranks.
+    Each group gets survivors from all `bucket_groups` and returns their ranks.
     """
     if limits.groups is not None:
         return max(1, min(limits.groups, rows))
@@ -210,19 +212,19 @@ def source_groups(
 
 
 def target_file_bytes(data_bytes: int) -> int:
-    """About the largest size of a compacted file, where nobody says, in a partition of so many bytes.
+    """About the largest size of a compacted file in a partition of so many bytes, unless the caller chooses it.
 
-    What a session writes is files that lost rows, whole: of a table of 1.6 GB with files of 512 MiB, a quarter for the
-    first row. Readers split files at 128 MiB as it is.
+    A session rewrites whole files: in a table of 1.6 GB with files of 512 MiB, updating one row rewrites a quarter.
+    Readers split files at 128 MiB anyway.
     """
     return min(TARGET_FILE_BYTES_MAX, max(TARGET_FILE_BYTES_MIN, data_bytes // TARGET_FILES))
 
 
 def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int, limits: Limits) -> int:
-    """Compacted files for so many rows, estimated to take so many bytes.
+    """The number of compacted files for so many rows, estimated to take so many bytes.
 
     A few large files become a power of two (never smaller than half the limit), so that cores are evenly loaded. The
-    number depends on the data alone: either executor writes the same files.
+    number depends only on the data, so both executors write the same files.
     """
     if rows == 0:
         return 0
@@ -234,17 +236,17 @@ def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int, limi
 
 
 def node_memory(memory_bytes: int) -> tuple[int, int]:
-    """Of a worker node's memory: heap for tasks, and object store. A tenth is left to the system."""
+    """Divide a worker node's memory into heap for tasks and object store. The system gets a tenth."""
     return int(memory_bytes * NODE_HEAP_SHARE), int(memory_bytes * NODE_OBJECT_STORE_SHARE)
 
 
 def peak_task_bytes(
     task_rows: int, bucket_rows: int, entry_bytes: int, chunk_entries: int, read_bytes: int, pointer_rows: int = 0
 ) -> int:
-    """Planned peak of the largest task: hashing its rows, or folding its bucket, or reading and writing row groups.
+    """Planned peak memory of the largest task: it hashes rows, folds a bucket, or reads and writes row groups.
 
-    `read_bytes` are those of a row group, decoded; `pointer_rows` are the survivors of a group of buckets, of which
-    another task holds pointers or ranks.
+    `read_bytes` are the decoded bytes of a row group. `pointer_rows` are the survivors of a bucket group, whose
+    pointers or ranks a task holds.
     """
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
     folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_entries * entry_bytes

@@ -1,12 +1,12 @@
-"""How long a session takes on a cluster: arithmetic over measured rates and over the sizes that sizing.py plans.
+"""Predicts how long a session takes on a cluster, from measured rates and the sizes that sizing.py plans.
 
-    rates      seconds of one core: for each row by stage, and for each byte that is written
+    rates      seconds of one core: for each row by stage, and for each written byte
     work       1.2 M rows in the deltas, 40 M rows of 60 bytes to write, 1 round
     capacity   one node of 8 CPUs and 64 GiB
     predict    -> 2.8 s: writing 2.0, pointers 0.3, the driver …; 1 hash bucket, 1 round, 13 tasks
 
-The rates come from runs on machines of the kind that is asked about: `rates_of` takes their medians. FIRST_RATES serve
-until there are some. What is left out: waiting for S3 where the measured runs did not, and stragglers.
+`rates_of` takes the medians of runs on machines of the same kind. Without such runs, use FIRST_RATES. The prediction
+leaves out stragglers, and waiting for S3 unless the measured runs waited for it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity, CompactionPlan
 
 DECODED = 4
-"""A file is taken to be so many times its size at rest when it is decoded, where nobody has measured it."""
+"""Decoded bytes for each stored byte of a file whose decoded size is not known."""
 
 READ_BYTES = 128 << 20
-"""Of row groups that a task decodes, four of 32 MiB."""
+"""Bytes of the row groups that a task decodes: four of 32 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A full compaction that was measured: input rows of so many decoded bytes each, wall-clock seconds by stage.
+    """A measured full compaction: its input rows, the decoded bytes of a row, and wall-clock seconds by stage.
 
-    `stages_s` has the names of SessionResult.seconds. `hash_buckets` 0: as many as sizing.py recommends.
+    `stages_s` has the names of SessionResult.seconds. `hash_buckets` 0: as many as sizing.py plans.
     """
 
     name: str
@@ -53,14 +53,14 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What rows and bytes cost, in seconds of one core.
+    """Seconds of one core for each row or byte.
 
-    hash_row_s       a delta row in step 1
-    dedupe_row_s     an entry that is folded, each time
-    pointer_row_s    a written row in pointer assignment
-    write_row_s      a written row, with its entry in the index,
-    write_byte_s     and each of its decoded bytes
-    session_s        wall-clock seconds of the driver between stages, for each session
+    hash_row_s       for a delta row in step 1
+    dedupe_row_s     for folding an entry once
+    pointer_row_s    for a written row in pointer assignment
+    write_row_s      for a written row and its index entry,
+    write_byte_s     and for each of its decoded bytes
+    session_s        wall-clock seconds of the driver between stages, once for a session
     """
 
     hash_row_s: float
@@ -72,21 +72,21 @@ class Rates:
 
 
 FIRST_RATES = Rates(1.5e-7, 2.4e-7, 5e-8, 3e-7, 1.6e-9, 0.5)
-"""Where nothing was measured yet: rounded, of a machine of 2 cores with a local disk. A start, not a promise."""
+"""Rates before anything was measured, rounded from a machine of 2 cores with a local disk. A start, not a promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a session has to do.
+    """The work of a session.
 
     delta_rows       rows of the deltas
-    merged_entries   entries of the base's index that are folded with them: none where the index gets a run
-    written_rows     rows of the files that are written anew,
-    written_bytes    and their bytes, decoded
-    rounds           0: as many as the object store makes necessary, and no more than there are
+    merged_entries   entries of the base's index that are folded with them; 0 if the index gets a run
+    written_rows     rows of the rewritten files,
+    written_bytes    and their decoded bytes
+    rounds           0: as many as the object store makes necessary, at most one for each of the
     files            files in the deltas
-    hash_buckets     0: as many as sizing.py recommends
-    entry_bytes      of a row in the index: 32 without a sort key
+    hash_buckets     0: as many as sizing.py plans
+    entry_bytes      bytes of an index entry: 32 without a sort key
     """
 
     delta_rows: int
@@ -100,12 +100,12 @@ class Work:
 
     @classmethod
     def full(cls, rows: int, row_bytes: float, files: int = 10, hash_buckets: int = 0) -> Work:
-        """The first compaction of a table: all rows come in deltas, of so many decoded bytes each."""
+        """The first compaction of a table: all rows come in deltas, with so many decoded bytes each."""
         return cls(rows, 0, rows, rows * row_bytes, files=files, hash_buckets=hash_buckets)
 
     @classmethod
     def of(cls, plan: CompactionPlan) -> Work:
-        """The most that a plan may come to: before rows are folded, any base file may have to be written anew."""
+        """The most work that a plan may cause: before the fold, any base file might have to be rewritten."""
         files = [source.file for source in plan.sources if source.operation is OperationType.UPSERT]
         deltas = [source.file.rows for source in plan.sources if not source.in_base]
         decoded = sum(DECODED * file.bytes if file.decoded_bytes is None else file.decoded_bytes for file in files)
@@ -123,10 +123,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Wall-clock seconds of a session, and what they are made of.
+    """Wall-clock seconds of a session, and their parts.
 
-    `stages_s` are those of the tasks, `driver_s` those of the driver for tasks and objects; `task_bytes` is the planned
-    memory of the largest task.
+    `stages_s` are the seconds of the tasks, `driver_s` the driver's seconds for tasks and objects. `task_bytes` is the
+    planned memory of the largest task.
     """
 
     seconds: float
@@ -140,15 +140,15 @@ class Prediction:
 
 
 def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
-    """Of a cluster of so many workers, of so many CPUs and bytes of memory each."""
+    """The capacity of a cluster of so many workers, each with so many CPUs and bytes of memory."""
     heap, store = sizing.node_memory(memory_bytes)
     return Capacity(nodes * cpus, heap // cpus, store * nodes, (cpus,) * nodes)
 
 
 def rates_of(runs: Sequence[MeasuredRun]) -> Rates:
-    """The medians of full runs; of writing a line through them: so much a row, and so much a byte.
+    """The medians of the rates of full runs. For writing, a line through the runs: seconds a row and seconds a byte.
 
-    Raises ValueError where all rows are of one width: no line goes through one point.
+    Raises ValueError if all runs have rows of the same width, because a line needs two points.
     """
     if len({run.row_bytes for run in runs}) < 2:
         raise ValueError("the model needs full runs of deltacompact on Ray with narrow and with wide rows")
@@ -157,8 +157,8 @@ def rates_of(runs: Sequence[MeasuredRun]) -> Rates:
         return median(run.core_s_per_row(*stages) for run in runs)
 
     writes = [run.core_s_per_row("write_index", "materialize") for run in runs]
-    at = np.array([[1.0, run.row_bytes] for run in runs])
-    row_s, byte_s = np.linalg.lstsq(at, np.array(writes), rcond=None)[0]
+    widths = np.array([[1.0, run.row_bytes] for run in runs])
+    row_s, byte_s = np.linalg.lstsq(widths, np.array(writes), rcond=None)[0]
     return Rates(
         per_row("hash_bucket"),
         per_row("dedupe"),
@@ -170,7 +170,7 @@ def rates_of(runs: Sequence[MeasuredRun]) -> Rates:
 
 
 def predict(work: Work, capacity: Capacity, rates: Rates, limits: Limits = LIMITS) -> Prediction:
-    """Seconds of a session: its tasks spread evenly over the slots, and the driver's time for them."""
+    """Predict the seconds of a session. Tasks spread evenly over the slots; the driver's time for them is added."""
     rows, entry_bytes, memory = work.delta_rows, work.entry_bytes, capacity.memory_per_task_bytes
     nodes, slots = len(capacity.node_slots), capacity.slots
     entries = rows + work.merged_entries
@@ -182,12 +182,12 @@ def predict(work: Work, capacity: Capacity, rates: Rates, limits: Limits = LIMIT
     groups = sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, limits)
     last_groups = min(buckets, max(groups, sizing.pointer_groups(entries, buckets, memory)))
     source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, limits)
-    # A parcel for each node; and every task of the next stage is told of one from every task of the stage before.
+    # Each task returns a parcel for each node. Each task of the next stage gets one parcel from each of them.
     objects = nodes * (rounds * hash_tasks + last_groups + source_groups)
-    told = rounds * hash_tasks * groups + 2 * last_groups * source_groups
+    arguments = rounds * hash_tasks * groups + 2 * last_groups * source_groups
     tasks = rounds * (hash_tasks + groups) + 2 * last_groups + source_groups
-    driver_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + told * sizing.DRIVER_ARGUMENT_S
-    # Runs of rounds are merged after 1, 3, 7, … rounds: so many times is an entry folded and written.
+    driver_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + arguments * sizing.DRIVER_ARGUMENT_S
+    # The runs of rounds are merged after 1, 3, 7, … rounds, so an entry is folded and written once more for each merge.
     folded = entries * (1 + math.log2(rounds))
     stages_s = {
         "hash_bucket": rows * rates.hash_row_s / slots,
@@ -202,6 +202,6 @@ def predict(work: Work, capacity: Capacity, rates: Rates, limits: Limits = LIMIT
 
 
 def _rounds(work: Work, capacity: Capacity) -> int:
-    """As many as the object store makes necessary; a round has a whole file at least."""
+    """As many rounds as the object store makes necessary. A round has at least one whole file."""
     per_round = sizing.round_rows_max(capacity.object_store_bytes, work.entry_bytes)
     return max(1, min(work.files, math.ceil(work.delta_rows / per_round)))

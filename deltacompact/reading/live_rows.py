@@ -2,7 +2,8 @@
 
     compacted  k1 k2 k3      delta 90: upsert k1, delete k3      ->  k2 of the compacted file, k1 of the delta
 
-The same steps as a compaction, in this process, publishing nothing. A table without keys returns its upsert rows.
+Reading takes the same steps as a compaction, in this process, and publishes nothing. A table without keys returns its
+upsert rows.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _HERE = Capacity(1, 1 << 40, 1 << 40)
 
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:
-    """Columns of the rows: those of the table, or the union over upserts. Deletes add none."""
+    """The table's columns, or else the union of the columns of base and upserts. Deletes add no columns."""
     if snapshot.columns is not None:
         return snapshot.columns
     base = snapshot.base
@@ -62,7 +63,7 @@ def live_batches(
 def live_rows_of(
     store: ObjectStore, file: DataFile, bits: Any, partition: Partition, schema: pa.Schema, limits: ReadLimits
 ) -> Iterator[pa.Table]:
-    """The rows of one file whose bit is set."""
+    """The rows of one file whose bits are set."""
     lives = live_mask(bits, file.rows)
     for first, rows in files.read(store, file, schema.names, limits=limits):
         wanted = lives[first : first + rows.num_rows]
@@ -73,7 +74,7 @@ def live_rows_of(
 def live_sources(
     store: ObjectStore, snapshot: Snapshot, table: Table, limits: ReadLimits = READ_LIMITS
 ) -> list[tuple[Source, Any]]:
-    """Every file of which a row lives, with one bit for each of its rows."""
+    """Every file that has a live row, with one bit for each of its rows."""
     decided, partition = fold_plan(store, snapshot, table), snapshot.partition
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
     base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations)
@@ -106,7 +107,7 @@ def live_sources(
 
 
 def fold_plan(store: ObjectStore, snapshot: Snapshot, table: Table) -> CompactionPlan:
-    """What a compaction of this snapshot would fold. The table has keys."""
+    """The plan of a compaction of this snapshot. The table has keys."""
     assert table.keys is not None
     snapshot = replace(snapshot, deltas=measured(store, snapshot.deltas, table.keys))
     manifest = read_manifest(store, snapshot.index) if snapshot.index else None

@@ -1,11 +1,11 @@
-"""The all-to-all of tasks and parcels: every task of one stage hands something to every task of the next.
+"""The all-to-all of tasks and parcels: every task of one stage sends data to every task of the next.
 
     layout: 4 receivers, 2 nodes         parcel 0 is for receivers 0 and 1, parcel 1 for receivers 2 and 3
     scatter   hash bucket tasks 0‥8      each returns a parcel for each node
     gather    dedupe task 3              takes parcel 1 of every hash bucket task, and runs on node 1
 
-The layout is computed once, before either stage. What a parcel holds, and for which items, is the steps' affair
-(steps/shuffle.py). Nothing here keeps a parcel: when the list of senders goes, the object store may free them.
+The layout is computed once, before either stage. The steps decide what a parcel holds (steps/shuffle.py). This module
+keeps no parcel: once the caller drops the list of senders, the object store may free their parcels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltacompact.executors.executor import Executor, Submitted
 from deltacompact.steps.shuffle import Layout
 
 Inputs = tuple[Any, ...]
-"""What one task takes besides parcels."""
+"""The inputs of one task, without its parcels."""
 
 
 def scatter(
@@ -29,7 +29,7 @@ def scatter(
 ) -> list[Submitted]:
     """Submit a task for each sender; each returns a parcel for each node of the receivers.
 
-    `nodes` has the node of each sender; without it, they are spread over the cluster.
+    `nodes` has the node of each sender; without it, the senders are spread over the cluster.
     """
     return [
         executor.submit(
@@ -51,7 +51,7 @@ def gather(
     sent: Sequence[Submitted],
     returns: int = 1,
 ) -> list[Submitted]:
-    """Submit a task for each receiver: it takes its node's parcel of every sender, and runs there."""
+    """Submit a task for each receiver: it runs on its node, and takes that node's parcel from every sender."""
     tasks = []
     for number, inputs in enumerate(receivers):
         node = layout.parcel_of(number)

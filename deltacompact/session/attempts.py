@@ -1,8 +1,8 @@
 """Attempts at one partition: resume the session that an earlier attempt left, or begin another one.
 
-no plan.json                          our plan is recorded, and executed
-plan.json of an attempt like ours     its plan is adopted: the same snapshot, the same sizes
-a record that cannot be resumed       another session with the next number
+no plan.json                          record our plan and execute it
+plan.json of an attempt like ours     adopt its plan: the same snapshot, the same sizes
+a record that cannot be resumed       begin another session, with the next number
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from deltacompact.table.ports import NothingToDo, Ports, Snapshot
 from deltacompact.tabular.writing import check_writable
 
 SESSIONS_GIVEN_UP_MAX = 20
-"""A session that cannot be resumed makes room for another one, up to so many on one version."""
+"""How many sessions on one version may be given up before the compaction fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """By what every partition of a table is compacted."""
+    """The keys and options by which every partition of a table is compacted."""
 
     keys: TableKeys
     partition_keys: Sequence[str]
@@ -41,7 +41,7 @@ class Terms:
 def resume_or_begin(
     ports: Ports, snapshot: Snapshot, terms: Terms, executor: Executor, emit: EventSink
 ) -> tuple[Session, Published]:
-    """Compact a snapshot. Raises ConflictError where somebody else was faster."""
+    """Compact a snapshot. Raises ConflictError where another session published first."""
     own = plan_session(ports, snapshot, terms, executor.capacity)
     for number in range(SESSIONS_GIVEN_UP_MAX + 1):
         name, plan_to_follow = session_id(own, number), own
@@ -52,10 +52,10 @@ def resume_or_begin(
         except UnresumableError as why:
             logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, name, why)
         except NotFoundError as error:
-            # After days a vacuum may have taken what the session wrote: then it was fenced off, or the base is sealed.
+            # A vacuum may have deleted an old session's files. It fences the session first, or the base is sealed.
             raise conflict_of(ports.target, plan_to_follow.input, name) or error from None
     where = f"table {snapshot.destination_table_id!r}, partition {snapshot.partition}"
-    raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum takes them away")
+    raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum deletes them")
 
 
 def plan_session(
@@ -79,22 +79,22 @@ def plan_session(
 
 
 def _recorded_or_own(ports: Ports, terms: Terms, own: CompactionPlan, records: SessionRecords) -> CompactionPlan:
-    """Our own plan, recorded now, or that of an attempt which came first.
+    """Our own plan, recorded now, or the plan that an earlier attempt recorded.
 
-    Raises UnresumableError where that one does what this release or this machine would not.
+    Raises UnresumableError where this release or this machine would not execute the earlier plan.
     """
     record = records.adopt_plan(own)
     ours = SessionRecord.of(own)
     if record == ours:
         return own
     if record.what != ours.what:
-        raise UnresumableError("its plan is that of other work")
+        raise UnresumableError("its plan is for other work")
     snapshot = ports.source.fetch(record.moment)
     if isinstance(snapshot, NothingToDo):
-        raise UnresumableError("its plan is that of other work")
+        raise UnresumableError("its plan is for other work")
     adopted = plan_session(ports, snapshot, terms, own.capacity, record)
     if SessionRecord.of(adopted) != record:
         raise UnresumableError("its plan would read other columns today")
     if own.planned_peak_bytes < adopted.planned_peak_bytes > own.capacity.memory_per_task_bytes:
-        raise UnresumableError("it was planned for tasks of more memory than there is here")
+        raise UnresumableError("its tasks need more memory than a task has here")
     return adopted

@@ -1,8 +1,8 @@
-"""The compacted files of a session: those that stay, and those that are written, each recorded as soon as it is there.
+"""The compacted files of a session: some stay, the others are written, and each is recorded once it is written.
 
 file 14     keep      by reference
 file 15     mark      by reference, with a deletion vector
-output 17   recorded by an attempt before us: sessions/<id>/output-0000000017.json
+output 17   recorded by an earlier attempt: sessions/<id>/output-0000000017.json
 output 18   written now
 """
 
@@ -23,12 +23,12 @@ from deltacompact.table.documents import SchemaTable, file_from_json, file_to_js
 
 
 def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
-    """Write the outputs that no attempt has written yet; all files of the new version, by number."""
+    """Write the outputs that no attempt has written yet. Returns all files of the new version, by number."""
     _write_missing(bench, last)
     files = [*_staying(bench, last), *(made.file for made in _written(bench, last))]
     rows = sum(file.live_rows for file in files)
     if rows != last.counts.live:
-        raise CorruptionError(f"{rows} rows were written or kept, {last.counts.live} live")
+        raise CorruptionError(f"the compacted files have {rows} rows, but {last.counts.live} rows live")
     return tuple(sorted(files, key=lambda file: file.number))
 
 
@@ -50,7 +50,7 @@ def _write_missing(bench: Workbench, last: LastRound) -> None:
 
 
 def _is_written(bench: Workbench, output: Output) -> bool:
-    """Whether an earlier attempt wrote the file; then it must be there, whole."""
+    """Whether an earlier attempt wrote the file. Raises UnresumableError where that file is gone or cut short."""
     made = _recorded_output(bench, output)
     if made is not None:
         bench.records.check_there({made.file.path: made.file.bytes})
@@ -58,7 +58,7 @@ def _is_written(bench: Workbench, output: Output) -> bool:
 
 
 def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
-    """What is recorded of each output, by us or by whoever came first."""
+    """The record of each output, ours or an earlier attempt's."""
     written = []
     for output in last.outputs.outputs:
         made = _recorded_output(bench, output)
@@ -85,6 +85,6 @@ def _staying(bench: Workbench, last: LastRound) -> list[DataFile]:
 
 
 def _deletions(source: Source, last: LastRound) -> DeletionVector:
-    """The mask that the session made of a file that stays."""
+    """The deletion vector of a file that stays: the mask that this session wrote."""
     dead_rows = source.file.rows - int(last.outputs.live[source.ordinal])
     return DeletionVector(dead_rows, last.masks_of[source.ordinal], source.ordinal)

@@ -1,14 +1,15 @@
 """A compaction session: one partition stream, from its plan to the switch.
 
-    plan       sessions/<id>/plan.json              base version, exact deltas, sizes: whoever comes later adopts it
+    plan       sessions/<id>/plan.json              base version, exact deltas, sizes: later attempts adopt it
     round 1    sessions/<id>/round-00001.json       position 80, index in terms of session ordinals
     round 2    sessions/<id>/round-00002.json       the last: what becomes of each file, pointers, the next index, masks
     outputs    sessions/<id>/output-0000000014.json one record for each compacted file
     switch     a sealed entry in the base version's log
-    published  sessions/<id>/published.json         the completion with size and version filled in
+    published  sessions/<id>/published.json         the last completion, with size and version
 
-Every record is put if absent and a loser adopts the winner's, so a session that was killed anywhere is resumed, and two
-live ones cannot publish a mix. Tasks write under names used once and delete nothing: running one twice is harmless.
+Every record is put if absent, and the loser adopts the winner's record. So a session can be killed anywhere and
+resumed, and two live attempts cannot publish a mix. Tasks write under names used once and delete nothing: running one
+twice is harmless.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from deltacompact.table.ports import Compaction, Ports
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a session put into force."""
+    """The version that a session put into force, with its files and counts."""
 
     version: str
     compacted: CompactedDelta
@@ -46,7 +47,7 @@ class Published:
 
 
 class Session:
-    """Executes one CompactionPlan. `number` counts the sessions for the same work that were given up."""
+    """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before."""
 
     def __init__(
         self, ports: Ports, plan: CompactionPlan, executor: Executor, emit: EventSink, number: int = 0
@@ -72,7 +73,7 @@ class Session:
         return self._bench.stages.measured
 
     def execute(self) -> Published:
-        """Fold every round, materialize once, publish. Raises ConflictError where somebody else sealed the base."""
+        """Fold every round, materialize once, publish. Raises ConflictError where another session sealed the base."""
         plan = self.plan
         self._tell(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why)
         folding = before_the_rounds(self._bench)
@@ -97,7 +98,7 @@ class Session:
         return resumed or fold_last_round(self._bench, before)
 
     def _publish(self, last: LastRound, files: tuple[DataFile, ...]) -> Published:
-        """Hand the result over to the table, which puts it into force."""
+        """Put the result into force through the commit target, and record it."""
         plan = self.plan
         next_number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
         result = Compaction(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema)

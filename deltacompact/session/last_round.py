@@ -1,13 +1,13 @@
 """The last round: fold the rest, decide what becomes of each file, assign pointers, write the table's next index.
 
-    dedupe            the last deltas are folded; which rows live is known for good
+    dedupe            the last deltas are folded: now it is known which rows live
     decide            keep 14, rewrite 15 and the deltas into outputs 17 and 18
-    assign pointers   each live row of a rewritten file gets its rank, and with it its place in an output
+    assign pointers   each live row of a rewritten file gets its rank; the rank gives its output and row
     write index       with the pointers that readers will follow
     record            counts, live rows, decision, masks and index: sessions/<id>/round-00002.json
 
-Outputs are under way while the index is written, because both know where every row goes. Whoever resumes the session
-after the record obeys the decision that stands in it.
+Outputs and index are written at the same time, because the ranks tell both where every row goes. An attempt that
+resumes the session after the record follows the recorded decision.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from deltacompact.steps.shuffle import Layout
 
 @dataclass(frozen=True, slots=True)
 class LastRound:
-    """All that is left to do is to materialize: the index is written.
+    """The state after the last round: the index is written, only outputs may be missing.
 
-    `under_way` are outputs that this attempt is writing already.
+    `under_way` has the tasks of outputs that this attempt has submitted already.
     """
 
     index: ObjectRef
@@ -50,7 +50,7 @@ class LastRound:
 
 
 def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
-    """Fold the rest, and record the decision with everything that follows from it."""
+    """Fold the remaining deltas, decide about each file, write the index, and record all of it."""
     round_ = bench.plan.rounds[-1]
     deduped = dedupe_round(bench, round_, before)
     outputs = plan_outputs(bench.plan, deduped.live)
@@ -75,7 +75,7 @@ def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
 
 
 def resumed_last_round(bench: Workbench) -> LastRound | None:
-    """What an earlier attempt decided and wrote, once its objects were seen to be there."""
+    """The last round of an earlier attempt, if recorded. Raises UnresumableError where one of its objects is gone."""
     last = _recorded_last_round(bench)
     if last is not None:
         bench.records.check_there(dict.fromkeys([last.index.path, *last.masks_of.values()]))
@@ -84,7 +84,7 @@ def resumed_last_round(bench: Workbench) -> LastRound | None:
 
 
 def _recorded_last_round(bench: Workbench) -> LastRound | None:
-    """What is recorded of the last round. Its files are those that it decided on, whatever we would decide today."""
+    """The recorded last round. The recorded decision counts, even if we would decide otherwise today."""
     number = len(bench.plan.rounds)
     record = bench.records.get(round_name(number))
     if record is None:
@@ -106,32 +106,32 @@ def _by_ordinal(masks: Sequence[tuple[str, Sequence[int]]]) -> MasksOf:
 def _assign_pointers(
     bench: Workbench, outputs: OutputPlan, deduped: Deduped, masks_paths: Sequence[str]
 ) -> list[Submitted]:
-    """Step 3: a task for each group of source files, which returns ranks in parcels and stores the files' masks."""
+    """Step 3: a task for each group of source files returns the ranks as parcels and stores the files' masks."""
     if not outputs.groups:
         return []
     sources = Layout.of(len(outputs.groups), len(outputs.groups), bench.plan.capacity.node_slots)
     exchange = _exchange(bench, outputs)
-    told = _tell_survivors(bench, outputs, deduped, sources, exchange)
+    survivors_sent = _send_survivors(bench, outputs, deduped, sources, exchange)
     receivers = (
         (bench.paced, number, group, path, deduped.layout.parcels, exchange)
         for number, (group, path) in enumerate(zip(outputs.groups, masks_paths, strict=True))
     )
-    ranked = gather(bench.executor, sources, assign, receivers, told, returns=deduped.layout.parcel_count)
-    bench.stages.wait("assign_pointers", [*told, *ranked], outputs.rows_rewritten)
+    ranked = gather(bench.executor, sources, assign, receivers, survivors_sent, returns=deduped.layout.parcel_count)
+    bench.stages.wait("assign_pointers", [*survivors_sent, *ranked], outputs.rows_rewritten)
     return ranked
 
 
 def _exchange(bench: Workbench, outputs: OutputPlan) -> Callable[[], str] | None:
-    """Paths of files through which survivors and ranks go; None where they fit the object store."""
+    """Makes paths of files that carry survivors and ranks between tasks; None where the object store has room."""
     if fits_exchange(outputs.rows_rewritten, bench.plan.capacity.object_store_bytes, bench.plan.options.limits):
         return None
     return bench.paths("index", ".exchange.arrow")
 
 
-def _tell_survivors(
+def _send_survivors(
     bench: Workbench, outputs: OutputPlan, deduped: Deduped, sources: Layout, exchange: Callable[[], str] | None
 ) -> list[Submitted]:
-    """Each group of buckets tells the groups of source files which of their rows live, and which died."""
+    """Each group of buckets sends every group of source files its live rows and its dead rows."""
     group_of = outputs.pointers.group_of
     senders = (
         (bench.paced, buckets, entries, died, group_of, sources.parcel_starts, exchange)
@@ -154,7 +154,7 @@ def _folded_buckets(bench: Workbench, deduped: Deduped) -> list[FoldedBuckets]:
 def _submit_index(
     bench: Workbench, outputs: OutputPlan, deduped: Deduped, ranked: Sequence[Submitted]
 ) -> list[Submitted]:
-    """Have the entries written with the pointers that readers will follow."""
+    """Submit the tasks that write the entries with their final pointers."""
     plan = bench.plan
     rows_per_file = plan.options.rows_per_primary_key_index_file
     paths = bench.paths("index", ".arrow")
@@ -168,7 +168,7 @@ def _submit_index(
 def _index_written(
     bench: Workbench, writing: Sequence[Submitted], outputs: OutputPlan, counts: FoldCounts, masks_of: MasksOf
 ) -> IndexManifest:
-    """Wait for the index: one run, or the runs of the base and one more."""
+    """Wait for the index and make its manifest: one run, or the runs of the base and one more."""
     plan, base = bench.plan, bench.plan.base_manifest
     bench.stages.wait("write_index", writing, int(outputs.live.sum()), overlapping=True)
     results: list[IndexResult] = [bench.executor.get(task.values[0]) for task in writing]
@@ -184,7 +184,7 @@ def _index_written(
 
 
 def _relocation(outputs: OutputPlan, masks_of: MasksOf) -> tuple[Relocation, ...]:
-    """Where the rows of rewritten base files go; they are the first that are ranked."""
+    """Where the rows of rewritten base files go. Base files are ranked first."""
     files = tuple(
         RelocatedFile(ChainFileNumber(source.file.number), source.file.rows, masks_of[source.ordinal], source.ordinal)
         for source, _ in outputs.rewritten

@@ -1,6 +1,6 @@
-"""Submitting step 4: one task for each compacted file, with the live rows whose ranks fall to it.
+"""Submitting step 4: one task writes one compacted file, which is a range of ranks.
 
-output 18 takes ranks 4‥8      file 15 has ranks 0‥3: nothing of it
+output 18 takes ranks 4‥8      file 15 has ranks 0‥3: no row of it
                                delta 16 has ranks 3‥8: its live rows 1‥5
 """
 
@@ -16,11 +16,11 @@ from deltacompact.steps.materialize import LiveRange, MaterializeTask, materiali
 from deltacompact.tabular.formats import suffix_of
 
 MasksOf = Mapping[Ordinal, str]
-"""By ordinal, where the mask of a file's live rows is."""
+"""By ordinal, the path of the object that holds the file's live bitmap."""
 
 
 def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_of: MasksOf) -> Submitted:
-    """Have one compacted file written."""
+    """Submit the task that writes one compacted file."""
     plan, options = bench.plan, bench.plan.write_options
     ranges = _live_ranges(output, outputs)
     task = MaterializeTask(
@@ -38,7 +38,7 @@ def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_o
 
 
 def _live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:
-    """The live rows of source files whose ranks fall to this output."""
+    """The ranges of live rows, by source file, whose ranks belong to this output."""
     ranges = []
     for source, rank in outputs.rewritten:
         low, high = max(output.first, rank), min(output.stop, rank + int(outputs.live[source.ordinal]))

@@ -1,9 +1,9 @@
-"""The records of a session, by which attempts at the same work meet: put if absent, and whoever loses adopts.
+"""The records of a session, which all attempts at the same work share: put if absent, and the loser adopts.
 
-    sessions/<id>/plan.json                  what is folded, and the sizes that depend on the machine that planned it
+    sessions/<id>/plan.json                  the folded deltas, and the sizes that depend on the planning machine
     sessions/<id>/round-00001.json           a round's completion: counts, live rows, the index
     sessions/<id>/output-0000000014.json     a compacted file
-    sessions/<id>/published.json             the last completion, with the version that it was published as
+    sessions/<id>/published.json             the last completion, with the published version
 
 The id is a hash of the work: planner, base version, options. An attempt resumes only what it fully understands:
 
@@ -11,7 +11,7 @@ The id is a hash of the work: planner, base version, options. An attempt resumes
     a record that is damaged, or whose files are gone or cut short                      -> another session
     a plan whose tasks do not fit this machine, where our own do                        -> another session
 
-The other session has a number in its id. Whichever session seals the base first wins, so that several do no harm.
+The other session has a number in its id. The first session to seal the base wins, so several sessions do no harm.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from deltacompact.table.ports import Moment, Workspace
 PUBLISHED = "published.json"
 
 PLANNER_VERSION = 3
-"""Raise it when planning decides otherwise about the same input, or when a record changes.
+"""Raise it when planning decides differently about the same input, or when a record changes.
 
-1 had no version. 2 recorded kept, marked and rewritten files instead of decisions with reasons.
+Plans of version 1 had no version. Version 2 recorded kept, marked and rewritten files, not decisions with reasons.
 """
 
 
 class UnresumableError(DeltaCompactError):
-    """What an earlier attempt left cannot be resumed: another session has to do the work."""
+    """The records of an earlier attempt cannot be resumed: another session must do the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """plan.json: what a session folds, and the sizes that depend on the machine that planned it."""
+    """plan.json: the work of a session, and the sizes that depend on the machine that planned it."""
 
     planner_version: int
     source_version: str
@@ -95,13 +95,13 @@ class SessionRecord:
 
 
 def session_id(plan: CompactionPlan, number: int = 0) -> str:
-    """The same for every attempt at the same work, so that attempts meet. `number` counts sessions given up."""
+    """The same id for every attempt at the same work, so attempts share records. `number` counts sessions given up."""
     what = {**fingerprint(plan.input, plan.keys, plan.options), "planner": PLANNER_VERSION, "number": number}
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 class SessionRecords:
-    """Of one session."""
+    """The records of one session."""
 
     def __init__(self, store: ObjectStore, workspace: Workspace, session: str) -> None:
         self._store = store
@@ -110,36 +110,36 @@ class SessionRecords:
         self._present: dict[str, int] = {}
 
     def adopt_plan(self, plan: CompactionPlan) -> SessionRecord:
-        """Put this plan's record, or get that of the attempt which came first. Raises UnresumableError."""
+        """Put this plan's record, or get the record of an earlier attempt. Raises UnresumableError."""
         return SessionRecord.from_json(self.put("plan.json", asdict(SessionRecord.of(plan))))
 
     def put(self, name: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Put a record if absent; whichever is there afterwards is the one that counts."""
+        """Put a record if absent. Returns the record that is stored now: ours or an earlier one."""
         data = json.dumps(document, separators=(",", ":")).encode()
         path = self._folder + name
         return self._parsed(name, data if self._store.put_if_absent(path, data) else self._store.get(path))
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """A record, if it is there. Raises UnresumableError where it cannot be read."""
+        """A record; None where there is none. Raises UnresumableError where it cannot be read."""
         try:
             return self._parsed(name, self._store.get(self._folder + name))
         except NotFoundError:
             return None
 
     def check_there(self, sizes: Mapping[str, int | None]) -> None:
-        """Hold the objects that an earlier attempt recorded against the store. `sizes`: bytes by path, where known.
+        """Check that the store holds the objects that an earlier attempt recorded. `sizes`: bytes by path, where known.
 
-        Objects of other sessions are not looked at. Raises UnresumableError for one that is gone or cut short: somebody
-        else may have removed it, and to publish it would lose its rows.
+        Skips objects of other sessions. Raises UnresumableError for an object that is gone or cut short: publishing it
+        would lose its rows.
         """
         ours = {path: size for path, size in sizes.items() if path.startswith(self._data_folders)}
         if not ours.keys() <= self._present.keys():
             self._present = {path: size for folder in self._data_folders for path, size in self._listed(folder)}
         for path, size in ours.items():
             if path not in self._present:
-                raise UnresumableError(f"{path}, which it recorded, is gone")
+                raise UnresumableError(f"it recorded {path}, which is gone")
             if size is not None and self._present[path] != size:
-                raise UnresumableError(f"{path} has {self._present[path]} bytes, {size} were recorded")
+                raise UnresumableError(f"{path} has {self._present[path]} bytes, its record says {size}")
 
     def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
         """Paths and bytes of the objects in a folder, which may be a full URI."""
@@ -185,8 +185,8 @@ def completion(plan: CompactionPlan, round_: Round, index: ObjectRef) -> dict[st
 
 @contextmanager
 def understood(round_number: int) -> Iterator[None]:
-    """Turn what a record lacks or has too much into UnresumableError."""
+    """Raise UnresumableError where a record lacks a field, has an unknown one, or has a wrong value."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise UnresumableError(f"what it recorded of round {round_number} cannot be read: {error!r}") from error
+        raise UnresumableError(f"its record of round {round_number} cannot be read: {error!r}") from error

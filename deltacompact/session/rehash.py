@@ -1,4 +1,4 @@
-"""Rehashing an index: every old bucket is split, and every group of new buckets merged from the pieces.
+"""Rehashing an index: split every old bucket, then merge the pieces into the new buckets.
 
 split 0    split 1    split 2          a task for each old bucket; a parcel for each node
    \\         |         /
@@ -27,7 +27,7 @@ def rehash(
     options: Options,
     path_of: Callable[[], str],
 ) -> IndexManifest:
-    """The same entries in other buckets. Nothing is published; the caller owns the files."""
+    """Write the same entries into other buckets. Publishes nothing; the caller owns the files."""
     slots, nodes, limits = executor.capacity.slots, executor.capacity.node_slots, options.limits
     groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count, limits)
     layout = Layout.of(hash_bucket_count, groups, nodes)

@@ -4,7 +4,7 @@
     round 1    10 rows of deltas       8 superseded     12 live      sessions/<id>/round-00001.json
     round 2     6 rows of deltas       1 deleted        17 live      sessions/<id>/round-00002.json
 
-A round that is recorded is not folded again. Its index speaks of session ordinals, so nobody can publish it.
+A recorded round is not folded again. Its index has session ordinals instead of file numbers, so it is never published.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from deltacompact.steps.shuffle import Layout
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """Where a session stands between rounds: its index, what became of the rows so far, live rows by ordinal."""
+    """A session between rounds: its index, the counts so far, and the number of live rows by ordinal."""
 
     index: BaseIndex
     counts: FoldCounts
@@ -52,11 +52,11 @@ class Folding:
 
 @dataclass(frozen=True, slots=True)
 class Deduped:
-    """A round after dedupe, before anything of it is recorded.
+    """A round after dedupe, before it is recorded.
 
     index     the index after the round; None where it was not written
-    entries   by group of buckets, the folded entries, where a task handed them over
-    died      the same, rows of base files that died
+    entries   by group of buckets, the folded entries; None where the task wrote them to the index
+    died      by group of buckets, the rows of base files that died; None where the method does not return them
     """
 
     layout: Layout
@@ -84,7 +84,7 @@ def before_the_rounds(bench: Workbench) -> Folding:
 
 
 def fold_round(bench: Workbench, round_: Round, before: Folding) -> Folding:
-    """Fold one share of the deltas, and record the index in the session's own terms."""
+    """Fold the deltas of one round, and record the index with session ordinals."""
     deduped = dedupe_round(bench, round_, before)
     assert deduped.index is not None, "only the last round hands its entries over"
     ref = bench.put_manifest(deduped.index)
@@ -97,7 +97,7 @@ def fold_round(bench: Workbench, round_: Round, before: Folding) -> Folding:
 
 
 def resumed_round(bench: Workbench, round_: Round) -> Folding | None:
-    """What an earlier attempt at this session completed, once its objects were seen to be there."""
+    """A round of an earlier attempt, if recorded. Raises UnresumableError where an object of its index is gone."""
     folding = _recorded_round(bench, round_)
     if folding is not None:
         bench.records.check_there(dict.fromkeys(folding.index.manifest.paths))
@@ -152,9 +152,9 @@ _DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {
 def _submit_dedupe(
     bench: Workbench, round_: Round, method: FoldMethod, layout: Layout, before: Folding
 ) -> list[Submitted]:
-    """Both steps; the second is not waited for.
+    """Submit hash bucket and dedupe; wait for the first only.
 
-    Only here anything refers to the parcels of the first, so the object store gets their room back as tasks end.
+    Only this function refers to the parcels of hash bucket, so the object store frees them as dedupe tasks end.
     """
     plan = bench.plan
     hashed = _hashed(bench, round_, layout)
@@ -176,7 +176,7 @@ def _submit_dedupe(
 def _folded(
     method: FoldMethod, before: Folding, results: Sequence[DedupeResult]
 ) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
-    """The counts of the session so far, and the rows that live now, by ordinal."""
+    """The counts of the session so far, and the number of live rows by ordinal."""
     of_round = sum((result.counts for result in results), FoldCounts())
     live: npt.NDArray[np.int64] = np.sum([result.live for result in results], axis=0)
     if method.tells_changes:
@@ -186,7 +186,7 @@ def _folded(
 
 
 def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, live: npt.NDArray[np.int64]) -> None:
-    """Every row of the base, and every upsert since, is live, superseded or deleted; and the files say the same."""
+    """Check that each base row and each upsert is live, superseded or deleted, and that the counts by file agree."""
     base_rows = plan.base_manifest.rows if plan.base_manifest else 0
     live_by_file = int(live.sum())
     accounted = counts.live + counts.superseded + counts.deleted
@@ -195,7 +195,7 @@ def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, li
 
 
 def _recorded_round(bench: Workbench, round_: Round) -> Folding | None:
-    """What is recorded of a round, by us or by whoever came first."""
+    """The record of a round, ours or an earlier attempt's; None where there is none."""
     record = bench.records.get(round_name(round_.number))
     if record is None:
         return None

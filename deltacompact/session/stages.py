@@ -1,7 +1,7 @@
-"""Stages of a session: tasks that were submitted are waited for, told about, and measured.
+"""Stages of a session: wait for submitted tasks, emit their events, and measure them.
 
-dedupe    8 tasks on 2 CPUs    5.1 s from first to last, 9.4 s of tasks, the longest 1.3 s
-          perfectly spread     max(1.3, 9.4 / 2) = 4.7 s        so 0.4 s were scheduling
+dedupe    8 tasks on 2 CPUs    5.1 s from first to last, 9.4 s in all tasks, 1.3 s in the longest task
+          perfectly spread     max(1.3, 9.4 / 2) = 4.7 s        so scheduling took 0.4 s
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deltacompact.executors.executor import Executor, Submitted
 
 @dataclass(slots=True)
 class Measured:
-    """What a session took, collected as tasks end. Seconds by stage; memory in bytes."""
+    """Time, memory and copied rows of a session, collected as tasks end. Seconds by stage; memory in bytes."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     task_seconds: float = 0.0
@@ -27,7 +27,7 @@ class Measured:
 
 @dataclass(slots=True)
 class _Wave:
-    """Stages whose tasks run side by side: seconds that they took, and those of their tasks, the longest and all."""
+    """Stages whose tasks run side by side: elapsed seconds, seconds of the longest task, and of all tasks."""
 
     seconds: float = 0.0
     longest: float = 0.0
@@ -39,12 +39,12 @@ class _Wave:
         self.total += total
 
     def scheduling_seconds(self, slots: int) -> float:
-        """What is left of the time when tasks are spread over the slots as well as can be."""
+        """The elapsed time beyond what perfectly spread tasks would take."""
         return max(0.0, self.seconds - max(self.longest, self.total / slots))
 
 
 class Stages:
-    """`tell` gets kinds of events with their values."""
+    """Waits for stages. `tell` takes the class of an event and the event's values."""
 
     def __init__(self, executor: Executor, tell: Callable[..., None]) -> None:
         self.measured = Measured()
@@ -62,17 +62,17 @@ class Stages:
     ) -> None:
         """Wait for a stage. `done_one` gets the number of each task among `tasks` as it ends.
 
-        `overlapping`: tasks of the next stage run already.
+        `overlapping`: tasks of the next stage are running already.
         """
         began = time.perf_counter()
         self._tell(StageStarted, stage, len(tasks), rows)
-        done, longest, total = 0, 0.0, 0.0
+        rows_done, longest, total = 0, 0.0, 0.0
         for count, (number, stats) in enumerate(self._executor.finish(tasks), 1):
             if done_one:
                 done_one(number)
-            upto = rows * count // max(1, len(tasks))
-            self._tell(TaskFinished, stage, upto - done)
-            done = upto
+            rows_done_now = rows * count // max(1, len(tasks))
+            self._tell(TaskFinished, stage, rows_done_now - rows_done)
+            rows_done = rows_done_now
             longest, total = max(longest, stats.seconds), total + stats.seconds
             self.measured.peak_task_bytes = max(self.measured.peak_task_bytes, stats.peak_bytes)
         seconds = time.perf_counter() - began
@@ -85,5 +85,5 @@ class Stages:
         self._tell(StageFinished, stage, seconds)
 
     def took(self, stage: str, seconds: float) -> None:
-        """Add to what a stage has taken so far."""
+        """Add to the seconds of a stage."""
         self.measured.seconds[stage] = self.measured.seconds.get(stage, 0.0) + seconds

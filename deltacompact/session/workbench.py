@@ -1,4 +1,4 @@
-"""What the parts of one session share: its plan, where tasks run, and where objects and records go."""
+"""The parts of one session share a workbench: the plan, the executor, the stores and the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltacompact.table.ports import CommitTarget, Snapshot, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """Of one session. `paced` is the store as tasks are handed it, which keeps to the limits of the settings."""
+    """The workbench of one session. `paced` is the store for tasks: it keeps to the rate limits of the settings."""
 
     session_id: str
     plan: CompactionPlan
@@ -32,7 +32,7 @@ class Workbench:
     paced: ObjectStore
 
     def paths(self, room: str, suffix: str) -> Callable[[], str]:
-        """Makes paths of this session that are used once. It travels to tasks."""
+        """A function that makes paths of this session that are used once. It can be sent to tasks."""
         return functools.partial(self.workspace.fresh, room, suffix, self.session_id)
 
     def put_manifest(self, manifest: IndexManifest) -> ObjectRef:
@@ -46,21 +46,21 @@ class Workbench:
             raise self.conflict() or UnresumableError(str(error)) from error
 
     def check_in_the_right(self) -> None:
-        """Raises ConflictError where this session cannot publish any more."""
+        """Raises ConflictError where this session can no longer publish."""
         self.target.check(self.plan.input, self.session_id)
 
     def conflict(self) -> ConflictError | None:
-        """Why this session cannot publish any more, if so."""
+        """Why this session can no longer publish; None: it can."""
         return conflict_of(self.target, self.plan.input, self.session_id)
 
     def record_gone(self) -> Exception:
-        """What it means that a record which was just put is gone: a vacuum took it, after fencing the session off."""
+        """The error for a record that vanished after it was put: a conflict where a vacuum fenced the session."""
         vanished = CorruptionError(f"session {self.session_id}: a record that was written has vanished")
         return self.conflict() or vanished
 
 
 def conflict_of(target: CommitTarget, snapshot: Snapshot, session_id: str) -> ConflictError | None:
-    """Why a session cannot publish any more, if so."""
+    """Why a session can no longer publish; None: it can."""
     try:
         target.check(snapshot, session_id)
     except ConflictError as conflict:

@@ -1,7 +1,7 @@
-"""Events of a job run to an SNS topic: start, rounds, decisions, end. Small messages, no row value and no key in them.
+"""Events of a job run to an SNS topic: start, rounds, end. Messages are small and hold no key or row value.
 
-An error's text may quote a value ("'John' is no int64"), so the topic gets its class, and the files and columns that it
-names: "SchemaError: orders/data/5c5c….csv, column 'total'".
+An error's text may quote a value ("'John' is not an int64"), so the topic gets only the error's class and the files and
+columns that it names: "SchemaError: orders/data/5c5c….csv, column 'total'".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import time
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import Event, EventSink, FilesDecided, RoundCompleted, SessionFinished, SessionStarted
+from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
 from deltacompact.storage.s3 import aws_client
 
 _EVENT_VERSION = 1
@@ -19,19 +19,18 @@ _ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{
 _NAMES = {
     SessionStarted: "session_started",
     RoundCompleted: "round_completed",
-    FilesDecided: "files_decided",
     SessionFinished: "session_finished",
 }
 
 
 def sns_sink(topic_arn: str, desired_sla: int | None = None) -> EventSink:
-    """A sink that publishes. The topic is reached at the first event; a failing one never fails a compaction.
+    """A sink that sends events to a topic. It connects at the first event; if it fails, the compaction goes on.
 
-    Raises InputError for what is no topic's ARN.
+    Raises InputError where `topic_arn` is not the ARN of a topic.
     """
     known = _ARN.fullmatch(topic_arn) if isinstance(topic_arn, str) else None
     if known is None:
-        raise InputError(f"SNS topic {topic_arn!r} is no ARN: it looks like arn:aws:sns:eu-west-1:123456789012:events")
+        raise InputError(f"SNS topic {topic_arn!r} is not an ARN like arn:aws:sns:eu-west-1:123456789012:events")
     region = known["region"]
     clients: list[object] = []
 
@@ -65,10 +64,8 @@ def _details(event: Event) -> dict[str, object]:
             }
         case RoundCompleted():
             return {"round": event.round, "rounds": event.rounds, "live_rows": event.rows}
-        case FilesDecided():
-            files = [{"action": action, "reason": reason, "files": count} for action, reason, count in event.files]
-            return {"files": files}
         case SessionFinished():
-            return {"error": event.error_named, "live_rows": event.live}
+            files = [{"action": action, "reason": reason, "files": count} for action, reason, count in event.files]
+            return {"error": event.error_named, "live_rows": event.live, "files": files}
         case _:
             return {}

@@ -1,4 +1,4 @@
-"""Which Arrow types can be compared in Spark, and how: the validator's view of a column.
+"""How the validator compares the values of each Arrow type in Spark.
 
 timestamp[us, tz], int32, string      the Spark type of the same kind; Spark's own Parquet reader may read it
 timestamp[ns], time32, duration       a number that compares in the same way: the count of units
@@ -74,7 +74,7 @@ def is_native(type_: pa.DataType) -> bool:
 
 
 def native_type(type_: pa.DataType) -> S.DataType:
-    """As which Spark reads a Parquet column that pyarrow wrote."""
+    """The type with which Spark reads a Parquet column that pyarrow wrote."""
     if pa.types.is_unsigned_integer(type_):
         return {8: S.ShortType(), 16: S.IntegerType(), 32: S.LongType()}[type_.bit_width]
     if pa.types.is_nested(type_):

@@ -4,13 +4,12 @@
     events.writeStream.format("deltacompact").option(…).option("checkpointLocation", "…").start()
     spark.read.format("deltacompact").option("catalog", uri).option("table", "orders").load()
 
-Tasks write data files, the driver puts one log entry for each partition: a partition's rows appear at once or not at
-all. What a failed job has written is never deleted here (one of its partitions may be committed): vacuum does that.
+Tasks write data files, and the driver puts one log entry for each partition: a partition's rows appear together or not
+at all. A failed job leaves its files to vacuum, because one of its partitions may be committed.
 
-A streaming batch that Spark runs again has the token of its first run, so that it counts once. The token is option
-`token`, or else the checkpoint's query id, and the batch id. The query id is that of the checkpoint for as long as it
-exists; its path alone would not do, as a new checkpoint at an old path begins again with batch 0, which would be taken
-for known and dropped.
+A streaming batch that Spark runs again has the token of its first run, so it counts once. The token is the option
+`token`, or else the checkpoint's query id, with the batch id. The path of the checkpoint would not do: a new checkpoint
+at an old path begins again with batch 0, which would count as known and be dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from deltacompact.spark.writing import Written, commit_written, write_rows
 
 
 class DeltaCompactSource(DataSource):
-    """What Spark makes of format("deltacompact") and its options, see options.py."""
+    """The data source behind format("deltacompact"); options.py has its options."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,10 +1,10 @@
-"""Primary key digests computed a second time, knowing nothing of the kernel: in Spark SQL, or in plain Python.
+"""Primary key digests computed a second time without the kernels: in Spark SQL or in plain Python.
 
     id 5, name "a"     01 01 01 0000000000000005 | 01 09 00000001 61       sha1 of these bytes
     id null, name ""   00                        | 01 09 00000000
 
 Per key column, in the order of the names' UTF-8 bytes: presence, class tag, value. Spark SQL serves integers, strings,
-binaries, booleans, dates and timestamps of milli- and microseconds; what is left goes row by row through hashlib.
+binaries, booleans, dates and timestamps of milli- and microseconds; other types go row by row through hashlib.
 """
 
 from __future__ import annotations

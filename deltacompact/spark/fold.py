@@ -1,4 +1,4 @@
-"""The fold, said again in Spark SQL: per key the row of greatest (sort key, order) after the last keyless delete.
+"""The fold a second time, in Spark SQL: per key the row of greatest (sort key, order) after the last keyless delete.
 
     digest  order     op      keyless  sort key
     k1      (0, 4)    upsert           5
@@ -6,8 +6,8 @@
     k1      (2, 0)    upsert           1
     k1      (3, 7)    delete           3           the greatest: k1 is dead and leaves a tombstone
 
-Where tombstones expire, which one stands in the way of an upsert depends on what came in between, so that a key's
-events are folded one by one instead (`aggregate` over the sorted array of them).
+If tombstones expire, the events in between decide whether a tombstone blocks an upsert. So a key's events are folded
+one by one instead (`aggregate` over their sorted array).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files as DataFrames for the validator, with the place and the digest of each row:
+"""Files as DataFrames for the validator, with ordinal, row number and digest of each row:
 
     ordinal  row  digest    c0  c1   …        columns of the table by number: their names may be anything
     0        0    08f1…     1   "a"
@@ -210,7 +210,7 @@ def tasks_frame(spark: SparkSession, tasks: Sequence[Any], rows: int) -> DataFra
 
 
 def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-    """The tasks that an executor was given."""
+    """The tasks in an executor's batches."""
     for batch in batches:
         yield from map(pickle.loads, batch.column(0).to_pylist())
 

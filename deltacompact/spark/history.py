@@ -1,4 +1,4 @@
-"""Which files say what a partition should hold: the deltas since the current lineage began, as far as they still lie.
+"""The files that determine a partition's rows: the deltas since the current lineage began, if they still exist.
 
     version 0    80 upsert f1, 90 delete f2           every file is there: the history is 80, 90, 95 | 99
     version 1    compacted at 90; 95 upsert f3        f2 was vacuumed: the history is version 1's compacted
@@ -34,7 +34,7 @@ class History:
 
     @property
     def note(self) -> str | None:
-        """What the judgement rests on, where it is not every delta since the beginning."""
+        """A note where older deltas are gone, so that the check begins later."""
         if self.base is None:
             return None
         return f"older files were vacuumed: recomputed from position {self.base.watermark} on"

@@ -1,4 +1,4 @@
-"""The primary key index as a DataFrame, read byte by byte as its layout is documented, not with our own reader.
+"""The primary key index as a DataFrame, read byte by byte from the documented layout, not with our own reader.
 
 digest 20 | sort key | file 4, little-endian | row 8, little-endian         file 0xFFFFFFFF: a tombstone, …FE: gone
 
@@ -114,7 +114,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Relocating:
-    """Pointers to rewritten files, brought to where their rows went: the number of live rows before them says it."""
+    """Moves pointers into rewritten files to the new rows: the number of live rows before a row gives its new place."""
 
     store: ObjectStore
     relocations: Sequence[Relocation]

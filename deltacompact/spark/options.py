@@ -1,4 +1,4 @@
-"""What a DataFrame writer was told, checked against the table before any row moves.
+"""The options of a DataFrame writer, checked against the table before any row moves.
 
 catalog=s3://lake/tables  table=orders                              rows go where their partition columns say
 partition="day=2024-01-01,region=eu"  or  {"day": "2024-01-01"}     all rows go to (or: have this part fixed)
@@ -7,7 +7,7 @@ operation_column=op                                                 CDC: each ro
 token=nightly  position=1704067200000                               as for catalog.append
 token=etl  token_sequence=7                                         batch 7 of a producer, which counts upwards
 
-An option that is not known is an error: without it, `operation_colum` would make live rows of deletes.
+An unknown option is an error. Otherwise a typo like `operation_colum` would turn deletes into live rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WRITE_OPTIONS = (
     "token_sequence",
 )
 STREAM_OPTIONS = (*READ_OPTIONS, "operation", "operation_column", "token", "checkpointLocation", "queryName")
-"""The last two are what Spark itself hands to a source that a stream is written to."""
+"""Spark itself adds the last two to the options of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class WriteTarget:
 
 
 def check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
-    """Refuse an option that means nothing here, and name the one that was probably meant. Case does not count."""
+    """Raise InputError for an unknown option, and name the nearest known option. Case does not count."""
     for name in options:
         spelled = {option.lower(): option for option in known}
         if name.lower() in spelled:
@@ -89,7 +89,7 @@ def catalog_of(options: Mapping[str, str]) -> tuple[DeltaStreamCatalog, str]:
 def write_target(
     options: Mapping[str, str], columns: Sequence[str], overwrite: bool, known: Sequence[str] = WRITE_OPTIONS
 ) -> WriteTarget:
-    """Raises InputError or NotFoundError for what cannot be written; nothing has been written then."""
+    """The target of these options. Raises InputError or NotFoundError before anything is written."""
     check_options(options, known)
     if overwrite:
         raise InputError("deltacompact tables are appended to: use mode('append'); catalog.restate() replaces rows")
@@ -118,10 +118,10 @@ def parse_partition(text: str | None) -> dict[str, str | None] | None:
         return None
     if text.lstrip().startswith("{"):
         try:
-            given = json.loads(text)
+            values = json.loads(text)
         except ValueError:
             raise InputError(f"option 'partition': {text!r} is not a JSON object") from None
-        return {name: partition_text(value) for name, value in given.items()}
+        return {name: partition_text(value) for name, value in values.items()}
     pairs = [pair.partition("=") for pair in text.split(",")]
     for name, equals, _ in pairs:
         if not (name.strip() and equals):
@@ -130,22 +130,22 @@ def parse_partition(text: str | None) -> dict[str, str | None] | None:
 
 
 def _fixed_partition(text: str | None, table: Table) -> tuple[tuple[str, str | None], ...]:
-    given = parse_partition(text) or {}
-    for name in given:
+    fixed = parse_partition(text) or {}
+    for name in fixed:
         if name not in table.partition_keys:
             known = ", ".join(table.partition_keys) or "none"
             raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
-    return tuple((name, given[name]) for name in table.partition_keys if name in given)
+    return tuple((name, fixed[name]) for name in table.partition_keys if name in fixed)
 
 
 def _operation(options: Mapping[str, str]) -> OperationType:
-    given = options.get("operation")
-    if given is not None and options.get("operation_column") is not None:
+    operation = options.get("operation")
+    if operation is not None and options.get("operation_column") is not None:
         raise InputError("options 'operation' and 'operation_column' exclude each other")
     try:
-        return OperationType((given or "upsert").lower())
+        return OperationType((operation or "upsert").lower())
     except ValueError:
-        raise InputError(f"operation {given!r} is neither 'upsert' nor 'delete'") from None
+        raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
 
 
 def _whole_number(options: Mapping[str, str], name: str) -> int | None:
@@ -171,7 +171,7 @@ def _token(options: Mapping[str, str]) -> Token | None:
 
 
 def _check_columns(target: WriteTarget, columns: Sequence[str]) -> None:
-    """Refuse here what a compaction would refuse later, with the rows already committed."""
+    """Refuse columns that a compaction would refuse later, after the rows are committed."""
     table, keys = target.table, target.table.keys
     for name in target.routed:
         if name not in columns:

@@ -1,4 +1,4 @@
-"""What a Spark reader sees: the live rows of each partition's latest active version, equal to catalog.read.
+"""Reading in Spark: the live rows of each partition's active version, equal to catalog.read.
 
     driver      compacted files 14, 15 and deltas folded (merge on read)  ->  file 14: bits 1101…, file 3: bits 01…
     executors   decode their file's rows, keep those whose bit is set
@@ -152,7 +152,7 @@ def _aligned(table: pa.Table, schema: pa.Schema, piece: Piece) -> pa.Table:
 
 
 def to_type(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> pa.ChunkedArray:
-    """Like schemas.cast; what Spark's coarser time units cannot hold is cut off."""
+    """Like schemas.cast, but cut off digits that Spark's coarser time units cannot hold."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type) or pa.types.is_nested(column.type):

@@ -85,10 +85,10 @@ def java_version() -> int | None:
     if program is None:
         return None
     try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60).stderr
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60).stderr
     except OSError:
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)  # 1.8.0_402 is Java 8
+    found = re.search(r'version "(?:1\.)?(\d+)', answer)  # 1.8.0_402 is Java 8
     return int(found[1]) if found else None
 
 

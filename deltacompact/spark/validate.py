@@ -7,7 +7,7 @@
     all three side by side, by digest                 -> problems
 
 Nothing here calls the kernels: digests, fold and bucket numbers are computed a second time. Where deltas are not
-compacted yet, a merge-on-read is held against the fold of everything, too. Reports name digests, never row values.
+compacted yet, a merge-on-read is compared with the fold of all deltas, too. Reports name digests, never row values.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from deltacompact.tabular import schemas
 
 DIGESTS_SHOWN = 5
 _MEANING = pa.schema([("ordinal", pa.int64()), ("op", pa.int32()), ("position", pa.int64())])
-"""What the rows of each file mean."""
+"""For each file: the operation and the position of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def validate(
     if not chosen:
         return ()
     spark = spark or spark_session("deltacompact validate")
-    return tuple(_validate_partition(spark, catalog, table, one) for one in chosen)
+    return tuple(_validate_partition(spark, catalog, table, named) for named in chosen)
 
 
 def _validate_partition(
@@ -375,5 +375,5 @@ def _problems(same: Column, indexed: bool) -> dict[str, Column]:
 def _cause(error: BaseException) -> str:
     """The line of a Spark error that says what happened: the last cause, Python's or Java's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")]
-    return (told or lines or [type(error).__name__])[-1 if told else 0].removeprefix("Caused by: ")[:500]
+    causes = [line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0].removeprefix("Caused by: ")[:500]

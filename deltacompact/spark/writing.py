@@ -1,4 +1,4 @@
-"""What a Spark task writes: one data file for each partition and operation that it meets, visible to nobody yet.
+"""A Spark task writes one data file for each partition and operation in its rows. Nobody sees the files yet.
 
     order_id  order_day   op        day=2024-01-01 upsert   data/5c….parquet  rows 1, 4
     1         2024-01-01  u    ->   day=2024-01-01 delete   data/9a….parquet  row 2
@@ -53,7 +53,7 @@ Kind = tuple[Partition, OperationType]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task tells the driver. `begun_s` is when it began (seconds), `query_id` that of a streaming query."""
+    """The message of one task to the driver. `begun_s`: when it began (seconds); `query_id`: of a streaming query."""
 
     files: tuple[tuple[Partition, OperationType, DataFile], ...]
     begun_s: float
@@ -75,15 +75,15 @@ def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch], open_file
 
 
 def commit_written(target: WriteTarget, messages: Iterable[Written | None], token: Token | None) -> None:
-    """One log entry for each partition. A known token commits nothing, and the log says so; vacuum takes its files."""
+    """Put one log entry for each partition. With a known token, commit nothing and log a warning."""
     by_partition: dict[Partition, dict[OperationType, list[DataFile]]] = {}
     tasks = [message for message in messages if message is not None]
     for task in tasks:
         for partition, operation, file in task.files:
             by_partition.setdefault(partition, {}).setdefault(operation, []).append(file)
     for partition in sorted(by_partition, key=str):
-        of = by_partition[partition]
-        deltas = [(kind, of[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in of]
+        files = by_partition[partition]
+        deltas = [(kind, files[kind]) for kind in (OperationType.DELETE, OperationType.UPSERT) if kind in files]
         begun_s = min(task.begun_s for task in tasks)
         committed = target.catalog.commit(
             target.table.table_id,
@@ -141,7 +141,7 @@ def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partit
         texts.append([_text(value, table.schema.field(name)) for value in encoded.dictionary])
     combined = np.stack(codes, axis=1)
     for combination in np.unique(combined, axis=0):
-        values = {name: texts[place][combination[place]] for place, name in enumerate(target.routed)}
+        values = {name: texts[number][combination[number]] for number, name in enumerate(target.routed)}
         here = (combined == combination).all(axis=1)
         partition = Partition.of(target.table.partition_keys, fixed | values)
         yield partition, table if here.all() else table.filter(pa.array(here))
@@ -213,5 +213,5 @@ class _OpenFiles:
         size = self._store.stat(file.path).bytes
         content_type = WriteOptions().content_type
         described = DataFile(UNNUMBERED, file.path, content_type, file.out.rows, size, file.schema)
-        told = replace(described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes)
-        self._done.append((*kind, told))
+        measured = replace(described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes)
+        self._done.append((*kind, measured))

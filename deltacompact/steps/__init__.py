@@ -1,1 +1,1 @@
-"""One function, one task: hash bucket, dedupe, pointers, materialize, rehash, and the shuffle between them."""
+"""One function for each task: hash bucket, dedupe, assign pointers, materialize, rehash; and the shuffle."""

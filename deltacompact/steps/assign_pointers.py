@@ -1,13 +1,14 @@
-"""Step 3, pointer assignment: where every live row will be, before any of them is read.
+"""Step 3, pointer assignment: decides where every live row will be, before any row is read.
 
     survivors of bucket A in digest order      file 7: rows 2, 0     file 8: row 1
     survivors of bucket B                      file 7: row 1
     ranks by source row                        (7,0)=0 (7,1)=1 (7,2)=2 (8,1)=3      row 2 becomes row 2, not 1
     sent back to A in the order it sent them   2, 0, 3                              to B: 1
 
-From counts alone no bucket could know this: ranks are taken by a group of source files over all buckets at once. The
-ranks run through all rewritten files, so rank // rows_per_output names the output and the remainder the row. This is
-the paper's predictive primary key index, without its barrier inside tasks, and it keeps source row order.
+No bucket could compute this from counts alone. A task ranks the survivors that all buckets have in one group of source
+files. Ranks continue through all rewritten files: rank // rows_per_output gives the output, the remainder gives the
+row. This is the paper's predictive primary key index, without its barrier inside tasks, and rows keep the order of
+their sources.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from deltacompact.steps.shuffle import Arrays, Groups, Parcel, parcels, taken
 from deltacompact.storage.objects import ObjectStore
 
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
-"""Session ordinals and row indices, in the order in which a bucket group holds them."""
+"""Session ordinals and row indices, in the order of a bucket group's entries."""
 
 Sent = tuple[Parcel, Groups]
-"""What a bucket group tells source groups: rows of their files that live, and rows of their whole files that died."""
+"""A bucket group's message to source groups: the live rows of their files, and the dead rows of their whole files."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedBuckets:
-    """Where the entries of group number `group` of the buckets are after the last round.
+    """The entries of bucket group number `group` after the last round, in chunks of at most `chunk_entries`.
 
-    In an index, unless a task is handed them. Chunks of them have at most `chunk_entries`.
+    They lie in `index`, unless the task gets them from the object store.
     """
 
     encoding: Encoding
@@ -51,7 +52,7 @@ class FoldedBuckets:
     chunk_entries: int
 
     def chunks(self, store: ObjectStore, bucket: int, held: Groups | None) -> Iterator[Entries]:
-        """Entries of one of its buckets, in digest order."""
+        """The entries of one bucket, in digest order."""
         if held is None:
             assert self.index is not None
             yield from read_index(store, self.index, bucket)
@@ -70,9 +71,9 @@ def survivors(
     parcel_starts: Sequence[int],
     exchange_path_of: Callable[[], str] | None = None,
 ) -> Iterator[Sent]:
-    """By source group, the live rows of its files that these buckets point to, and those that died.
+    """By source group, the live rows of its files that these buckets point to, and its rows that died.
 
-    Groups [parcel_starts[i], parcel_starts[i + 1]) in each parcel; with an `exchange_path_of`, through a file.
+    Each parcel has the groups [parcel_starts[i], parcel_starts[i + 1]). With `exchange_path_of`, a file stores them.
     """
     groups = parcel_starts[-1]
     living, dead = _kernels.PointerSplit(group_of, groups), _kernels.PointerSplit(group_of, groups)
@@ -94,7 +95,7 @@ def _by_group(split: _kernels.PointerSplit) -> Groups:
 
 
 def joined(pieces: Sequence[Pointers]) -> Pointers:
-    """Several as one."""
+    """Concatenate pointers."""
     if not pieces:
         return np.empty(0, np.uint32), np.empty(0, np.uint64)
     return np.concatenate([file for file, _ in pieces]), np.concatenate([row for _, row in pieces])
@@ -109,9 +110,10 @@ def assign(
     exchange_path_of: Callable[[], str] | None,
     *sent: Sent,
 ) -> Iterator[Parcel]:
-    """Rank the survivors of group `number`: by bucket group, ranks as it sent them. The masks of the files are stored.
+    """Rank the survivors of group `number`, and store the masks of its files.
 
-    Bucket groups [parcel_starts[i], parcel_starts[i + 1]) in each parcel.
+    Returns the ranks by bucket group, in the order in which it sent the survivors. Each parcel has the bucket groups
+    [parcel_starts[i], parcel_starts[i + 1]).
     """
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
     for ordinal, file in group.whole:
@@ -120,7 +122,7 @@ def assign(
         ranks.unmark(*died.of(number))
         ranks.mark(*taken(store, living, number))
     write_masks(store, masks_path, {Ordinal(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
-    # Within the group, which has fewer than 2^32 rows.
+    # Ranks within the group fit 32 bits: it has fewer than 2^32 rows.
     ranked = [ranks.ranks(*taken(store, living, number)).astype(np.uint32) for living, _ in sent]
     yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)
 
@@ -132,7 +134,7 @@ def _one_after_another(ranks: Sequence[npt.NDArray[np.uint32]]) -> tuple[Arrays,
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """One group of buckets of the table's next index. Tombstones at or below `expired_position` are dropped."""
+    """Writes a bucket group of the table's next index. Tombstones at or below `expired_position` are dropped."""
 
     folded: FoldedBuckets
     pointers: PointerMap
@@ -154,7 +156,7 @@ def write_index(
     held: Groups | None,
     *ranked: Parcel,
 ) -> IndexResult:
-    """The session's entries with the pointers that readers follow. `ranked`: a parcel of ranks from each group."""
+    """Write the session's entries with pointers for readers. `ranked` has a parcel of ranks from each source group."""
     pointers, group = task.pointers, task.folded.group
     (ranks,), offsets = _one_after_another([taken(store, parcel, group)[0] for parcel in ranked])
     publisher = _kernels.Publisher(
@@ -177,7 +179,7 @@ def write_index(
             written.append(writer.close())
         rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
     if publisher.left:
-        raise CorruptionError("more pointers were assigned than rows live: the round's index changed under the session")
+        raise CorruptionError("more pointers were assigned than rows live: the round's index was changed meanwhile")
     return IndexResult(tuple(written), rows, tombstones)
 
 

@@ -4,8 +4,8 @@
     new          k1 -> (7, 0)  k2 -> (7, 1)  k2 -> (8, 0) delete
     new index    k1 -> (7, 0)            k3 -> (1, 9)          superseded 1, deleted 1, live 2
 
-The index is streamed in digest order and only the new entries are resident: a linear merge. Pointers of the result are
-session ordinals; every round but for publication works like this (paper, dedupe step and compaction rounds).
+The task streams the index in digest order and holds only the new entries in memory: a linear merge. The result points
+to session ordinals, in every round (paper, dedupe step and compaction rounds).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class FoldCounts:
-    """Rows by what became of them. Every upsert is counted once, by the event that killed it, or as live."""
+    """Counts of rows. Every upsert is counted once: as live, or by the event that killed it."""
 
     upserts: int = 0
     deletes: int = 0
@@ -57,13 +57,13 @@ class FoldCounts:
 
 @dataclass(frozen=True, slots=True)
 class BaseIndex:
-    """The index that a round starts from. `ordinals` translates file numbers; None: they are ordinals already."""
+    """The index before a round. `ordinals` translates file numbers. None: the index has ordinals already."""
 
     manifest: IndexManifest
     ordinals: Mapping[ChainFileNumber, Ordinal] | None = None
 
     def chunks(self, store: ObjectStore, bucket: int, encoding: Encoding) -> Iterator[Entries]:
-        """A bucket's entries in the session's terms: its encoding, its ordinals."""
+        """A bucket's entries, with the session's encoding and ordinals."""
         for chunk in read_index(store, self.manifest, bucket):
             chunk = reencoded(chunk, self.manifest.encoding, encoding)
             yield chunk if self.ordinals is None else renumbered(chunk, self.ordinals)
@@ -71,7 +71,7 @@ class BaseIndex:
     def newest(
         self, store: ObjectStore, bucket: int, new: list[Entries], encoding: Encoding, relocator: Relocator
     ) -> Entries:
-        """The bucket's entries of the keys of `new`, in the session's terms."""
+        """The bucket's newest entries of the keys of `new`, with the session's encoding and ordinals."""
         found = newest_entries(store, self.manifest, bucket, new, relocator)
         found = reencoded(found, self.manifest.encoding, encoding)
         return found if self.ordinals is None else renumbered(found, self.ordinals)
@@ -79,9 +79,9 @@ class BaseIndex:
 
 @dataclass(frozen=True, slots=True)
 class DedupeTask:
-    """One group of buckets of one round. `positions` has the stream position of each session ordinal.
+    """Folds one bucket group of a round. `positions` has the stream position of each session ordinal.
 
-    `path_of` names the files that the task writes, if it writes any.
+    `path_of` names the files that the task writes, if any.
     """
 
     encoding: Encoding
@@ -94,14 +94,14 @@ class DedupeTask:
     chunk_entries: int
 
     def bucket_writer(self, store: ObjectStore) -> contextlib.AbstractContextManager[BucketWriter]:
-        """A writer of one bucket's new entries."""
+        """A writer of one bucket's entries."""
         sizes = self.rows_per_index_file, self.chunk_entries
         return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class DedupeResult:
-    """New index files by bucket, the counts, and the live rows of each session ordinal."""
+    """New index files by bucket, counts, and the number of live rows of each session ordinal."""
 
     files: tuple[tuple[IndexFile, ...], ...]
     counts: FoldCounts
@@ -109,7 +109,7 @@ class DedupeResult:
 
 
 def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult:
-    """Fold the new entries (a parcel of each hash bucket task) into each bucket's index and write it."""
+    """Fold the new entries (a parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
     for bucket in task.buckets:
@@ -124,7 +124,7 @@ def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult
 
 
 def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups]:
-    """The same for a last round that fits the object store: the result, and the folded entries instead of files."""
+    """Dedupe for a last round that fits the object store: yields the result, then the folded entries, not files."""
     chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     live = np.zeros(len(task.positions), np.int64)
     for bucket in task.buckets:
@@ -139,10 +139,10 @@ def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterato
 
 
 def dedupe_changes(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups | Pointers]:
-    """Fold the new entries into the index's entries of the same keys, and those alone: what is held follows the change.
+    """Fold the new entries into only the index's entries of the same keys, so memory grows with the change alone.
 
-    The result's counts and live rows are differences to the base. Then come the entries of a new run, and the rows of
-    base files that died.
+    Yields the result, whose counts and live rows are differences to the base; then the entries of a new run; then the
+    rows of base files that died.
     """
     yield from _changes(store, task, parts)
 
@@ -168,7 +168,7 @@ def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> t
 
 
 def dedupe_run(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult:
-    """The same in a round of several: the run is written, one more beside those of the rounds before."""
+    """Dedupe for one of several rounds: writes the changes as one more run of the session's index."""
     result, run, _ = _changes(store, task, parts)
     written = []
     for bucket in task.buckets:
@@ -195,7 +195,7 @@ def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:
 
 
 class Folded:
-    """Iterating folds; afterwards `counts` is known. The conservation of rows is asserted."""
+    """Iterating folds. Afterwards `counts` is known. Raises CorruptionError if rows are not conserved."""
 
     def __init__(
         self,

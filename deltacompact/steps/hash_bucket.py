@@ -1,11 +1,11 @@
-"""Step 1, hash bucket: rows of delta files become entries, grouped by hash bucket.
+"""Step 1, hash bucket: turns rows of delta files into entries, grouped by hash bucket.
 
     file 7 (upsert)  k1 k2 k3   ->  bucket 0: k2 -> (7, 1)          a parcel for the buckets of each node
     file 8 (delete)  k2         ->  bucket 0: k2 -> (8, 0) delete
                                     bucket 1: k1 -> (7, 0), k3 -> (7, 2)
 
-Only key and sort columns are read (paper, hash bucket step; the digests are not joined to tables but packed). Rows of a
-file that are dead already have no entry.
+Tasks read only key and sort columns (paper, hash bucket step; the paper joins digests to tables, here they are packed
+into entries). Rows that are dead already get no entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltacompact.tabular import formats, schemas
 
 @dataclass(frozen=True, slots=True)
 class SourceSlice:
-    """Rows of one delta file: `ordinal` is the file's place in the session's fold order."""
+    """A range of rows of one delta file. `ordinal` is the file's index in the session's fold order."""
 
     file: DataFile
     ordinal: Ordinal
@@ -40,9 +40,9 @@ class SourceSlice:
 
 
 def slices(sources: Sequence[SourceSlice], rows_max: int) -> list[tuple[SourceSlice, ...]]:
-    """Divide files into tasks of about equal size; a file that is larger than a task is split by rows.
+    """Divide files into tasks of about equal size. A file that is larger than a task is split by rows.
 
-    A file of an untyped format is read whole for any of its rows, so it is not split.
+    Files of untyped formats are not split, because any of their rows requires reading the whole file.
     """
     tasks: list[tuple[SourceSlice, ...]] = []
     task: list[SourceSlice] = []
@@ -75,7 +75,7 @@ def hash_bucket(
     parcel_starts: Sequence[int],
     reading: ReadLimits,
 ) -> Iterator[Groups]:
-    """Entries of the slices' rows by bucket, buckets [parcel_starts[i], parcel_starts[i + 1]) in each parcel."""
+    """Entries of the slices' rows by bucket. Each parcel has the buckets [parcel_starts[i], parcel_starts[i + 1])."""
     parts = [part for piece in work for part in _pack(store, encoding, partition, piece, reading)]
     entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
     del parts
@@ -99,7 +99,7 @@ def pack(
     operation: OperationType,
     rows: npt.NDArray[np.uint64],
 ) -> Entries:
-    """The entries of rows of one file; `rows` are their places in it."""
+    """The entries of rows of one file. `rows` has their row numbers."""
     if operation is OperationType.DELETE:
         rows = rows | DELETE_BIT
         rows[keyless(table, encoding)] |= KEYLESS_BIT

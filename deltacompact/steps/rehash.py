@@ -1,4 +1,4 @@
-"""Rehashing: an index moves to another number of hash buckets without any data being read.
+"""Rehashing: moves an index to another number of hash buckets, without reading data files.
 
 2 buckets                            3 buckets
 0: 08… -> (2, 4)  9e… -> (2, 1)      0: 9e… -> (2, 1)        bucket = int(digest) % 3
@@ -24,7 +24,7 @@ from deltacompact.storage.objects import ObjectStore
 def split_bucket(
     store: ObjectStore, manifest: IndexManifest, bucket: int, hash_bucket_count: int, parcel_starts: Sequence[int]
 ) -> Iterator[Groups]:
-    """One old bucket's entries by new bucket."""
+    """The entries of one old bucket, by new bucket."""
     parts = list(read_index(store, manifest, bucket)) or [none(manifest.encoding.entry_bytes)]
     entries, offsets = _kernels.group_entries(parts, hash_bucket_count)
     yield from Groups(0, (entries,), offsets).parcels(parcel_starts)
@@ -39,7 +39,7 @@ def merge_buckets(
     path_of: Callable[[], str],
     *parts: Groups,
 ) -> tuple[tuple[IndexFile, ...], ...]:
-    """Write a group of new buckets from what every old bucket has for them."""
+    """Write a group of new buckets from the entries of all old buckets."""
     written = []
     for bucket in buckets:
         pieces = [entries for part in parts for entries in part.of(bucket)]

@@ -1,13 +1,13 @@
-"""What the tasks of one stage hand to those of the next, all to all: a parcel for each node, not for each task.
+"""The shuffle between two stages, all to all: each task hands over one parcel for each node, not for each task.
 
     8 buckets, 4 dedupe tasks, 2 nodes      starts (0, 2, 4, 6, 8)      parcels (0, 2, 4)
     hash bucket task 3   -> parcel 0: buckets 0‥4      dedupe tasks 0 and 1, on node 0, take their buckets out of it
                             parcel 1: buckets 4‥8      dedupe tasks 2 and 3, on node 1
 
-Tasks of one node read the same objects without copying them, so there are tasks x nodes of them rather than tasks x
-tasks: what the driver pays for each (a quarter of a millisecond) does not grow with the square of the cluster. What
-does not fit the object store goes through files of the session; it would be spilled by it to disk anyway, when it is
-full, and not in order.
+Tasks of one node share a parcel without copying it. So there are tasks x nodes objects, not tasks x tasks, and the
+driver's time (a quarter of a millisecond for each object) does not grow with the square of the cluster. Data that does
+not fit the object store goes through files of the session. A full object store would spill it to disk anyway, and out
+of order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Arrays = tuple[npt.NDArray[Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows by group, from group number `first` on: arrays of one length, and where each group begins and ends."""
+    """Rows by group, from group number `first` on: arrays of the same length, and the offset of each group in them."""
 
     first: int
     arrays: Arrays
@@ -42,7 +42,7 @@ class Groups:
         return tuple(array[low:high] for array in self.arrays)
 
     def parcels(self, starts: Sequence[int]) -> Iterator[Groups]:
-        """Groups [starts[i], starts[i + 1]) in each. Of a numpy slice, only its rows travel."""
+        """Parcels with the groups [starts[i], starts[i + 1]). Pickling a numpy slice sends only its rows."""
         for start, stop in pairwise(starts):
             offsets = self.offsets[start - self.first : stop - self.first + 1]
             yield Groups(start, tuple(array[offsets[0] : offsets[-1]] for array in self.arrays), offsets - offsets[0])
@@ -50,7 +50,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Groups in a file, a batch for each."""
+    """Groups in a file, with a batch for each group."""
 
     path: str
     first: int
@@ -62,7 +62,7 @@ Parcel = Groups | Stored
 def parcels(
     store: ObjectStore, path_of: Callable[[], str] | None, groups: Groups, starts: Sequence[int]
 ) -> Iterator[Parcel]:
-    """Hand over groups, [starts[i], starts[i + 1]) in each parcel; through a file if there is a path for it."""
+    """Parcels with the groups [starts[i], starts[i + 1]). With `path_of`, the groups are stored in a file."""
     if path_of is None:
         yield from groups.parcels(starts)
         return
@@ -79,7 +79,7 @@ def parcels(
 
 
 def taken(store: ObjectStore, parcel: Parcel, group: int) -> Arrays:
-    """The rows of one group out of a parcel."""
+    """The rows of one group in a parcel."""
     if isinstance(parcel, Groups):
         return parcel.of(group)
     with session_object(store, parcel.path) as source:
@@ -91,7 +91,8 @@ def taken(store: ObjectStore, parcel: Parcel, group: int) -> Arrays:
 class Layout:
     """Consecutive items for each task, and consecutive tasks for each parcel.
 
-    `starts` and `parcels` have where each one's begin, and where the last one's end.
+    `starts` has the first item of each task, and the end of the last. `parcels` has the first task of each parcel, and
+    the end of the last.
     """
 
     starts: tuple[int, ...]
@@ -99,7 +100,7 @@ class Layout:
 
     @classmethod
     def of(cls, items: int, tasks: int, node_slots: Sequence[int]) -> Layout:
-        """As many tasks on each node as it has slots for: parcel i is for the tasks of node i."""
+        """Spread tasks over nodes in proportion to their slots. Parcel i is for the tasks of node i."""
         tasks = max(1, min(items, tasks))
         return cls(spread(items, [1] * tasks), spread(tasks, node_slots))
 
@@ -114,16 +115,16 @@ class Layout:
 
     @property
     def parcel_starts(self) -> tuple[int, ...]:
-        """Where the items of each parcel begin, and where the last one's end."""
+        """The first item of each parcel, and the end of the last."""
         return tuple(self.starts[task] for task in self.parcels)
 
     def parcel_of(self, task: int) -> int:
-        """The parcel that has what a task needs: the number of its node."""
+        """The parcel with a task's items. Its number is that of the task's node."""
         return bisect_right(self.parcels, task) - 1
 
 
 def spread(items: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """Boundaries of consecutive groups of about these proportions: (0, …, items). None is empty: there may be fewer."""
+    """The boundaries (0, …, items) of consecutive groups in about these proportions. Empty groups are left out."""
     total, upto, starts = sum(weights), 0, [0]
     for weight in weights:
         upto += weight

@@ -1,1 +1,1 @@
-"""Objects by path, wherever they are: a local disk, S3, memory. The only door to boto3."""
+"""Objects by path, on a local disk, on S3 or in memory. The only door to boto3."""

@@ -1,12 +1,12 @@
-"""A new file that large writes reach past the page cache.
+"""Writes a new file past the page cache.
 
-    write 3 MB, write 9 MB …    copied into one of two blocks of 4 MiB; a full one is written while the other is filled
-    finish                      the rest, padded to whole sectors; the file cut to its length, synced to disk
+    write 3 MB, write 9 MB …    copied into one of two blocks of 4 MiB; a full block is written while the other fills
+    finish                      pads the rest to whole sectors, cuts the file to its length, syncs it to disk
 
-What a compaction writes is not read again soon. Through the page cache it pushes out what others read, is waited for
-all at once at the end (fsync), and has the kernel find fresh pages all the time: writing 400 MB took 0.3 to 1.7 s and
-as many CPU seconds, where this takes 0.25 s and 0.03. A file smaller than a block is written as usual, and so is one on
-a file system that does without O_DIRECT.
+Nobody reads a compaction's output soon. The page cache would evict what others read, wait for all writes at the end
+(fsync), and make the kernel allocate new pages all the time: writing 400 MB took 0.3 to 1.7 s and as many CPU seconds,
+and direct writes take 0.25 s and 0.03 CPU seconds. Files smaller than a block are written through the page cache, and
+so are files on a file system without O_DIRECT.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP)
 
 
 class DirectFile(io.RawIOBase):
-    """A file that is made anew and written from front to end. Nothing is promised to be in it before `finish`.
+    """A new file, written from front to end. Its content is complete only after `finish`.
 
-    Raises OSError, from a later write than the one that failed perhaps. `block_bytes` are whole sectors.
+    Raises OSError, perhaps from a later write than the one that failed. `block_bytes` is a multiple of a sector.
     """
 
     def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:
@@ -49,24 +49,24 @@ class DirectFile(io.RawIOBase):
         return self._length
 
     def write(self, data: Any, /) -> int:
-        with memoryview(data) as given, given.cast("B") as view:
-            at = 0
-            while at < len(view):
-                taken = min(len(view) - at, self._block_bytes - self._filled)
-                self._blocks[0][self._filled : self._filled + taken] = view[at : at + taken]
-                self._filled += taken
-                at += taken
+        with memoryview(data) as whole, whole.cast("B") as view:
+            copied = 0
+            while copied < len(view):
+                size = min(len(view) - copied, self._block_bytes - self._filled)
+                self._blocks[0][self._filled : self._filled + size] = view[copied : copied + size]
+                self._filled += size
+                copied += size
                 if self._filled == self._block_bytes:
                     self._hand_over()
-            self._length += at
-            return at
+            self._length += copied
+            return copied
 
     def finish(self) -> None:
-        """Everything that was written is on disk afterwards."""
+        """Write the rest and sync the file to disk."""
         self._wait()
         if self._filled and self._direct:
-            whole = -(-self._filled // SECTOR_BYTES) * SECTOR_BYTES
-            self._write_out(self._blocks[0], whole)
+            padded = -(-self._filled // SECTOR_BYTES) * SECTOR_BYTES
+            self._write_out(self._blocks[0], padded)
             os.ftruncate(self._handle, self._length)
         elif self._filled:
             self._write_out(self._blocks[0], self._filled)
@@ -83,11 +83,11 @@ class DirectFile(io.RawIOBase):
                 self._writer.shutdown()
         finally:
             os.close(self._handle)
-            self._blocks.clear()  # not closed: an error that is under way may still hold a view of one
+            self._blocks.clear()  # do not close them: an exception that is being raised may hold a view of a block
             super().close()
 
     def _hand_over(self) -> None:
-        """Have the full block written, and go on in the other one."""
+        """Write the full block in the other thread, and continue with the other block."""
         self._wait()
         if self._direct is None:
             self._direct = self._past_the_cache()
@@ -104,14 +104,14 @@ class DirectFile(io.RawIOBase):
 
     def _write_out(self, block: mmap.mmap, length: int) -> None:
         with memoryview(block) as view:
-            at = 0
-            while at < length:
+            written = 0
+            while written < length:
                 try:
-                    at += os.write(self._handle, view[at:length])
+                    written += os.write(self._handle, view[written:length])
                 except OSError as error:
                     if error.errno not in _NOT_SUPPORTED or not self._direct:
                         raise
-                    self._set_direct(False)  # some file systems say so only now, or after a short write
+                    self._set_direct(False)  # some file systems refuse O_DIRECT only now, or after a short write
 
     def _past_the_cache(self) -> bool:
         try:

@@ -29,7 +29,7 @@ _UNFINISHED_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class LocalStore:
-    """Objects as files below a directory. Unfinished writes live in `.unfinished` and are never listed."""
+    """Objects as files below a directory. Unfinished files lie in `.unfinished` and are never listed."""
 
     UNFINISHED = ".unfinished"
 
@@ -80,8 +80,8 @@ class LocalStore:
             if self.UNFINISHED in folders:
                 folders.remove(self.UNFINISHED)
             relative = Path(folder).relative_to(self.root).as_posix()
-            at = "" if relative == "." else relative + "/"
-            found += [at + name for name in names]
+            parent = "" if relative == "." else relative + "/"
+            found += [parent + name for name in names]
         for path in sorted(found, key=str.encode):
             if path.startswith(prefix) and path > start_after:
                 with contextlib.suppress(NotFoundError):
@@ -97,13 +97,13 @@ class LocalStore:
             try:
                 (self.root / path).unlink(missing_ok=True)
             except NotADirectoryError:
-                continue  # nothing of that name
+                continue  # there is no such object
             except OSError as error:
                 raise StoreError(f"{self.root / path} could not be deleted: {error.strerror or error}") from error
-            self._remove_if_empty((self.root / path).parent)  # the folder goes with its last object, as on S3
+            self._remove_if_empty((self.root / path).parent)  # a folder vanishes with its last object, as on S3
 
     def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
-        """Of any table: the name of an unfinished file does not say where it was to go."""
+        """The unfinished files of all tables: their names do not say which path they were meant for."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for found in sorted((self.root / self.UNFINISHED).iterdir()):
                 with contextlib.suppress(NotFoundError):
@@ -120,7 +120,7 @@ class LocalStore:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise NotFoundError(f"{self.root / path} does not exist") from None
         except PermissionError:
-            raise InputError(f"{self.root / path} may not be read") from None
+            raise InputError(f"{self.root / path}: permission to read is denied") from None
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise NotFoundError(f"{self.root / path} does not exist") from None
@@ -137,8 +137,8 @@ class LocalStore:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 longest = max(map(os.fsencode, Path(error.filename2 or error.filename or "").parts), key=len)
-                said = f"{longest[:40].decode(errors='replace')}…"
-                raise InputError(f"{said!r}: a name of {len(longest)} bytes is too long for {self.root}") from None
+                shown = f"{longest[:40].decode(errors='replace')}…"
+                raise InputError(f"{shown!r}: a name of {len(longest)} bytes is too long for {self.root}") from None
             raise StoreError(f"writing below {self.root} failed: {error.strerror or error}") from error
         finally:
             with contextlib.suppress(OSError):
@@ -146,15 +146,15 @@ class LocalStore:
             self._tidy(name.parent)
 
     def _place(self, name: Path, path: str, put: Callable[[Path, Path], None]) -> None:
-        """Put a finished file where it belongs."""
+        """Move or link a finished file to its path."""
         target = self.root / path
         self._in_folder(target.parent, lambda: put(name, target))
         _sync_directory(target.parent)
 
     def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
-        """Do something in a folder, which is made where need be: a `delete` may take it while it is empty."""
+        """Make a missing folder and act in it. Retry, as a `delete` may remove the folder while it is empty."""
         for attempt in count(1):
-            with contextlib.suppress(FileExistsError):  # even `exist_ok` raises it, if the folder goes just then
+            with contextlib.suppress(FileExistsError):  # `exist_ok` raises it too, if the folder is just being removed
                 folder.mkdir(parents=True, exist_ok=True)
             try:
                 return act()
@@ -164,7 +164,7 @@ class LocalStore:
         raise AssertionError("unreachable")
 
     def _tidy(self, folder: Path) -> None:
-        """What is done with the folder of unfinished writes after each: it stays for the next one."""
+        """Called with the folder of unfinished files after each write. Here the folder stays for the next write."""
 
     def _remove_if_empty(self, folder: Path) -> None:
         if folder != self.root:
@@ -173,7 +173,7 @@ class LocalStore:
 
 
 class ForeignFolder(LocalStore):
-    """A folder that is no catalog: nothing of ours stays beside the file that is written there."""
+    """A folder outside of a catalog: writing a file leaves nothing else behind."""
 
     def _tidy(self, folder: Path) -> None:
         self._remove_if_empty(folder)
@@ -183,7 +183,7 @@ def _sync_directory(directory: Path) -> None:
     try:
         handle = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:
-        return  # somebody has deleted the object again, and its folder with it
+        return  # another process has deleted the object already, and its folder with it
     try:
         os.fsync(handle)
     finally:

@@ -1,4 +1,4 @@
-"""Objects in the memory of this process: for tests, and for reads that publish nothing."""
+"""Objects in the memory of this process: for tests, and to check what a format can hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltacompact.storage.objects import ObjectStat
 
 
 class MemoryStore:
-    """A dictionary with a lock: for tests, and for reads that publish nothing."""
+    """A dictionary with a lock."""
 
     def __init__(self, uri: str = "memory://", clock: Any = time.time) -> None:
         self.uri = uri

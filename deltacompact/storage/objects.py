@@ -1,12 +1,12 @@
-"""Objects by path: what the catalog needs of S3, of a local disk, and of a test's memory.
+"""Objects by path: the operations that every store has, be it S3, a local disk or memory.
 
 The commit protocol rests on one primitive, *put if absent*:
 
-    put_if_absent("t/stream/0/00000000000000000007.json", A) -> True      the object is A, for ever
-    put_if_absent("t/stream/0/00000000000000000007.json", B) -> False     somebody was there first
+    put_if_absent("t/stream/0/00000000000000000007.json", A) -> True      the object is A from now on
+    put_if_absent("t/stream/0/00000000000000000007.json", B) -> False     another writer was first
 
-S3 does it with `If-None-Match: *`, a disk by linking a finished file into place. Data files are written under
-attempt-unique names, so `writer` need not be conditional, but a write that fails must leave nothing behind.
+S3 does this with `If-None-Match: *`, a disk by linking a finished file into place. Each attempt writes its data files
+under names of its own. So `writer` need not be conditional, but a write that fails must leave no object behind.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 
 PROBE = ".put-if-absent"
-"""An object below the root of a store, beside the tables, of which `refuse_overwriting` knows."""
+"""The object that `refuse_overwriting` writes below the root of a store, beside the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
     """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock).
 
-    `etag` where the store has one and was asked for this object alone.
+    `stat` also fills in `etag`, if the store has ETags.
     """
 
     path: str
@@ -42,7 +42,7 @@ class ObjectStat:
 class ObjectStore(Protocol):
     """A flat, strongly consistent space of objects under a root. Stores can be pickled and sent to workers.
 
-    Raises NotFoundError where an object is missing, StoreError where an outcome is unknown.
+    Raises NotFoundError if an object is missing, StoreError if an outcome is unknown.
     """
 
     uri: str
@@ -57,12 +57,12 @@ class ObjectStore(Protocol):
         """Random access for reading."""
 
     def writer(self, path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """A sink whose bytes become the object when the block ends without an exception, and never otherwise."""
+        """A sink. Its bytes become the object only when the block ends without an exception."""
 
     def stat(self, path: str) -> ObjectStat: ...
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
-        """Objects whose path starts with `prefix`, in byte order of their paths, those after `start_after`."""
+        """Objects whose path starts with `prefix` and sorts after `start_after`, in byte order of their paths."""
 
     def folders(self) -> Iterator[str]:
         """Names of the folders directly below the root, in byte order."""
@@ -72,17 +72,17 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class LeavesUnfinished(Protocol):
-    """A store where a process that dies in the middle of a write leaves something that no listing shows."""
+    """A store in which a process that dies during a write leaves bytes behind that no listing shows."""
 
     def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
-        """Writes that were begun and not ended: those below `prefix`, or all where the store does not know."""
+        """Unfinished writes below `prefix`, or all of them if the store does not know their paths."""
 
     def discard(self, begun: Iterable[ObjectStat]) -> None:
-        """Forget such writes. Whoever is still at one gets a StoreError when it ends."""
+        """Remove unfinished writes. A writer that is still at work gets a StoreError when it ends."""
 
 
 def unfinished(store: ObjectStore, prefix: str) -> Iterator[ObjectStat]:
-    """What writes that were never ended left in a store."""
+    """The unfinished writes of a store, if it can have any."""
     if isinstance(store, LeavesUnfinished):
         yield from store.unfinished(prefix)
 
@@ -93,9 +93,9 @@ def discard(store: ObjectStore, begun: Iterable[ObjectStat]) -> None:
 
 
 def refuse_overwriting(store: ObjectStore) -> None:
-    """Raise InputError for a store whose put-if-absent overwrites what is there: two writers would lose commits.
+    """Raise InputError for a store whose put-if-absent overwrites an existing object: two writers would lose commits.
 
-    The probe stays: where it is there already, a refused put of one request is the proof.
+    The probe object stays in the store, so that later calls need one request only: its refusal is the proof.
     """
     first, second = (f"deltacompact: this store refuses to overwrite ({uuid.uuid4().hex})\n".encode() for _ in "12")
     if store.put_if_absent(PROBE, first) and (store.put_if_absent(PROBE, second) or store.get(PROBE) != first):

@@ -1,8 +1,8 @@
-"""Which store and which object a path or URI leads to.
+"""Finds the store and the object that a path or URI names.
 
 s3://lake/tables              S3Store(lake, tables)
 orders/data/5c….parquet       the same store, below its root
-s3://other/b/a.parquet        a store of the whole bucket, b/a.parquet: opened once in a process, with its connections
+s3://other/b/a.parquet        a store of the whole bucket, b/a.parquet: opened once in a process, to reuse connections
 file:///exports/a.parquet     a store of that folder, a.parquet
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> ObjectStore:
-    """The store at "s3://bucket/prefix", "file:///path" or a plain local path. Nothing is asked of it yet."""
+    """The store at "s3://bucket/prefix", "file:///path" or a plain local path. Opening sends no request."""
     text = os.fspath(uri)
     parts = urlsplit(text)
     if parts.scheme == "s3":
@@ -46,20 +46,20 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path says by itself in which store the object lies."""
+    """Whether a path is a full URI, which names the store as well."""
     return "://" in path
 
 
 def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
-    """The store and the path in it of an object: below the root, or in the place that its full URI names.
+    """The store of an object, and the object's path in it. A full URI may lead to another store than the root.
 
-    A bucket is opened with the settings and credentials of the root where the root is in S3.
+    Another bucket is opened with the settings and credentials of the root, if the root is on S3.
     """
     if not is_uri(path):
         return root, path
-    place, name = _bucket(root, path) if path.startswith("s3://") else _folder(path)
-    alike = getattr(root, "alike", None)  # a store that is paced paces others as well
-    return (alike(place) if alike else place), name
+    store, name = _bucket(root, path) if path.startswith("s3://") else _folder(path)
+    alike = getattr(root, "alike", None)  # a throttled store throttles the others too
+    return (alike(store) if alike else store), name
 
 
 def _bucket(root: ObjectStore, uri: str) -> tuple[ObjectStore, str]:
@@ -86,10 +86,10 @@ def _foreign_folder(uri: str) -> ObjectStore:
 
 
 def identity(root: ObjectStore, path: str) -> str:
-    """The same for all names of an object: its path in a store, and any URI that leads there.
+    """One text for all names of an object: its path in a store, and any URI that leads to it.
 
-    Names that only might lead to one object (on S3: percent-encoded or not) have one identity as well: this decides
-    what is kept.
+    Names that might lead to the same object (on S3: percent-encoded or not) have the same identity too. Vacuum keeps
+    objects by identity, so it rather keeps too many.
     """
     store, name = open_object(root, path)
     if isinstance(folder := getattr(store, "root", None), Path):
@@ -101,7 +101,7 @@ def identity(root: ObjectStore, path: str) -> str:
 
 
 def path_below(root: ObjectStore, uri: str) -> str | None:
-    """The path below the root of the object that a URI leads to; None where it is somewhere else."""
+    """The path below the root of the object that a URI names. None: the object is not below the root."""
     folder = identity(root, ".").rstrip("/") + "/"
     found = identity(root, uri)
     if not found.startswith(folder):
@@ -111,7 +111,7 @@ def path_below(root: ObjectStore, uri: str) -> str | None:
 
 
 def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:
-    """Copy a file (local path or URI) into the store; the number of bytes copied."""
+    """Copy a file (local path or URI) into the store. Returns the number of bytes."""
     origin, name = open_object(store, as_uri(source))
     with origin.open(name) as reader, store.writer(path) as sink:
         shutil.copyfileobj(reader, sink, 8 << 20)
@@ -119,6 +119,6 @@ def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> 
 
 
 def as_uri(path: str | os.PathLike[str]) -> str:
-    """The URI of a local path; a URI as it is."""
+    """The URI of a local path. A URI is returned unchanged."""
     text = os.fspath(path)
     return text if is_uri(text) else Path(text).absolute().as_uri()

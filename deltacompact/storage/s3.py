@@ -1,11 +1,11 @@
 """S3 as an object store: the only door to boto3.
 
-put if absent   PutObject with If-None-Match: *      412: somebody was there first; 409: ask again
-                probed once a process: some stores that speak S3 ignore the header
-a large file    a multipart upload, completed at the end of the block, aborted where it fails; where the process
-                died, a vacuum finds it
+put if absent   PutObject with If-None-Match: *      412: another writer was first; 409: try again
+                tested once in each process: some stores with an S3 interface ignore the header
+a large file    a multipart upload, completed at the end of the block, aborted if it fails; if the process dies,
+                a vacuum finds the upload
 random access   Arrow's own S3 reader
-the first answer of an endpoint    has 9 seconds, credentials included; requests after it are retried with patience
+first request   must be answered within 9 seconds, credentials included; later requests have long time-outs and retries
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from deltacompact.base.wording import text_of
 from deltacompact.storage.objects import ObjectStat, refuse_overwriting
 
 _PROBED: set[tuple[str | None, str]] = set()
-"""Endpoints and URIs of which this process knows that they do not overwrite."""
+"""Endpoints and URIs of stores that refused to overwrite when this process tested them."""
 _PROBING = threading.RLock()
 
 _LOG = logging.getLogger("deltacompact")
 _FIRST_ANSWER_S = 9.0
 _SILENT_S = 2.0
-"""What comes sooner is not worth a line."""
+"""Waits shorter than this are not reported."""
 _SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
 _CHECK_IT = "is it the right endpoint (AWS_ENDPOINT_URL, region), and can this machine reach it?"
 
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How S3 is reached. What is None comes from boto3's own chain (environment, profile, instance role)."""
+    """How to reach S3. A None comes from boto3's own chain (environment, profile, instance role)."""
 
     endpoint_url: str | None = None
     region: str | None = None
@@ -64,7 +64,7 @@ class S3Settings:
 
     @classmethod
     def from_environment(cls) -> S3Settings:
-        """Each field from DELTACOMPACT_S3_<FIELD>, where it is set."""
+        """Each field from DELTACOMPACT_S3_<FIELD>, if that variable is set."""
         chosen: dict[str, Any] = {}
         for setting in fields(cls):
             if value := os.environ.get(f"DELTACOMPACT_S3_{setting.name.upper()}"):
@@ -77,12 +77,12 @@ class S3Settings:
 
 
 _ANSWERED: set[S3Settings] = set()
-"""Where an endpoint has answered this process."""
+"""Settings whose endpoint has answered a request of this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StaticCredentials:
-    """Credentials that were given in the environment go with the store to its workers; those of roles do not."""
+    """Credentials from the environment. They travel to workers with the store; credentials of roles do not."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -95,7 +95,7 @@ Access = tuple[S3Settings, _StaticCredentials | None]
 class S3Store:
     """Objects in a bucket below a prefix, through boto3; random-access reads through Arrow's own S3 reader.
 
-    Arrow's S3 file system has no conditional put and publishes partial objects, so nothing is written with it.
+    Arrow's S3 file system has no conditional put and shows partial objects, so it is never used for writing.
     """
 
     _CREDENTIALS_LAST_S = 600.0
@@ -110,7 +110,8 @@ class S3Store:
         self._live: tuple[Any, Any, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Clients cannot be pickled: one is built where it is needed. Workers are as patient as who sends the store.
+        # Clients cannot be pickled: every process builds its own. If the endpoint has answered the sender of the store,
+        # its workers do not bound their first request.
         return {**self.__dict__, "_live": None, "_answered": self.settings in _ANSWERED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -120,7 +121,7 @@ class S3Store:
 
     @property
     def access(self) -> Access:
-        """How the store is reached: other buckets of the same owner are reached alike."""
+        """Settings and credentials. They also open other buckets of the same owner."""
         return self.settings, self._static
 
     def get(self, path: str) -> bytes:
@@ -133,9 +134,9 @@ class S3Store:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         probed = (self.settings.endpoint_url, self.uri)
-        with _PROBING:  # others wait until it is known
+        with _PROBING:  # other threads wait for the test
             if probed not in _PROBED:
-                _PROBED.add(probed)  # the probe itself comes through here
+                _PROBED.add(probed)  # the test itself calls put_if_absent
                 try:
                     refuse_overwriting(self)
                 except BaseException:
@@ -157,7 +158,7 @@ class S3Store:
                 code = _code(error)
                 if code == "PreconditionFailed":
                     return False
-                # 409: another conditional put of this key is under way. Neither has happened yet; ask again.
+                # 409: another conditional put of this key is under way. Neither has taken effect yet; try again.
                 if attempt == self._TASK_ERRORS_RETRIED:
                     raise StoreError(f"{self.uri}{path}: conditional put kept conflicting ({code})") from error
                 time.sleep(0.05 * 2**attempt)
@@ -165,12 +166,12 @@ class S3Store:
 
     def open(self, path: str) -> pa.NativeFile:
         if self.settings not in _ANSWERED:
-            self.stat(path)  # Arrow would wait for minutes where nobody answers
+            self.stat(path)  # Arrow would wait for minutes if nobody answers
         with self._asking(path):
             try:
                 return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
             except FileNotFoundError:
-                self.stat(path)  # says what is missing: object or bucket
+                self.stat(path)  # its error says which is missing: object or bucket
                 raise
             except OSError as error:
                 self.stat(path)
@@ -178,7 +179,7 @@ class S3Store:
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        # Spooled to disk: an upload that is only begun after the last byte cannot publish half a file.
+        # Spool to disk: an upload that begins after the last byte cannot make half a file visible.
         with tempfile.TemporaryFile() as spool:
             yield spool
             spool.seek(0)
@@ -220,12 +221,12 @@ class S3Store:
                 raise StoreError(f"{self.uri}: deleting {failed[0]['Key']} failed: {failed[0]['Code']}")
 
     def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
-        """Multipart uploads that were begun below `prefix`, by the time at which they were."""
+        """Unfinished multipart uploads below `prefix`, with the time at which they began."""
         try:
             for upload in self._uploads(prefix):
                 yield ObjectStat(upload["Key"][len(self.prefix) :], 0, upload["Initiated"].timestamp())
-        except (InputError, StoreError) as error:  # not everybody may list them, not every store can
-            logging.getLogger(__name__).warning("unfinished uploads are not looked for: %s", error)
+        except (InputError, StoreError) as error:  # some users may not list uploads, some stores cannot
+            logging.getLogger(__name__).warning("unfinished uploads cannot be listed: %s", error)
 
     def discard(self, begun: Iterable[ObjectStat]) -> None:
         for stat in begun:
@@ -258,7 +259,7 @@ class S3Store:
         return self._connected()[1]
 
     def _connected(self) -> tuple[Any, Any, float]:
-        """Client and Arrow file system, renewed before a role's credentials can run out."""
+        """Client and Arrow file system. They are renewed before a role's credentials can expire."""
         if self._live is None or time.monotonic() > self._live[2]:
             with self._asking(""):
                 self._live = self._made()
@@ -288,7 +289,7 @@ class S3Store:
         return client, _arrow_file_system(session, client, endpoint)
 
     def _send(self, client: Any, deadline_s: float, request: Any, **_: Any) -> Any:
-        """Bound the first request of all. None lets boto3 send the others itself, with its own time-outs."""
+        """Send the first request of a process with a deadline. None lets boto3 send later requests itself."""
         if self.settings in _ANSWERED:
             return None
         answer = _first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
@@ -297,7 +298,7 @@ class S3Store:
 
     @contextlib.contextmanager
     def _asking(self, path: str, conditional: bool = False) -> Iterator[None]:
-        """Say in one line what S3 answered. A conditional put sees 412 and 409 itself."""
+        """Turn errors of boto3 into ours, in one line. A conditional put handles 412 and 409 itself."""
         import botocore.exceptions as aws
 
         try:
@@ -330,9 +331,9 @@ class S3Store:
 
 
 def whole_bucket(bucket: str, access: Access | None = None) -> S3Store:
-    """The store of all objects of a bucket: one in a process, since its first request makes connections.
+    """The store of a whole bucket. A process opens it once, because the first request makes connections.
 
-    `access` is that of another store; None: settings and credentials of the environment.
+    `access` comes from another store. None: take settings and credentials from the environment.
     """
     if access is None:
         settings = S3Settings.from_environment()
@@ -349,26 +350,26 @@ def _opened_bucket(bucket: str, access: Access) -> S3Store:
 
 
 def _first_send(send: Callable[[Any], Any], request: Any, deadline_s: float) -> Any:
-    """Send the first request to an endpoint, three times at most; any answer of it counts, errors too."""
+    """Send the first request to an endpoint, up to three times. Any answer counts, even an error."""
     from botocore.exceptions import BotoCoreError
 
     url = urlsplit(request.url)
-    where = f"{url.scheme}://{url.netloc}"
+    endpoint = f"{url.scheme}://{url.netloc}"
     for left in (2, 1, 0):
         try:
-            return _bounded(lambda: send(request), deadline_s, f"connecting to {where}")
+            return _bounded(lambda: send(request), deadline_s, f"connecting to {endpoint}")
         except TimeoutError:
-            raise StoreError(f"{where} did not answer within {_FIRST_ANSWER_S:g} s: {_CHECK_IT}") from None
+            raise StoreError(f"{endpoint} did not answer within {_FIRST_ANSWER_S:g} s: {_CHECK_IT}") from None
         except BotoCoreError as error:
             if not left:
-                raise StoreError(f"{where} does not answer: {text_of(error)}: {_CHECK_IT}") from error
+                raise StoreError(f"{endpoint} does not answer: {text_of(error)}: {_CHECK_IT}") from error
             request.reset_stream()
             time.sleep(0.3)
     raise AssertionError("unreachable")
 
 
 def _bounded(call: Callable[[], Any], deadline_s: float, doing: str) -> Any:
-    """The call's result. It runs in a thread, which is left alone at the deadline; raises TimeoutError then."""
+    """The result of the call, which runs in a thread. Raises TimeoutError at the deadline and abandons the thread."""
     outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -392,7 +393,7 @@ def _bounded(call: Callable[[], Any], deadline_s: float, doing: str) -> Any:
 
 
 def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
-    """A boto3 client of another AWS service, by the same settings as S3 (few retries, short time-outs)."""
+    """A boto3 client of another AWS service, with the settings of S3 but few retries and short time-outs."""
     from botocore.config import Config
 
     settings = _resolved(S3Settings.from_environment())
@@ -402,7 +403,7 @@ def aws_client(service: str, region: str | None = None, answer_within_s: float =
 
 
 def _resolved(settings: S3Settings) -> S3Settings:
-    """The environment is read where the store is opened, so that its workers reach the same S3."""
+    """The settings, completed from the environment of the process that opens the store, for its workers too."""
     environment = os.environ.get
     return replace(
         settings,
@@ -432,22 +433,22 @@ def _static_credentials(settings: S3Settings) -> _StaticCredentials | None:
 def _session(settings: S3Settings, static: _StaticCredentials | None) -> Any:
     import boto3
 
-    given = {}
+    credentials = {}
     if static:
-        given = {
+        credentials = {
             "aws_access_key_id": static.access_key,
             "aws_secret_access_key": static.secret_key,
             "aws_session_token": static.token,
         }
-    session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **given)
+    session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **credentials)
     if not settings.role_arn:
         return session
-    assumed = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
-    credentials = assumed["Credentials"]
+    answer = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
+    assumed = answer["Credentials"]
     return boto3.Session(
-        aws_access_key_id=credentials["AccessKeyId"],
-        aws_secret_access_key=credentials["SecretAccessKey"],
-        aws_session_token=credentials["SessionToken"],
+        aws_access_key_id=assumed["AccessKeyId"],
+        aws_secret_access_key=assumed["SecretAccessKey"],
+        aws_session_token=assumed["SessionToken"],
         region_name=session.region_name,
     )
 
@@ -459,14 +460,14 @@ def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
     if found is None:
         raise InputError(f"no AWS credentials: {_SET_THEM}")
     frozen = found.get_frozen_credentials()
-    where = urlsplit(endpoint) if endpoint else None
+    url = urlsplit(endpoint) if endpoint else None
     return fs.S3FileSystem(
         access_key=frozen.access_key,
         secret_key=frozen.secret_key,
         session_token=frozen.token,
         region=client.meta.region_name or "us-east-1",
-        endpoint_override=where.netloc if where else None,
-        scheme=where.scheme if where else "https",
+        endpoint_override=url.netloc if url else None,
+        scheme=url.scheme if url else "https",
     )
 
 

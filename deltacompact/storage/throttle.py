@@ -1,9 +1,9 @@
-"""Pacing: a compaction that leaves room for others, on a store and on a cluster that it shares.
+"""Throttles a compaction, so that it leaves room for others on a shared store and cluster.
 
-    cluster: 100 MB/s of reads, 10 tasks at a time   ->   every task 10 MB/s, each in a process of its own
-    a task that reads 4 MB                           ->   0.4 s of its allowance; what comes too early sleeps
+    cluster: 100 MB/s of reads, 10 tasks at a time   ->   10 MB/s for each task, each in a process of its own
+    a task reads 4 MB                                ->   it takes 0.4 s of its allowance; an early request sleeps
 
-Shares are fixed, so no task has to ask anybody: caps are never exceeded, and where fewer tasks run, not used up.
+Shares are fixed, so tasks need not coordinate. They never exceed the caps together. Fewer tasks do not use them up.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from deltacompact.base.settings import Settings
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 BURST_S = 0.25
-"""So many seconds of an allowance may be used at once."""
+"""A process may use this many seconds of its allowance at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Caps, None where there is none: bytes and requests a second."""
+    """Caps on bytes and requests a second. None: no cap."""
 
     read_bytes_per_s: float | None = None
     write_bytes_per_s: float | None = None
@@ -35,7 +35,7 @@ class Pace:
 
     @classmethod
     def of(cls, settings: Settings, processes: float) -> Pace:
-        """What one of so many processes may take."""
+        """The share of one of so many processes."""
         return cls(
             _part(settings.read_mb_per_s, 1e6 / processes),
             _part(settings.write_mb_per_s, 1e6 / processes),
@@ -52,12 +52,12 @@ def _part(cap: float | None, factor: float) -> float | None:
 
 
 def paced(store: ObjectStore, pace: Pace) -> ObjectStore:
-    """The store at a pace, for tasks."""
+    """The store, throttled to a pace, for tasks."""
     return store if pace.is_free else PacedStore(store, pace)
 
 
 class Allowance:
-    """So much a second. `take` sleeps until what was taken has been allowed."""
+    """An amount a second. `take` sleeps until the allowance covers the amount taken."""
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
@@ -77,12 +77,12 @@ class Allowance:
 
 @functools.lru_cache(maxsize=16)
 def _allowances(pace: Pace) -> tuple[Allowance, Allowance, Allowance]:
-    """Of this process: tasks that run here one after the other go on with what is left."""
+    """This process's allowances for reads, writes and requests. Its tasks share them."""
     return Allowance(pace.read_bytes_per_s), Allowance(pace.write_bytes_per_s), Allowance(pace.requests_per_s)
 
 
 class PacedStore:
-    """A store that keeps to a process's share of a pace."""
+    """A store that keeps within one process's pace."""
 
     def __init__(self, store: ObjectStore, pace: Pace) -> None:
         self.uri = store.uri
@@ -91,14 +91,14 @@ class PacedStore:
         self._reads, self._writes, self._requests = _allowances(pace)
 
     def alike(self, store: ObjectStore) -> PacedStore:
-        """Another store at the same pace, out of the same allowance."""
+        """Another store that shares this allowance."""
         return PacedStore(store, self._pace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PacedStore, (self._store, self._pace)
 
     def __getattr__(self, name: str) -> Any:
-        """What else a store has (root, settings) is that of the store."""
+        """Other attributes (root, settings) are those of the store."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._store, name)
@@ -150,7 +150,7 @@ class PacedStore:
 
 
 class _PacedFile:
-    """What pyarrow asks of a file that it reads."""
+    """The methods that pyarrow calls on a file that it reads."""
 
     def __init__(self, source: pa.NativeFile, reads: Allowance, requests: Allowance) -> None:
         self._source = source
@@ -184,7 +184,7 @@ class _PacedFile:
 
 
 class _PacedSink:
-    """What is asked of a file that is written."""
+    """A sink that takes each write out of the allowance."""
 
     def __init__(self, sink: IO[bytes], writes: Allowance) -> None:
         self._sink = sink

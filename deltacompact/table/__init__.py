@@ -1,1 +1,1 @@
-"""How the engine sees a table: through three ports, and never through a catalog."""
+"""The three ports through which the engine sees a table. It never sees a catalog."""

@@ -2,9 +2,9 @@
 
     {"number": 3, "path": "orders/data/7291….parquet", "rows": 3, "bytes": 1012, "schema": 0, …}     schemas: ["…"]
 
-The distinct schemas of one document are written once: files name theirs by its number. The schema is that of the file
-itself, whatever the table calls its columns. A file with a full URI is foreign, and any other is managed: `managed` is
-written where it is otherwise.
+Each distinct schema of a document is written once, and files refer to it by number. It has the file's own column names,
+even if the table uses others. By default a file with a full URI is not managed, and any other file is; `managed` is
+written only for exceptions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
 
 
 class SchemaTable:
-    """The distinct schemas of one document: files name theirs by its number here."""
+    """The distinct schemas of one document, by number."""
 
     def __init__(self, encoded: Any = ()) -> None:
         self.encoded: list[str] = list(encoded)
@@ -71,7 +71,7 @@ class SchemaTable:
         self._added: dict[int, tuple[pa.Schema, int]] = {}
 
     def add(self, schema: pa.Schema) -> int:
-        if id(schema) not in self._added:  # most files of a stream share a schema, which takes long to encode
+        if id(schema) not in self._added:  # encode once: it takes long, and most files of a stream share a schema
             self._added[id(schema)] = (schema, self._add(schema))
         return self._added[id(schema)][1]
 

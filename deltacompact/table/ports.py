@@ -1,16 +1,16 @@
 """The three ports between the engine and a table. A catalog implements them; the engine imports no catalog.
 
-    snapshot = source.fetch()                     what is folded into what, as of one moment
-    plan, fold, materialize                       data, index and records go to the workspace, under names used once
-    target.check(snapshot, session)               is the session still in the right?
-    target.publish(snapshot, session, result)     a new version, or a ConflictError and no visible trace
+    snapshot = source.fetch()                     base files and deltas, as of one moment
+    plan, fold, materialize                       write data, index and records to the workspace, under new names
+    target.check(snapshot, session)               may the session still publish?
+    target.publish(snapshot, session, result)     a new version, or a ConflictError and no visible change
 
-An attempt that was interrupted asks for the snapshot of an earlier moment: `source.fetch(moment)`.
+To resume an interrupted session, an attempt fetches the snapshot of an earlier moment: `source.fetch(moment)`.
 
-    path                          managed   matched by     dead rows of its own
-    orders/data/5c….parquet       yes       name           no           delta streams
-    landing/b.csv by file://…     no        name           no           the same, appended by reference
-    s3://lake/t/data/a.parquet    yes       field id       yes          another table format
+    path                          managed   columns by     has dead rows
+    orders/data/5c….parquet       yes       name           no              delta streams
+    landing/b.csv by file://…     no        name           no              delta streams, appended by reference
+    s3://lake/t/data/a.parquet    yes       field id       yes             another table format
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NothingToDo:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a snapshot is in time: versions of source and destination, and how long their histories were."""
+    """The time of a snapshot: the versions of source and destination, and the lengths of their histories."""
 
     source_version: str
     source_tail: int
@@ -47,20 +47,20 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is folded into what: one partition of a table at one moment.
+    """One partition of a table at one moment: base files, and the deltas to fold into them.
 
     base                the compacted files, with one live row per key; None before the first compaction
-    owned               the base files belong to the destination, so that they may be kept by reference
-    deltas              what is folded into them, in fold order
-    index               where the index of the base is
+    owned               the destination owns the base files, so a session may keep them by reference
+    deltas              the deltas to fold into the base, in fold order
+    index               the index of the base
     watermark           the greatest stream position that is processed
     next_file_number    above every file number that the destination has used
-    identity            what else makes a session on this snapshot this one and no other (JSON values)
+    identity            more values (JSON) that the session id depends on
     why                 the reason to compact, in words
-    columns             the table's columns, each with its field id (`PARQUET:field_id`), at any depth: those of files
-                        are then matched by field id. None: by name, and the table has the union of all
+    columns             the table's columns, each with its field id (`PARQUET:field_id`), at any depth: columns of files
+                        are matched by field id. None: they are matched by name, and the table has the union of all
 
-    Files may lie anywhere (a full URI), and may have dead rows already (a deletion vector), deltas as well as the base.
+    Base files and delta files may lie anywhere (a full URI), and may have dead rows already (a deletion vector).
     """
 
     source_table_id: str
@@ -78,7 +78,7 @@ class Snapshot:
     columns: pa.Schema | None = None
 
     def __post_init__(self) -> None:
-        """Whoever looks at a file sees the table's names."""
+        """Give the columns of all files the table's names."""
         if (columns := self.columns) is None:
             return
         deltas = [replace(delta, files=_matched(delta.files, columns)) for delta in self.deltas]
@@ -101,7 +101,7 @@ def _matched(files: Sequence[DataFile], columns: pa.Schema) -> tuple[DataFile, .
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a session hands over to be published: files with one live row per key, and the index of every one."""
+    """A session's result, to be published: files with one live row per key, and the index that points to the rows."""
 
     keys: TableKeys
     files: tuple[DataFile, ...]
@@ -112,7 +112,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """The version that a compaction is in force as."""
+    """The version that a published compaction made."""
 
     version: str
     compacted: CompactedDelta
@@ -120,25 +120,25 @@ class PublishedVersion:
 
 class SnapshotSource(Protocol):
     def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
-        """What is to be folded now, or what was to be folded at an earlier moment."""
+        """The snapshot of now, or of an earlier moment."""
 
 
 class CommitTarget(Protocol):
     def check(self, snapshot: Snapshot, session: str) -> None:
-        """Raises ConflictError where the session may not publish any more."""
+        """Raises ConflictError if the session may not publish any more."""
 
     def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
-        """Put the result into force, whole.
+        """Put the whole result into force.
 
-        Raises ConflictError where somebody else was faster, OutcomeUnknownError where nobody can say.
+        Raises ConflictError if another session was faster, OutcomeUnknownError if the store does not tell.
         """
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where the objects of sessions go: folders below `root`, which is a path in the ports' store.
+    """Names the folders for the objects of sessions. They lie below `root`, a path in the ports' store.
 
-    Data files go to `data` where that is given, a path in the store or a full URI; else below the root as well. It
+    Data files lie in `data`, a path in the store or a full URI; if it is empty, below the root as well. The workspace
     travels to tasks, so it is a plain value.
     """
 
@@ -150,20 +150,20 @@ class Workspace:
         return f"{self.root}/sessions/{session_id}/"
 
     def fresh(self, room: str, suffix: str, owner: str = "") -> str:
-        """A path that nobody has used and nobody else will; a session's objects lie in a folder of its own."""
+        """A new, unique path. The objects of a session, `owner`, lie in a folder of their own."""
         return f"{self.folder(room, owner)}{uuid.uuid4().hex}{suffix}"
 
     def folder(self, room: str, owner: str = "") -> str:
-        """The folder of such objects, with a slash at its end."""
+        """The folder of a room's objects, with a slash at its end."""
         folder = self.data if room == "data" and self.data else f"{self.root}/{room}"
         return f"{folder}/{owner}/" if owner else f"{folder}/"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One partition, as the engine is handed it. `store` is the workspace's: records and index lie there.
+    """One partition, as the engine gets it. `store` is the workspace's store, with records and index.
 
-    So do data files and live bitmaps that have a path in it; those that have a full URI are read where they are.
+    Data files and live bitmaps lie in it too, unless they have a full URI.
     """
 
     source: SnapshotSource

@@ -1,1 +1,1 @@
-"""Rows in files of any format: reading, writing, schemas, and row groups that are copied as they are encoded."""
+"""Rows in files of any format: reading, writing, schemas, and copying row groups without decoding them."""

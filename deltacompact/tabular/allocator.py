@@ -1,11 +1,11 @@
-"""Which of Arrow's allocators a session decodes and encodes with.
+"""Chooses the Arrow allocator with which a session decodes and encodes.
 
-    mimalloc, Arrow's own choice    a 2 MiB page, cleared by the kernel, for the first 64 KiB of each buffer that grows
-    jemalloc                        4 KiB pages as they are touched; those that were freed are kept for ten seconds
+    mimalloc, Arrow's default       a 2 MiB page, cleared by the kernel, for the first 64 KiB of each growing buffer
+    jemalloc                        4 KiB pages as they are touched; freed pages are kept for ten seconds
 
-Two row groups of 32 MiB, decoded, filtered and encoded in a process that had not done so before, took 0.5 to 0.9 s with
-the one and 0.2 s with the other: the difference is the kernel's. jemalloc gives back what was freed by a thread of its
-own, by default after a second, which is too soon for a row group. Who has chosen an allocator keeps it.
+A new process decoded, filtered and encoded two row groups of 32 MiB in 0.5 to 0.9 s with mimalloc and in 0.2 s with
+jemalloc: the kernel's time is the difference. A thread of jemalloc returns freed pages, by default after a second,
+which is too soon for a row group. If the user has chosen an allocator, it stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _before: pa.MemoryPool | None = None
 
 
 def choose() -> None:
-    """For as long as the process lives: that of a worker, who does nothing else."""
+    """Use jemalloc for the rest of the process: for workers, which do nothing else."""
     if _free_to_choose():
         pa.jemalloc_set_decay_ms(_KEPT_MS)
         pa.set_memory_pool(pa.jemalloc_memory_pool())
@@ -34,9 +34,9 @@ def choose() -> None:
 
 @contextlib.contextmanager
 def session_memory() -> Iterator[None]:
-    """Arrow's default allocator inside the block, in all threads of this process; blocks may overlap.
+    """Use jemalloc inside the block, in all threads of this process. Blocks may overlap.
 
-    After the last of them the process has the allocator that it had before, and is soon as small.
+    After the last block the process has its former allocator again, and soon returns the memory.
     """
     global _sessions, _before
     if not _free_to_choose():

@@ -1,11 +1,11 @@
-"""A column in another type, value by value the same: the casts of pyarrow, and those that it lacks.
+"""Converts a column to another type without changing its values: pyarrow's casts, and the casts that it lacks.
 
-    struct<b: int32, a: string>      ->  struct<a, b: int64, c>        children by name, what is missing is null
+    struct<b: int32, a: string>      ->  struct<a, b: int64, c>        children by name, missing children are null
     list<dictionary<string_view>>    ->  list<string>                  at any depth
     string                           ->  dictionary<int32, string>
-    extension<json, string_view>     ->  string                        by what it stores
+    extension<json, string_view>     ->  string                        the storage type counts
 
-Work is done array by array, never row by row. What does not fit raises pyarrow's own errors.
+The functions work array by array, never row by row. They raise pyarrow's own errors for values that do not fit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
-"""Brings an array to a type."""
+"""Converts an array to a type."""
 
 
 def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The values in the type. Raises ArrowInvalid or ArrowNotImplementedError where one does not fit."""
+    """The values in the type. Raises ArrowInvalid or ArrowNotImplementedError if a value does not fit."""
     t = pa.types
     if array.type == type_:
         return array
-    if array.null_count == len(array):  # of whatever type
+    if array.null_count == len(array):  # nulls fit every type
         return pa.nulls(len(array), type_)
     if isinstance(array.type, pa.BaseExtensionType):
         return converted(array.storage, type_)
@@ -35,7 +35,7 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if t.is_dictionary(type_):
         return _into_dictionary(array, type_)
     if t.is_dictionary(array.type):
-        # Views cannot be taken from, so that the dictionary, which is small, is made plain before.
+        # `take` does not accept views, so make the dictionary plain first: it is small.
         return converted(converted(array.dictionary, without_view(array.type.value_type)).take(array.indices), type_)
     if t.is_struct(array.type) and t.is_struct(type_):
         return _struct(array, type_)
@@ -47,7 +47,7 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Lists of any layout; a map is none."""
+    """Whether it is a list of any layout. A map is not a list."""
     t = pa.types
     tests = (t.is_list, t.is_large_list, t.is_fixed_size_list, t.is_list_view, t.is_large_list_view)
     return any(test(type_) for test in tests)
@@ -61,7 +61,7 @@ def without_view(type_: pa.DataType) -> pa.DataType:
 
 
 def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Nulls end up in the indices, never in the dictionary: most readers look for them there."""
+    """A dictionary array. Nulls are in its indices, where most readers look for them, never in its dictionary."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count == 0:
         encoded, values = array, converted(array.dictionary, type_.value_type)
     else:
@@ -71,7 +71,7 @@ def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Children by name; where a name is there twice, by their places."""
+    """A struct with its children matched by name. Children with the same name are matched by index."""
     known, children = array.flatten(), []
     for number, field in enumerate(type_):
         found = array.type.get_all_field_indices(field.name)
@@ -82,7 +82,7 @@ def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def remapped(array: pa.Array, type_: pa.DataType, key: Convert, item: Convert) -> pa.Array:
-    """A map of this type, whose keys and items these functions bring to theirs."""
+    """A map of this type. The two functions convert its keys and its items."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[len(array)].as_py()
     keys = key(array.keys.slice(first, last - first), type_.key_type)
@@ -92,10 +92,10 @@ def remapped(array: pa.Array, type_: pa.DataType, key: Convert, item: Convert) -
 
 
 def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
-    """A list of this type, whose items this function brings to theirs."""
+    """A list of this type. The function converts its items."""
     if pa.types.is_fixed_size_list(type_):
         size = type_.list_size
-        if not pa.types.is_fixed_size_list(array.type):  # a format without fixed sizes gives lists back
+        if not pa.types.is_fixed_size_list(array.type):  # some formats return fixed-size lists as plain lists
             array = array.cast(pa.list_(array.type.value_field, size))
         values = array.values.slice(array.offset * size, len(array) * size)
         return pa.FixedSizeListArray.from_arrays(item(values, type_.value_type), type=type_, mask=null_mask(array))
@@ -109,5 +109,5 @@ def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
-    """Which values are null; None where none is."""
+    """True for each null. None: no value is null."""
     return array.is_null() if array.null_count else None

@@ -1,4 +1,4 @@
-"""Errors of readers: every one names its file, and says if the bytes are broken or the way to them.
+"""Errors of readers: every error names its file, and says whether the bytes are broken or the connection failed.
 
 snappy: corrupt input                  InputError: landing/a.parquet cannot be read: …      the file is broken
 AWS Error NETWORK_CONNECTION           StoreError: landing/a.parquet cannot be read: …      try again
@@ -16,17 +16,17 @@ from deltacompact.base.errors import InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 
 SHOWN_CHARACTERS = 300
-"""Of what a library says of a broken file."""
+"""Most characters of a library's message about a broken file that we show."""
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|inflate|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
     r"|encrypted|decrypt|too small|is a directory"
 )
-"""Arrow raises OSError for a broken connection and for broken bytes: these words tell the latter."""
+"""Arrow raises OSError for broken connections and for broken bytes. These words mean broken bytes."""
 
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Every error of a reader names its file in one line."""
+    """Make every error of a reader name its file, in one line."""
     try:
         yield
     except NotFoundError:
@@ -41,7 +41,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 def is_stores_fault(error: BaseException) -> bool:
-    """Whether reading failed on the way to the bytes, so that it may be tried again, and not over the bytes."""
+    """Whether the store or the connection failed, so that trying again may help. False: the bytes are broken."""
     if isinstance(error, (ConnectionError, TimeoutError)) or "AWS Error" in str(error):
         return True
     return isinstance(error, OSError) and not _DAMAGE.search(str(error))

@@ -1,12 +1,12 @@
-"""Columns that are matched by field id: a file is read under the names that the table has today.
+"""Matches columns by field id: a file is read under the column names that the table has today.
 
     the table    1: id    4: total    2: address {6: town, 5: zip}
     the file     1: id    3: price    2: addr {5: zip, 7: fax}         written before a few changes
     it reads as  id                   address {town, zip}              renamed; town is null; price and fax were dropped
 
-Parquet keeps the ids, and pyarrow shows them in a field's metadata, at any depth. An id names one column for ever, so a
-name that was dropped and added again names another column. `matched` decides this once for a file; whoever reads the
-file gets the table's names, and nobody else needs to know of ids.
+Parquet stores the ids, and pyarrow shows them in a field's metadata, at any depth. An id always means the same column,
+so a column that was dropped and added again under the same name is a new column. `matched` decides this once for each
+file. Readers of the file get the table's names, and other code needs no ids.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FIELD_ID = b"PARQUET:field_id"
 
 
 def field_id(field: pa.Field) -> int | None:
-    """The id that a field carries, if it does."""
+    """The id of a field; None: it has no id."""
     found = (field.metadata or {}).get(FIELD_ID)
     return None if found is None else int(found)
 
 
 def matched(file: DataFile, columns: pa.Schema) -> DataFile:
-    """The file, whose columns have the names of the columns of the same ids among `columns`; others it has not.
+    """The file with only the columns whose ids are among those of `columns`, under the names that `columns` has.
 
     Raises SchemaError for a column without an id.
     """
@@ -45,19 +45,19 @@ def matched(file: DataFile, columns: pa.Schema) -> DataFile:
 
 
 def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
-    """What the file calls these columns of its schema."""
+    """The file's own names of these columns of its schema."""
     if file.stored is None:
         return list(names)
     return [_found(file.stored, file.schema.field(name)).name for name in names]
 
 
 def as_stored(file: DataFile) -> DataFile:
-    """The file under its own names."""
+    """The file with its own column names."""
     return file if file.stored is None else replace(file, schema=file.stored, stored=None)
 
 
 def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table:
-    """Columns that were read under the file's own names, as the table calls them, at any depth."""
+    """The columns `names` under the table's names, at any depth. `table` has them under the file's own names."""
     if file.stored is None:
         return table
     columns = []
@@ -72,7 +72,7 @@ def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table
 def agree(file: DataFile, schema: pa.Schema) -> bool:
     """Whether the file's own columns have the ids and names of `schema`, in its order and at any depth.
 
-    Files that are matched by name have no ids to disagree.
+    True for files whose columns are matched by name.
     """
     return file.stored is None or _agree(list(file.stored), list(schema))
 
@@ -80,7 +80,7 @@ def agree(file: DataFile, schema: pa.Schema) -> bool:
 def _refuse_unidentified(columns: pa.Schema, path: str) -> None:
     for field in columns:
         if field_id(field) is None:
-            raise SchemaError(f"{path}: column {field.name!r} has no field id, by which columns are matched")
+            raise SchemaError(f"{path}: column {field.name!r} has no field id, but columns are matched by field id")
 
 
 def _same_id(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field | None:
@@ -94,12 +94,15 @@ def _found(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field:
 
 
 def _matched(wanted: pa.Field, found: pa.Field) -> pa.Field:
-    """The table's name and id, and the file's type under the table's names."""
+    """A field with the table's name and id, and with the file's type under the table's names."""
     return pa.field(wanted.name, _matched_type(wanted.type, found.type), metadata=wanted.metadata)
 
 
 def _matched_type(wanted: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """A struct has all children of the table's, so that one of which the file has no child still has rows."""
+    """The file's type under the table's names.
+
+    A struct gets all children of the table's struct, so that it has rows even if the file has none of the children.
+    """
     t = pa.types
     if t.is_struct(wanted) and t.is_struct(found):
         children = [(child, _same_id(found, child)) for child in wanted]
@@ -130,7 +133,7 @@ def _projected(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.
 
 
 def _struct(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:
-    """Children by id; null where the file has none."""
+    """A struct with its children matched by id. Children that the file lacks are null."""
     known = {field_id(child): (child.type, values) for child, values in zip(stored, array.flatten(), strict=True)}
     children = []
     for child in wanted:
@@ -148,9 +151,9 @@ def _agree(stored: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> bool:
 
 
 def _children(type_: pa.DataType) -> Iterator[pa.Field]:
-    """The fields below a type that have names: those of structs, also inside of lists and maps.
+    """The fields below a type whose names count: children of structs, also inside of lists and maps.
 
-    What the items of a list and the entries of a map are called means nothing.
+    The names of a list's items and of a map's keys and items have no meaning.
     """
     t = pa.types
     if t.is_struct(type_):

@@ -1,11 +1,11 @@
-"""Tabular files through pyarrow: what a file holds, and its rows in slices.
+"""Reads tabular files through pyarrow: their schema and row count, and their rows in slices.
 
     inspect("orders.csv", known schema)              -> schema, 1,000 rows
     read(file, ["id"], rows 200,000‥400,000)         -> (first row, table), … only the row groups that are needed
 
-Parquet, ORC and Arrow files know their types; CSV and JSON lines take those of the table's schema, and what was decided
-at append is recorded in the log, so that every later reader decides the same. A file that is not managed is held
-against its stamp whenever it is opened.
+Parquet, ORC and Arrow files store their types. CSV and JSON lines take theirs from the table's schema. The log records
+the types at append, so every later reader uses the same ones. A file that is not managed is checked against its stamp
+whenever it is opened.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ def inspect(
     managed: bool = True,
     hashed: bool = False,
 ) -> DataFile:
-    """Schema, rows and bytes of a file (number 0). `known` types the columns of CSV and JSON that it names.
+    """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
-    With `partition`, its values are looked for in the partition columns of a file that is near. A file that is not
-    managed gets a stamp, with `hashed` the one that its later readers need: it must not change meanwhile.
+    With `partition`, the partition columns of a file that is near are checked against its values. A file that is not
+    managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file must not change meanwhile.
     """
-    its_store, name = open_object(store, path)
+    file_store, name = open_object(store, path)
     with naming(path):
-        stat = its_store.stat(name) if managed else stamps.settled(its_store, name)
-        with its_store.open(name) as source:
+        stat = file_store.stat(name) if managed else stamps.settled(file_store, name)
+        with file_store.open(name) as source:
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
-                source = pa.BufferReader(source.read_buffer())  # parsing and hashing share one download
+                source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             schema, rows, decoded_bytes = _described(source, path, content_type, known, partition)
             check_columns(schema, path)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
-        if hashed and stat.etag is None and its_store.stat(name) != stat:
+        if hashed and stat.etag is None and file_store.stat(name) != stat:
             raise InputError(f"{path} was written to while it was read: append it when it is finished")
     described = schemas.unmarked(schema)
     return DataFile(
@@ -80,7 +80,7 @@ def _described(
     known: pa.Schema | None,
     partition: Partition | None,
 ) -> tuple[pa.Schema, int, int | None]:
-    """Schema and rows of an opened file, and about what they take in memory, where that is known without reading."""
+    """Schema, rows and about the decoded bytes of an opened file. None: the bytes are not known without reading."""
     decoded_bytes = None
     match content_type:
         case ContentType.PARQUET:
@@ -123,10 +123,10 @@ def read(
     rows: tuple[int, int] | None = None,
     limits: ReadLimits = READ_LIMITS,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Slices (first row, table) of a file in row order, of the columns that it has among `columns`.
+    """Slices (first row, table) of a file in row order, with those of `columns` that the file has.
 
-    `rows` is a half-open range; units outside of it (row groups, batches, stripes) are not read. Raises InputError
-    naming the file where it is corrupt, and NotFoundError where it vanished.
+    `rows` is a half-open range. Units outside of it (row groups, batches, stripes) are not read. Raises InputError
+    naming the file if it is corrupt, and NotFoundError if it is missing.
     """
     wanted = [name for name in file.schema.names if columns is None or name in columns]
     start, stop = rows or (0, file.rows)
@@ -140,7 +140,7 @@ def read(
 def _clipped(
     file: DataFile, units: Iterator[tuple[int, pa.Table]], start: int, stop: int
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Cut the units to the range, and hold the file against the log's row count."""
+    """Cut the units to the range, and check the file's row count against the log's."""
     seen = start
     for first, table in _divided(units):
         low, high = max(start, first), min(stop, first + table.num_rows)
@@ -152,7 +152,7 @@ def _clipped(
 
 
 def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
-    """Units of at most as many rows as a row group has: other formats have batches of any size, or one for a file."""
+    """Split units with more rows than a row group: other formats have batches of any size, or one for a whole file."""
     for first, table in units:
         for start in range(0, max(1, table.num_rows), ROW_GROUP_ROWS) if table.num_columns else [0]:
             yield first + start, table.slice(start, ROW_GROUP_ROWS) if table.num_columns else table
@@ -183,23 +183,23 @@ def _units(
 
 @contextlib.contextmanager
 def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
-    """A file's bytes; errors inside the block name it. Raises InputError where it is not what was appended."""
-    its_store, name = open_object(store, file.path)
-    with naming(file.path), its_store.open(name) as source:
+    """Open a file. Errors inside the block name it. Raises InputError if the file changed since it was appended."""
+    file_store, name = open_object(store, file.path)
+    with naming(file.path), file_store.open(name) as source:
         if file.managed:
             yield source
             return
-        stat = its_store.stat(name) if parquet_read.is_near(source) else None
-        stamps.check_unchanged(its_store, name, source, file)
+        stat = file_store.stat(name) if parquet_read.is_near(source) else None
+        stamps.check_unchanged(file_store, name, source, file)
         yield source
-        if stat is not None and its_store.stat(name) != stat:  # a file on a disk can be written to while it is read
-            stamps.check_unchanged(its_store, name, source, file)
+        if stat is not None and file_store.stat(name) != stat:  # a writer can change a file on a disk during the read
+            stamps.check_unchanged(file_store, name, source, file)
 
 
 def described_parquet(
     source: pa.NativeFile, file: DataFile, to_copy: bool = False, limits: ReadLimits = READ_LIMITS
 ) -> parquet_read.Described:
-    """A Parquet footer, held against the log; `to_copy`: with the page indexes."""
+    """A Parquet footer, checked against the log's row count. `to_copy` reads the page indexes too."""
     found = parquet_read.described(source, to_copy, limits)
     if found.metadata.num_rows != file.rows:
         raise InputError(f"{file.path} holds {found.metadata.num_rows} rows where the log says {file.rows}")
@@ -208,7 +208,7 @@ def described_parquet(
 
 @dataclass(frozen=True)
 class _Batches:
-    """Record batches by number; a Feather V1 file or an IPC stream is one that was read whole."""
+    """Record batches by number. A Feather V1 file or an IPC stream is read whole, as a single batch."""
 
     schema: pa.Schema
     rows: list[int]
@@ -221,7 +221,7 @@ def _feather(source: pa.NativeFile, columns: list[str] | None) -> _Batches:
     if magic[:6] == b"ARROW1":
         plain = pa.ipc.open_file(source)
         fields = None if columns is None else sorted(plain.schema.get_field_index(name) for name in columns)
-        # An empty selection would mean "all": one field is read and dropped.
+        # An empty selection would mean all columns, so read one column and drop it.
         reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields or None))
         rows = [_batch_rows(reader, number) for number in range(reader.num_record_batches)]
         return _Batches(plain.schema, rows, lambda number: pa.Table.from_batches([reader.get_batch(number)]))

@@ -1,4 +1,4 @@
-"""Formats of tabular files, by the extension of their names.
+"""Formats of tabular files, by file name extension.
 
 a.parquet   Parquet        b.CSV.gz   CSV, compressed as a whole        c.zip   refused
 """
@@ -24,7 +24,7 @@ EXTENSIONS = {
 }
 UNTYPED = frozenset({ContentType.CSV, ContentType.JSON})
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-"""Of whole text files; the other formats compress what is in them."""
+"""Compressions of whole text files. The other formats compress inside the file."""
 _SUFFIX = {
     ContentType.PARQUET: ".parquet",
     ContentType.FEATHER: ".feather",
@@ -34,7 +34,7 @@ _SUFFIX = {
 
 
 def content_type_of(path: str) -> ContentType:
-    """By the file's extension; raises InputError where it says nothing."""
+    """The format by the file's extension. Raises InputError for an unknown extension."""
     extension, compression = extensions(path)
     content_type = EXTENSIONS.get(extension)
     if content_type is None or (compression and content_type not in UNTYPED):
@@ -44,19 +44,19 @@ def content_type_of(path: str) -> ContentType:
 
 
 def stored_suffix(path: str) -> str:
-    """The extensions by which a copy of a file is read like the file itself."""
+    """The extensions that a copy of the file needs to be read like the original."""
     return "".join(extensions(path))
 
 
 def extensions(path: str) -> tuple[str, str]:
-    """The extension and that of a compression around it: "b.CSV.gz" has (".csv", ".gz")."""
+    """The format's extension and the compression's extension: (".csv", ".gz") for "b.CSV.gz"."""
     pure = PurePosixPath(path)
     last = pure.suffix.lower()
     return (pure.with_suffix("").suffix.lower(), last) if last in COMPRESSIONS else (last, "")
 
 
 def suffix_of(content_type: ContentType) -> str:
-    """The extension of written files; raises InputError for a type that cannot be written."""
+    """The extension of written files. Raises InputError for a format that cannot be written."""
     if content_type not in _SUFFIX:
         raise InputError(f"{content_type.value} files can be read, but not written")
     return _SUFFIX[content_type]

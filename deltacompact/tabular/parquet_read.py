@@ -1,10 +1,10 @@
-"""Rows of a Parquet file, in batches that fit in memory however wide the rows are.
+"""Reads a Parquet file in batches that fit in memory, however wide the rows are.
 
     footer       group 0: 100,000 rows, 9 MB decoded     group 1: 2,000 rows, 2 GB decoded
     batches      100,000 rows                            1,024 rows · 32 rows · 32 rows · …
 
-The footer tells how many bytes a row group has when it is decoded, so the rows of a batch follow. It does not tell how
-they are spread over the rows: a batch that came out too large makes the following ones smaller.
+The footer tells how many bytes a decoded row group has, which gives the rows of a batch. It does not tell how the bytes
+are spread over the rows. If a batch comes out too large, the following batches are smaller.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 
 WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
-"""In a large row group some rows may be much wider than others, so that its first batches are small."""
+"""In a large row group some rows may be much wider than others, so its first batches are small."""
 
 USES_OF_A_DICTIONARY = 256
-"""How often its values may be there, where the footer cannot be read by the kernel, which knows better."""
+"""How often a dictionary's values may be used, if the kernel cannot read the footer, which would tell."""
 
 Footer = _kernels.ParquetFooter
 ReadAt = Callable[[int, int], pa.Buffer]
 
 
 def is_near(source: pa.NativeFile) -> bool:
-    """Whether reading costs no round trip."""
+    """Whether reading needs no round trip over a network."""
     return isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
 
 
 def reading(source: pa.NativeFile, limits: ReadLimits) -> ReadAt:
-    """Reads pieces of a file; of a remote one it fetches much at a time."""
+    """A function that reads pieces of a file. It fetches large pieces of a remote file."""
     if is_near(source):
         return lambda offset, length: source.read_at(length, offset)
     ahead: list[Any] = [0, pa.py_buffer(b"")]
@@ -45,7 +45,7 @@ def reading(source: pa.NativeFile, limits: ReadLimits) -> ReadAt:
     def read(offset: int, length: int) -> pa.Buffer:
         begin, buffer = ahead
         if not begin <= offset <= offset + length <= begin + buffer.size:
-            begin = max(0, min(offset, source.size() - limits.tail_bytes))  # of a footer, its length is asked for first
+            begin = max(0, min(offset, source.size() - limits.tail_bytes))  # callers ask for a footer's length first
             wanted = max(offset + length - begin, limits.read_ahead_bytes)
             ahead[:] = begin, buffer = begin, pa.py_buffer(source.read_at(wanted, begin))
         return buffer.slice(offset - begin, length)
@@ -55,21 +55,21 @@ def reading(source: pa.NativeFile, limits: ReadLimits) -> ReadAt:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a file says of itself, as pyarrow reads it and as the kernel does: None where it cannot."""
+    """A footer as pyarrow reads it, and as the kernel reads it (None: the kernel cannot)."""
 
     metadata: pq.FileMetaData
     footer: Footer | None
 
 
 def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits = READ_LIMITS) -> Described:
-    """Reads the footer; `to_copy`: the page indexes too. Raises InputError where columns are encrypted."""
+    """Read the footer. `to_copy` reads the page indexes too. Raises InputError if columns are encrypted."""
     read, size = reading(source, limits), source.size()
     try:
         footer = Footer(size, read, to_copy)
     except ValueError:
         return Described(pq.read_metadata(source), None)
-    if footer.encrypted:  # pyarrow would end the process when it is asked for such a column's codec
-        raise InputError("some columns are encrypted: write the file anew without encryption")
+    if footer.encrypted:  # asking pyarrow for an encrypted column's codec ends the process
+        raise InputError("some columns are encrypted: write the file again without encryption")
     if is_near(source):
         return Described(pq.read_metadata(source), footer)
     length = int.from_bytes(read(size - 8, 4), "little") + 8
@@ -81,36 +81,36 @@ def batches(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of the row groups that have rows in the half-open range."""
     reader = pq.ParquetFile(source, metadata=parquet.metadata, pre_buffer=not is_near(source))
-    first, run, run_first, run_bytes, run_rows = 0, list[int](), 0, 0, 0
+    first, waiting, waiting_first, waiting_bytes, waiting_rows = 0, list[int](), 0, 0, 0
     for group, (rows, size) in enumerate(_groups(parquet, columns)):
         if first + rows > start and first < stop:
-            if run and run_bytes + size > limits.run_bytes:
-                yield from _run(reader, run, columns, run_first, run_rows, run_bytes, limits)
-                run, run_bytes, run_rows = [], 0, 0
-            if not run:
-                run_first = first
-            run.append(group)
-            run_bytes += size
-            run_rows += rows
+            if waiting and waiting_bytes + size > limits.run_bytes:
+                yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
+                waiting, waiting_bytes, waiting_rows = [], 0, 0
+            if not waiting:
+                waiting_first = first
+            waiting.append(group)
+            waiting_bytes += size
+            waiting_rows += rows
         first += rows
-    if run:
-        yield from _run(reader, run, columns, run_first, run_rows, run_bytes, limits)
+    if waiting:
+        yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
 
 
 def decoded_bytes(parquet: Described, columns: list[str]) -> int:
-    """About what all rows of these columns take when they are decoded."""
+    """About the bytes of all rows of these columns, decoded."""
     return sum(size for _, size in _groups(parquet, columns))
 
 
 def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
-    """Of each row group the rows, and about the bytes of these columns when they are decoded."""
+    """The rows of each row group, and about the decoded bytes of these columns."""
     if parquet.footer is not None:
         return parquet.footer.decoded(columns)
     groups = (parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups))
     return [(group.num_rows, USES_OF_A_DICTIONARY * group.total_byte_size) for group in groups]
 
 
-def _run(
+def _read_groups(
     reader: pq.ParquetFile,
     groups: list[int],
     columns: list[str],
@@ -119,7 +119,7 @@ def _run(
     size: int,
     limits: ReadLimits,
 ) -> Iterator[tuple[int, pa.Table]]:
-    if not columns:  # a table without columns still has rows, which pyarrow forgets
+    if not columns:  # pyarrow forgets the row count of a table without columns
         yield first, pa.table({"": pa.nulls(rows)}).select([])
         return
     row_bytes = max(1.0, size / max(1, rows))
@@ -133,16 +133,16 @@ def _run(
 def _decoded(
     reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of so many rows, or of fewer from where they are too large on: what came before is decoded once more."""
+    """Batches of so many rows. After a batch that is too large, start again with fewer rows and skip the rows done."""
     done, whole = 0, False
     while not whole:
-        at, before = 0, rows
+        decoded, before = 0, rows
         try:
             for batch in reader.iter_batches(rows, row_groups=groups, columns=columns):
-                at += batch.num_rows
-                if at > done:
-                    batch = batch.slice(batch.num_rows - (at - done))
-                    done = at
+                decoded += batch.num_rows
+                if decoded > done:
+                    batch = batch.slice(batch.num_rows - (decoded - done))
+                    done = decoded
                     size, held = batch.nbytes, batch.num_rows
                     yield batch
                     del batch

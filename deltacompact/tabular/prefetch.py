@@ -1,8 +1,8 @@
-"""Values that are made in another thread while those before them are used.
+"""Prefetch: another thread makes the next values while this thread uses the earlier ones.
 
-    ahead(encoded row groups, 2)    there: encodes 1, 2, waits      here: copies, writes 1      there: encodes 3 …
+    ahead(encoded row groups, 2)    thread: encodes 1, 2, waits     caller: copies, writes 1    thread: encodes 3 …
 
-For work that waits for the disk or the network on one side, and for a core on the other.
+This helps if one side waits for the disk or the network, and the other for a core.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _END = object()
 
 @contextlib.contextmanager
 def ahead(values: Generator[T], count: int) -> Iterator[Iterator[T]]:
-    """The same values in the same order, up to `count` of them made before they are asked for.
+    """The same values in the same order. Up to `count` of them are made ahead.
 
-    An error is raised in the place of its value. The block's end waits for a value that is being made, and closes
-    the generator.
+    An error is raised instead of its value. The end of the block waits for a value that is being made, and closes the
+    generator.
     """
     with contextlib.closing(values), ThreadPoolExecutor(1, "ahead") as pool:
         under_way = deque(pool.submit(next, values, _END) for _ in range(count))

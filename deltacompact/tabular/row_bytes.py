@@ -1,9 +1,9 @@
-"""What rows of a table take in memory, and in a row group that is made of them.
+"""Counts the bytes of a table's rows in memory, and in a row group that is made of them.
 
     rows 0..3 of a string column           their 3 offsets and their characters, whatever lies around them
-    rows 0..3 of a dictionary of 100,000   their 3 indices and the dictionary, or their values where that is less
+    rows 0..3 of a dictionary of 100,000   their 3 indices and the smaller of the dictionary and their values
 
-Arrow counts a dictionary whole, or in part by a rule of its own, for every slice of its rows.
+For every slice, Arrow itself counts the whole dictionary, or a part of it by a rule of its own.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import pyarrow.compute as pc
 
 
 def of_table(table: pa.Table, with_dictionaries: bool = True) -> int:
-    """`with_dictionaries`: they stay where the table goes. Otherwise their values are counted one by one."""
+    """The bytes of a table. `with_dictionaries`: the format keeps dictionaries. Otherwise each value counts."""
     return sum(_of_array(chunk, with_dictionaries) for column in table.columns for chunk in column.chunks)
 
 
 def has_dictionary(type_: pa.DataType) -> bool:
-    """Whether it is a dictionary, at any depth."""
+    """Whether the type contains a dictionary, at any depth."""
     if pa.types.is_dictionary(type_):
         return True
     return any(has_dictionary(type_.field(child).type) for child in range(type_.num_fields))
 
 
 def compact(table: pa.Table) -> pa.Table:
-    """The same without dictionaries that are larger than the values that the rows have of them."""
+    """The same rows. A dictionary that is larger than the rows' values is replaced by one of only these values."""
     for number, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type):
             continue
@@ -55,7 +55,7 @@ def _of_array(array: pa.Array, with_dictionaries: bool) -> int:
 
 
 def _decoded(array: pa.DictionaryArray) -> int:
-    """What its values would take, each as often as it is there."""
+    """The bytes of its values, each counted as often as it occurs."""
     values = array.dictionary
     try:
         lengths = pc.binary_length(values)

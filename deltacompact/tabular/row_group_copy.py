@@ -1,12 +1,12 @@
-"""Row groups in which every row lives go from file to file as they are encoded: nothing is decoded, nothing encoded.
+"""Copies row groups in which every row lives from file to file, without decoding them.
 
     source 14   [group 0: all live] [group 1: 3 rows dead] [group 2: all live]
     output 17   [group 0, copied  ] [group 1, filtered and encoded] [group 2, copied]
 
-A full rewrite costs at least decode and encode of every byte; this does not. The kernel reads the source's footer and
-says of each row group whether it can be copied: whether the columns are stored as the output's are, and whether the
-footer is right about the bytes. Of those, a group is copied where the codec is the one asked for, and where the group
-is large enough to be worth keeping. Statistics, page indexes and histograms go with it. All others are decoded.
+A full rewrite decodes and encodes every byte; copying does not. The kernel reads the source's footer and decides which
+row groups can be copied: the output must store the columns in the same way, and the footer must be right about the
+bytes. Such a group is copied if it has the wanted codec and is large enough. Statistics, page indexes and histograms
+are copied with it. The rows of all other groups are decoded.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from deltacompact.tabular.parquet_read import Described, Footer, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
 CREATED_BY = "deltacompact version 0.1.0"
-"""In the form that other readers parse: they distrust statistics of files that do not say who wrote them."""
+"""Other readers parse this form, and ignore the statistics of files that do not name their writer."""
 
 GROUP_SHARE_MAX = 8
-"""Row groups of more than so many times a full one, by rows or by bytes, are not copied: a single dead row would have
-too much decoded some day."""
+"""Row groups larger than this many full ones, by rows or by bytes, are not copied: a single dead row would later make
+a session decode all of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Row groups of a file that follow each other, and the half-open range of rows that they are."""
+class GroupRange:
+    """Consecutive row groups of a file, and the half-open range of their rows."""
 
     groups: range
     start: int
@@ -47,7 +47,7 @@ class Run:
     footer: Footer
 
 
-def copyable_runs(
+def copyable_ranges(
     parquet: Described,
     file: DataFile,
     schema: pa.Schema,
@@ -55,16 +55,16 @@ def copyable_runs(
     lives: npt.NDArray[np.bool_],
     rows: tuple[int, int],
     group_share_min: float = LIMITS.copied_group_share_min,
-) -> list[Run]:
-    """Row groups that lie in the half-open range of rows, of which every row lives, and that fit a file of `schema`.
+) -> list[GroupRange]:
+    """The row groups inside the half-open range `rows` in which every row lives and that fit a file of `schema`.
 
-    `lives` has one element for each row of the file. A row group names its columns, so a file with columns of other
-    names or ids is not copied. Groups below `group_share_min` of a full one are merged with their neighbours.
+    `lives` has one element for each row of the file. A row group contains its columns' names and ids, so a file in
+    which they differ is not copied. Groups below `group_share_min` of a full group are left out, to be merged.
     """
     metadata, footer = parquet.metadata, parquet.footer
     if footer is None or not field_ids.agree(file, schema) or not _stored_alike(file.schema, schema):
         return []
-    runs, begin = list[Run](), 0
+    ranges, begin = list[GroupRange](), 0
     for group, refusal in enumerate(footer.refusals(_template(schema))):
         described = metadata.row_group(group)
         end = begin + described.num_rows
@@ -72,19 +72,19 @@ def copyable_runs(
         share = max(described.num_rows / options.row_group_rows, described.total_byte_size / ROW_GROUP_BYTES)
         fits = refusal is None and group_share_min <= share <= GROUP_SHARE_MAX
         if inside and fits and _codec_fits(described, options.codec):
-            if runs and runs[-1].groups.stop == group:
-                before = runs.pop()
-                runs.append(Run(range(before.groups.start, group + 1), before.start, end, footer))
+            if ranges and ranges[-1].groups.stop == group:
+                before = ranges.pop()
+                ranges.append(GroupRange(range(before.groups.start, group + 1), before.start, end, footer))
             else:
-                runs.append(Run(range(group, group + 1), begin, end, footer))
+                ranges.append(GroupRange(range(group, group + 1), begin, end, footer))
         begin = end
-    return runs
+    return ranges
 
 
 def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
-    """Whether these Arrow types make the same of what Parquet stores, which has one type of strings, for instance.
+    """Whether Parquet stores both schemas alike. It has one type for all strings, for instance.
 
-    The kernel compares what the footers say. Some types are known to Arrow alone, such as durations.
+    The kernel compares the footers. This compares types that only Arrow knows, such as durations.
     """
     return one.names == other.names and all(
         _in_parquet(field.type) == _in_parquet(other_field.type) for field, other_field in zip(one, other, strict=True)
@@ -92,7 +92,7 @@ def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
 
 
 def _in_parquet(type_: pa.DataType) -> pa.DataType:
-    """The one of several Arrow types that are one type to Parquet. The kernel looks at nullability."""
+    """One representative of the Arrow types that are the same type in Parquet. The kernel compares nullability."""
     type_ = schemas.stored_type(type_)
     if pa.types.is_dictionary(type_):
         return _in_parquet(type_.value_type)
@@ -115,7 +115,7 @@ def _codec_fits(group: Any, wanted: str | None) -> bool:
 
 
 def codec_of(metadata: pq.FileMetaData) -> str | None:
-    """The one codec of the first row group's columns."""
+    """The codec of the first row group's columns; None: they have several."""
     if not metadata.num_row_groups:
         return None
     group = metadata.row_group(0)
@@ -125,7 +125,7 @@ def codec_of(metadata: pq.FileMetaData) -> str | None:
 
 
 def _template(schema: pa.Schema) -> bytes:
-    """A Parquet file without rows, as pyarrow writes this schema."""
+    """A Parquet file without rows, which pyarrow writes with this schema."""
     sink = io.BytesIO()
     pq.ParquetWriter(sink, schema).close()
     return sink.getvalue()
@@ -140,7 +140,7 @@ class Encoded:
 
 
 def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions) -> Iterator[Encoded]:
-    """These rows as row groups, of which the last may be a small one."""
+    """These rows as encoded row groups. The last group may be small."""
     encoder = _Encoder(schema, options)
     for table in tables:
         encoder.write(table)
@@ -150,14 +150,14 @@ def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions
 
 
 class _Encoder(RowGroups):
-    """Keeps them in memory, encoded, until they are taken."""
+    """Keeps encoded row groups in memory until they are taken."""
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
         super().__init__(schema, options)
         self._done: list[Encoded] = []
 
     def taken(self) -> list[Encoded]:
-        """What was encoded since this was asked last."""
+        """The row groups that were encoded since the last call."""
         done, self._done = self._done, []
         return done
 
@@ -169,17 +169,17 @@ class _Encoder(RowGroups):
 
 
 class CopyingWriter:
-    """Writes a Parquet file of row groups that are encoded already."""
+    """Writes a Parquet file from row groups that are encoded already."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
         self.rows = 0
         self._limits = limits
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
 
-    def copy(self, source: pa.NativeFile, run: Run) -> None:
-        """Append these row groups of a file. Raises CorruptionError where the file is not what its footer said."""
-        self._append(run.footer, source, run.groups)
-        self.rows += run.stop - run.start
+    def copy(self, source: pa.NativeFile, groups: GroupRange) -> None:
+        """Append these row groups of a file. Raises CorruptionError if the file contradicts its footer."""
+        self._append(groups.footer, source, groups.groups)
+        self.rows += groups.stop - groups.start
 
     def add(self, group: Encoded) -> None:
         with pa.BufferReader(group.file) as source:

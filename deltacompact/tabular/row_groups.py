@@ -1,4 +1,4 @@
-"""Tables are collected until they are a full row group, by rows or by bytes; values that repeat get a dictionary.
+"""Collects tables until they fill a row group, by rows or by bytes. Columns with repeated values get a dictionary.
 
 write(50,000 rows) · write(100,000 rows)      ->  group of 128 k rows · 22 k are waiting
 write(2,000 rows of 64 KiB)                   ->  groups of 512 rows: 32 MiB each
@@ -20,26 +20,26 @@ from deltacompact.tabular import row_bytes
 
 ROW_GROUP_ROWS = DEFAULTS.row_group_rows
 ROW_GROUP_BYTES = 32 << 20
-"""A row group of wide rows is smaller: a single dead row has all of it decoded and encoded again."""
+"""Most bytes of a row group. A single dead row makes a session decode and encode the whole group."""
 DEFAULT_CODEC = "zstd"
 _WITH_DICTIONARIES = frozenset({ContentType.PARQUET, ContentType.FEATHER})
-"""What is written to others is decoded first."""
+"""Formats that keep dictionaries. Other formats get decoded values."""
 _DICTIONARY_BYTES_MAX = 1 << 30
 _DICTIONARY_ROWS_MIN = 1 << 10
 _DICTIONARY_SAMPLE_ROWS = 32 << 10
 _DICTIONARY_SAMPLE_ROWS_MIN = 64
 _DICTIONARY_SAMPLE_BYTES = 4 << 20
-"""Counting values copies them."""
+"""Counting distinct values copies them, so the sample is small."""
 _DICTIONARY_VALUE_BYTES_MAX = 1 << 20
-"""One such value fills a dictionary page, after which pyarrow makes none."""
+"""One value of this size fills a dictionary page, after which pyarrow stops using the dictionary."""
 _DICTIONARY_DISTINCT_MAX = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How files are written. `codec` is one that pyarrow knows; ORC and Feather take the same names.
+    """How files are written. `codec` is the name of a codec in pyarrow, also for ORC and Feather.
 
-    Without a codec it is zstd, or what the files have whose rows are written anew.
+    Without a codec, the codec of the files that are rewritten is used, else zstd.
     """
 
     content_type: ContentType = DEFAULTS.content_type
@@ -48,9 +48,9 @@ class WriteOptions:
 
 
 class RowGroups(ABC):
-    """Collects tables of one schema until they are a full row group: by rows, or by bytes as they are counted.
+    """Collects tables of one schema until they fill a row group, by rows or by bytes.
 
-    A row that would make a group too large begins the next one. Only a row that is larger than a group is one itself.
+    A row that would make a group too large begins the next group. A group exceeds the limit only with a single row.
     """
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
@@ -86,7 +86,7 @@ class RowGroups(ABC):
             self._dictionaries_in = _worth_a_dictionary(sample)
 
     def flush(self) -> None:
-        """Write what is waiting, as a row group of its own."""
+        """Write the waiting rows as a row group."""
         waiting, self._waiting = self._waiting, []
         if waiting:
             whole = pa.concat_tables(waiting)
@@ -95,7 +95,7 @@ class RowGroups(ABC):
         self._waiting_rows = self._waiting_bytes = 0
 
     def _fitting(self, table: pa.Table) -> int:
-        """How many of the first rows fit the group: one at least where nothing is waiting."""
+        """How many of the first rows fit the group: at least one if no row is waiting."""
         room = ROW_GROUP_BYTES - self._waiting_bytes
         rows = min(table.num_rows, self._options.row_group_rows - self._waiting_rows)
         if self._bytes_of(table.slice(0, rows)) <= room:
@@ -117,11 +117,11 @@ class RowGroups(ABC):
 
     @abstractmethod
     def _write(self, table: pa.Table) -> None:
-        """One row group."""
+        """Write one row group."""
 
 
 def _worth_a_dictionary(table: pa.Table) -> list[str]:
-    """Top-level columns whose values repeat: a dictionary of nearly distinct values costs time and saves nothing."""
+    """Top-level columns with repeated values. A dictionary of nearly distinct values costs time and saves nothing."""
     return [field.name for field in table.schema if _repeats(field.type, table[field.name])]
 
 
@@ -150,12 +150,12 @@ def parquet_writer(
     dictionaries_in: list[str],
     page_index: bool = False,
 ) -> pq.ParquetWriter:
-    """A writer that makes dictionaries of the values in these columns.
+    """A writer that uses dictionaries for the values of these columns.
 
-    Arrow's own dictionaries are written as they are, however large: above its limit, pyarrow would decode all rows.
+    Dictionaries of Arrow are written whole, however large: above pyarrow's own limit, it would decode all rows.
     """
     codec = options.codec or DEFAULT_CODEC
-    how: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
+    arguments: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
     if any(row_bytes.has_dictionary(field.type) for field in schema):
-        how["dictionary_pagesize_limit"] = _DICTIONARY_BYTES_MAX
-    return pq.ParquetWriter(sink, schema, write_page_index=page_index, **how)
+        arguments["dictionary_pagesize_limit"] = _DICTIONARY_BYTES_MAX
+    return pq.ParquetWriter(sink, schema, write_page_index=page_index, **arguments)

@@ -1,12 +1,12 @@
-"""One schema for many files: the union by name, widening where nothing is lost, refusing the rest by name.
+"""One schema for many files: the union of columns by name. Types widen if no value is lost, else they are refused.
 
     a.parquet   id int32,  note string
     b.parquet   id int64,  note dictionary<string>,  price double     ->  id int64, note string, price double
     c.parquet   id string                                             ->  refused: c.parquet, column 'id'
 
-A column that a file lacks reads as null there, except a partition column: it has the partition's value. So columns and
-what is nested in them are nullable, whatever a file declares. A file without rows adds columns and refuses nothing:
-where files with rows have such a column, theirs is the type.
+Rows of a file that lacks a column have null in it, or the partition's value if it is a partition column. So columns and
+their children are nullable, whatever a file declares. A file without rows adds columns but never causes a refusal: the
+files with rows decide the type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.tabular.conversion import converted, is_list, without_view
 
 _NO_ROWS = {b"deltacompact": b"no row yet"}
-"""Metadata of a column that only files without rows have: the first file with rows decides its type."""
+"""Metadata of a column that only files without rows have. The first file with rows decides its type."""
 
 _TIME_UNITS = ("s", "ms", "us", "ns")
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -59,17 +59,17 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
 
 
 def is_promised(field: pa.Field) -> bool:
-    """Whether only files without rows have had this column: its type binds nobody."""
+    """Whether only files without rows have had this column: then its type may still change."""
     return (field.metadata or {}).items() >= _NO_ROWS.items()
 
 
 def unmarked(schema: pa.Schema) -> pa.Schema:
-    """Names and types alone: what readers get, and what is recorded of appended files, some of them copies of ours."""
+    """The schema without metadata. Readers get it, and the log records it, as appended files may be copies of ours."""
     return pa.schema([(field.name, field.type) for field in schema])
 
 
 def _distinct(files: Iterable[DataFile], base: pa.Schema | None) -> Iterator[tuple[str, pa.Schema, bool]]:
-    """Path, schema and whether there are rows, of the base and of files whose schema was not just seen."""
+    """Path, schema and whether there are rows: of the base, and of files whose schema differs from the last few."""
     if base is not None:
         yield "the compacted files", base, True
     seen: list[tuple[pa.Schema, bool]] = []
@@ -81,7 +81,7 @@ def _distinct(files: Iterable[DataFile], base: pa.Schema | None) -> Iterator[tup
 
 
 def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both, or None."""
+    """The type that can hold the values of both, or None."""
     if a == b:
         return a
     if pa.types.is_null(a) or pa.types.is_null(b):
@@ -96,11 +96,12 @@ def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
-    """The type in which tables and compacted files have the values of a column.
+    """The type of a column in tables and compacted files.
 
-    Views and runs are layouts in memory that little can compute with: they become plain. A dictionary stays one, with
-    indices for more values than one file has, and without an order: that of several files' dictionaries is nobody's.
-    Nested in others it becomes its values, since few formats hold it there. What is nested is nullable.
+    Views and run-end encoding become plain types, because few functions of Arrow accept them. A dictionary stays a
+    dictionary, with indices wide enough for several files, but unordered, because the dictionaries of several files
+    have no common order. A nested dictionary becomes its values, because few formats can hold it. Children are
+    nullable.
     """
     t = pa.types
     if isinstance(type_, pa.BaseExtensionType):
@@ -126,13 +127,13 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _inside(type_: pa.DataType) -> pa.DataType:
-    """The stored type of what is nested in another type."""
+    """The stored type of a child."""
     stored = stored_type(type_)
     return stored.value_type if pa.types.is_dictionary(stored) else stored
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the values alone: what a dictionary or an extension type holds."""
+    """The type of the values inside of a dictionary or an extension type."""
     if isinstance(type_, pa.BaseExtensionType):
         return plain_type(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -141,12 +142,12 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values alone, without the dictionaries and extension types around them."""
+    """The values without dictionaries and extension types around them."""
     return _converted(column, plain_type(column.type))
 
 
 def computable(table: pa.Table) -> pa.Table:
-    """The same values in types that can be filtered and written, with no null hidden in a dictionary."""
+    """The same values in types that can be filtered and written. Dictionaries contain no nulls."""
     for number, field in enumerate(table.schema):
         column = table.column(number)
         type_ = stored_type(field.type)
@@ -167,7 +168,7 @@ def _integers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         family = _UNSIGNED if pa.types.is_unsigned_integer(a) else _SIGNED
         return family[max(a.bit_width, b.bit_width)]
     signed, unsigned = (b, a) if pa.types.is_unsigned_integer(a) else (a, b)
-    return _SIGNED[max(signed.bit_width, min(64, unsigned.bit_width * 2))]  # uint64 beyond int64 is refused by value
+    return _SIGNED[max(signed.bit_width, min(64, unsigned.bit_width * 2))]  # casting refuses a uint64 above int64
 
 
 def _floats(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -197,7 +198,7 @@ def _times(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         unit = _finer(a.unit, b.unit)
         return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
     if pa.types.is_date(a) and pa.types.is_date(b):
-        return pa.date32()  # a date64 that is no whole day is refused by value
+        return pa.date32()  # casting refuses a date64 that is not a whole day
     return None
 
 
@@ -208,7 +209,7 @@ def _strings(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def is_variable(type_: pa.DataType) -> bool:
-    """Whether its values may be of any size."""
+    """Whether values of the type may have any size."""
     if type_.num_fields:
         lists = not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_))
         return lists or any(is_variable(type_.field(child).type) for child in range(type_.num_fields))
@@ -216,12 +217,12 @@ def is_variable(type_: pa.DataType) -> bool:
 
 
 def has_lengths(type_: pa.DataType) -> bool:
-    """Whether values of this plain type have lengths of their own: strings, and binaries that are not of one size."""
+    """Whether values of this plain type vary in length: strings, and binaries without a fixed size."""
     return is_string(type_) or (is_binary(type_) and not pa.types.is_fixed_size_binary(type_))
 
 
 def is_string(type_: pa.DataType) -> bool:
-    """Strings of any layout."""
+    """Whether it is a string of any layout."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
@@ -232,7 +233,7 @@ def _binaries(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def is_binary(type_: pa.DataType) -> bool:
-    """Bytes of any layout, decimals not."""
+    """Whether it is a binary of any layout. Decimals are not binaries."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
@@ -251,7 +252,7 @@ def _nested(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _lists(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Lists of one fixed size stay such; of other layouts the one that holds more counts."""
+    """Lists of the same fixed size keep it. Other lists become large lists if one of them is large."""
     item = widened(a.value_type, b.value_type)
     if item is None:
         return None
@@ -261,7 +262,7 @@ def _lists(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The union of the children by name; where a name is there twice, both must have the same names in one order."""
+    """The union of the children by name. If a name occurs twice, both types need the same names in the same order."""
     names = [[field.name for field in type_] for type_ in (a, b)]
     if any(len(set(children)) < len(children) for children in names):
         if names[0] != names[1]:
@@ -282,7 +283,7 @@ def _finer(a: str, b: str) -> str:
 def align(table: pa.Table, schema: pa.Schema, partition: Partition, path: str) -> pa.Table:
     """The table with exactly the schema's columns. Raises SchemaError naming file and column of a value that overflows.
 
-    Units: rows stay as they are; nothing is copied where the type fits already.
+    Rows stay in order. Columns that have the right type already are not copied.
     """
     constants = dict(partition.values)
     columns = []
@@ -300,7 +301,7 @@ def align(table: pa.Table, schema: pa.Schema, partition: Partition, path: str) -
 
 
 def cast(column: pa.ChunkedArray, type_: pa.DataType, path: str, name: str) -> pa.ChunkedArray:
-    """Checked cast: a value that does not fit is refused."""
+    """The column in the type. Raises SchemaError if a value does not fit."""
     if column.type == type_:
         return column
     try:
@@ -322,12 +323,12 @@ def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
     try:
         value = pa.scalar(text, pa.string()).cast(plain) if text is not None else pa.scalar(None, plain)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise SchemaError(f"partition value {text!r} is no {plain}, the type of column {field.name!r}") from None
+        raise SchemaError(f"partition value {text!r} does not fit {plain}, the type of column {field.name!r}") from None
     return value.cast(field.type) if plain != field.type else value
 
 
 def check_partition_values(table: pa.Table, partition: Partition, path: str) -> None:
-    """Where a file has the partition columns, every row must say the partition's value."""
+    """If a file has partition columns, every row must have the partition's value."""
     for name, text in partition.values:
         if name not in table.column_names or not table.num_rows:
             continue

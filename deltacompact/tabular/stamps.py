@@ -1,13 +1,13 @@
-"""Whether a file that lies outside of the catalog is still the one that was appended.
+"""Checks that a file outside of the catalog has not changed since it was appended.
 
     tuesday.csv   appended: 120 bytes, modified at 10:04:07.25, SHA-256 9f86…
     later         150 bytes                            changed: refused
                   120 bytes, modified at 10:04:07.25   the same file
                   120 bytes, modified at 11:30:00.00   hash the bytes: a restored copy is the same, an edited one not
 
-A store with ETags gives an object another ETag whenever it is written, so that a hash is only needed to know a restored
-copy again. A disk gives times alone, in ticks of up to 10 ms: a file that was written within the last tick is looked at
-again after it, because an edit within the same tick would show no other time.
+A store with ETags gives an object a new ETag whenever it is written, so only a restored copy needs a hash. A disk has
+only modification times, in ticks of up to 10 ms. An edit within the same tick would not change the time, so a file that
+was written just now is looked at again after a tick.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HASHED_AT_ONCE_BYTES = 8 << 20
 
 
 def settled(store: ObjectStore, name: str) -> ObjectStat:
-    """What the store says of a file, once any further edit would show."""
+    """The file's size and time, taken so late that any further edit would change the time."""
     stat = store.stat(name)
     if stat.etag is None and abs(time.time() - stat.modified_s) < _TICK_S:
         time.sleep(_TICK_S)
@@ -36,20 +36,20 @@ def settled(store: ObjectStore, name: str) -> ObjectStat:
 
 
 def stamp_of(stat: ObjectStat, source: pa.NativeFile | None = None) -> Stamp:
-    """The stamp of a file; with `source`, its bytes are hashed."""
+    """The stamp of a file. With `source`, it has the hash of the bytes."""
     digest = None if source is None else sha256(source)
     return Stamp(stat.modified_s if stat.etag is None else None, stat.etag, digest)
 
 
 def is_untouched(root: ObjectStore, file: DataFile) -> bool:
-    """Whether the store still says of a file what it said when the file was inspected."""
+    """Whether the store still reports the size and the time or ETag that it reported at the inspection."""
     store, name = open_object(root, file.path)
     stat = store.stat(name)
     return file.bytes == stat.bytes and file.stamp is not None and _agrees(file.stamp, stat)
 
 
 def check_unchanged(store: ObjectStore, name: str, source: pa.NativeFile, file: DataFile) -> None:
-    """Hold an opened file against what it was when it was appended. Raises InputError that says what differs."""
+    """Check an opened file against its size and stamp from the append. Raises InputError that says what differs."""
     size = source.size()
     if size != file.bytes:
         raise _changed(file, f"it had {file.bytes:,} bytes, now it has {size:,}")
@@ -61,11 +61,11 @@ def check_unchanged(store: ObjectStore, name: str, source: pa.NativeFile, file: 
     if file.stamp.sha256 is None:
         raise _changed(file, f"it had the ETag {file.stamp.etag}, now it has {stat.etag}")
     if sha256(source) != file.stamp.sha256:
-        raise _changed(file, "its bytes are others, though as many as before")
+        raise _changed(file, "it has the same size, but other bytes")
 
 
 def sha256(source: pa.NativeFile) -> str:
-    """The hex digest of a file's bytes; the file is at its beginning afterwards."""
+    """The hex digest of a file's bytes. Afterwards the file is at its beginning."""
     digest = hashlib.sha256()
     source.seek(0)
     while data := source.read_buffer(_HASHED_AT_ONCE_BYTES):
@@ -81,10 +81,10 @@ def _agrees(stamp: Stamp, stat: ObjectStat) -> bool:
 
 
 def _opened(name: str, source: pa.NativeFile, size: int) -> ObjectStat | None:
-    """What Arrow's S3 reader was told as it opened the object: it spares a request."""
+    """The ETag that Arrow's S3 reader got when it opened the object. This saves a request."""
     etag = None if isinstance(source, pa.PythonFile) else source.metadata().get("ETag")
     return None if etag is None else ObjectStat(name, size, 0.0, etag.decode().strip('"'))
 
 
-def _changed(file: DataFile, how: str) -> InputError:
-    return InputError(f"{file.path} was changed since it was appended: {how}")
+def _changed(file: DataFile, difference: str) -> InputError:
+    return InputError(f"{file.path} was changed since it was appended: {difference}")

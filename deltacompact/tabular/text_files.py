@@ -1,6 +1,6 @@
 """Rows of CSV and of JSON lines, compressed or not.
 
-id,day                     CSV with a header line; types come from the table's schema where it knows the column
+id,day                     CSV with a header line; the table's schema gives the types of the columns that it has
 {"id": 1, "day": null}     one JSON object a line
 """
 
@@ -18,7 +18,7 @@ from deltacompact.tabular.formats import COMPRESSIONS, extensions
 
 _TEXT_BLOCK_BYTES = 16 << 20
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
-"""Without quotes. pyarrow's own list has NaN as well, which is a number: its key is not that of null."""
+"""Nulls without quotes. pyarrow's own list includes NaN, but NaN is a number: its key differs from null's."""
 
 
 def read_text(
@@ -27,7 +27,7 @@ def read_text(
     """CSV with a header line, or one JSON object a line."""
     text, is_empty = _decompressed(source, path)
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
-    if columns is None:  # other files know it: a column that has had no value yet has no type yet
+    if columns is None:  # a column without any value yet has no type yet, so let the parser find one
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
     if content_type is ContentType.CSV:
@@ -65,17 +65,17 @@ def read_text(
 
 
 def _decompressed(source: pa.NativeFile, path: str) -> tuple[pa.NativeFile, bool]:
-    """The text of a file, and whether there is none."""
+    """The text of a file, and whether it is empty."""
     codec, size = COMPRESSIONS.get(extensions(path)[1]), source.size()
     if codec is None or size == 0:
         return source, size == 0
-    # Of streams of its own: a compressed stream that goes closes what it reads.
+    # Each compressed stream needs its own stream of the source, which it closes at its end.
     is_empty = not pa.CompressedInputStream(source.get_stream(0, size), codec).read(1)
     return pa.CompressedInputStream(source.get_stream(0, size), codec), is_empty
 
 
 def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
-    """What a text parser is asked for; the schema's own type is cast to afterwards."""
+    """The type that the text parser produces. The column is cast to the schema's own type afterwards."""
     type_ = schemas.plain_type(type_)
     if pa.types.is_float16(type_):
         return pa.float32()

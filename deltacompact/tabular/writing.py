@@ -1,4 +1,4 @@
-"""Writing tabular files of any format but JSON: they are visible when their block ends without an exception.
+"""Writes tabular files of any format but JSON. A file becomes visible when its block ends without an exception.
 
 with writer(store, "a.parquet", schema, options) as out:
     out.write(table)                                       row groups of about 128 k rows
@@ -31,7 +31,7 @@ from deltacompact.tabular.row_groups import DEFAULT_CODEC, RowGroups, WriteOptio
 
 
 class TableWriter(RowGroups):
-    """Writes them to a file of any type."""
+    """Writes row groups to a file of any format."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
         super().__init__(schema, options)
@@ -62,7 +62,7 @@ class TableWriter(RowGroups):
             self._file.write_table(table)
 
     def _growing(self, table: pa.Table) -> pa.Table:
-        """The same with dictionaries that go on where those before ended: an Arrow file takes no others."""
+        """The same values. Each dictionary extends the dictionary of earlier row groups: an Arrow file needs that."""
         for number, field in enumerate(table.schema):
             if not pa.types.is_dictionary(field.type):
                 continue
@@ -82,10 +82,11 @@ class TableWriter(RowGroups):
 
 
 def _for_orc(table: pa.Table) -> pa.Table:
-    """Values instead of dictionaries, which ORC makes itself; nested columns from their beginning.
+    """The table in a form that Arrow's ORC writer writes correctly.
 
-    Arrow's ORC writer takes rows of a sliced struct from where its children begin: other rows' values. And what it
-    writes of timestamps, its reader gives back as nanoseconds or not at all: year 9999 is refused here.
+    Dictionaries are decoded; ORC makes its own. Nested columns are copied: the writer ignores the offset of a sliced
+    struct and would write the values of other rows. Timestamps must fit nanoseconds, because the reader returns
+    nanoseconds: year 9999 is refused here.
     """
     for number, field in enumerate(table.schema):
         column = table.column(number)
@@ -109,8 +110,8 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dict
         case ContentType.PARQUET:
             return parquet_writer(sink, schema, options, dictionaries_in)
         case ContentType.FEATHER:
-            how = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
-            return pa.ipc.new_file(sink, schema, options=how)
+            ipc_options = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
+            return pa.ipc.new_file(sink, schema, options=ipc_options)
         case ContentType.ORC:
             return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
         case ContentType.CSV:
@@ -132,13 +133,13 @@ W = TypeVar("W", bound=_Closing)
 
 @contextlib.contextmanager
 def written(store: ObjectStore, path: str, content_type: ContentType, make: Callable[[IO[bytes]], W]) -> Iterator[W]:
-    """What `make` makes of a sink; its file appears at `path` when the block ends without an exception."""
-    its_store, name = open_object(store, path)
-    with its_store.writer(name) as sink:
-        made = make(sink)
+    """The writer that `make` opens on a sink. The file appears at `path` when the block ends without an exception."""
+    file_store, name = open_object(store, path)
+    with file_store.writer(name) as sink:
+        out = make(sink)
         try:
-            yield made
-            made.close()
+            yield out
+            out.close()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(
                 f"{content_type.value} cannot hold this table: {text_of(error)[:SHOWN_CHARACTERS]}"
@@ -153,13 +154,13 @@ def writer(
 
 
 def bytes_of(store: ObjectStore, path: str) -> int:
-    """The size of a file at rest."""
-    its_store, name = open_object(store, path)
-    return its_store.stat(name).bytes
+    """The size of a stored file."""
+    file_store, name = open_object(store, path)
+    return file_store.stat(name).bytes
 
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
-    """Write one table as one file (number 0). Raises InputError naming a column that the format does not hold."""
+    """Write one table as one file (number 0). Raises InputError naming a column that the format cannot hold."""
     if table.num_rows and not table.num_columns:
         raise InputError(f"a table of {table.num_rows} rows without columns cannot be written")
     try:
@@ -180,12 +181,12 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
 
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
-    """Raises InputError naming the first column of a type that a format does not hold, or does not give back."""
+    """Raises InputError naming the first column whose type the format cannot write, or cannot read back."""
 
-    def fits(some: pa.Schema) -> bool:
+    def fits(columns: pa.Schema) -> bool:
         store, name = MemoryStore(), f"sample{suffix_of(content_type)}"
         try:
-            written = _write_table(store, name, some.empty_table(), WriteOptions(content_type))
+            written = _write_table(store, name, columns.empty_table(), WriteOptions(content_type))
             return not list(read(store, written))
         except (InputError, StoreError, pa.ArrowException, OSError):
             return False

@@ -1,1 +1,1 @@
-"""The default catalog: streams of deltas as a log of objects in a store, and nothing else."""
+"""The default catalog: each stream of deltas is a log of objects in a store. It needs no other service."""

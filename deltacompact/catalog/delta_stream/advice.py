@@ -1,4 +1,4 @@
-"""An error about a file says which delta brought the file, and how to take that delta out.
+"""Advice in errors: an error about a file also names the delta that brought it, and the command that takes it out.
 
 t/data/5c….parquet: key column 'id' is missing
 ->  tuesday.csv (t/data/5c….parquet): key column 'id' is missing; take out the upsert at stream position 90:
@@ -20,7 +20,7 @@ _COMMAND = "deltacompact retract"
 
 
 def retract_command(catalog_uri: str, table_id: str, partition: Partition, position: int) -> str:
-    """What to type to take out a delta."""
+    """The command that takes out a delta."""
     words = [catalog_uri, table_id, "--position", str(position)]
     for name, value in partition.values:
         words += ["--partition", name if value is None else f"{name}={value}"]
@@ -28,12 +28,12 @@ def retract_command(catalog_uri: str, table_id: str, partition: Partition, posit
 
 
 def with_advice(text: str, catalog_uri: str, table_id: str, partition: Partition, state: StreamState) -> str:
-    """The text of an error, with the file's own name, and with advice where the text names a file of a delta."""
+    """The text of an error with the user's name of the file, and with advice where a delta brought the file."""
     if _COMMAND in text:
         return text
-    told = [(delta, file) for delta in state.deltas for file in delta.files if file.path in text]
-    if told:
-        delta, file = max(told, key=lambda pair: len(pair[1].path))  # a.csv is a part of a.csv.gz
+    named = [(delta, file) for delta in state.deltas for file in delta.files if file.path in text]
+    if named:
+        delta, file = max(named, key=lambda pair: len(pair[1].path))  # a.csv is a part of a.csv.gz
         first = "append the file again and take" if "was changed since" in text else "take"
         command = retract_command(catalog_uri, table_id, partition, delta.position)
         what = f"the {delta.operation.value} at stream position {delta.position}"
@@ -44,7 +44,7 @@ def with_advice(text: str, catalog_uri: str, table_id: str, partition: Partition
 
 @contextlib.contextmanager
 def advising(catalog_uri: str, table_id: str, partition: Partition, state: StreamState) -> Iterator[None]:
-    """Errors inside the block about a file of the stream leave it with advice."""
+    """Add advice to errors that the block raises about a file of the stream."""
     try:
         yield
     except DeltaCompactError as error:
@@ -54,7 +54,7 @@ def advising(catalog_uri: str, table_id: str, partition: Partition, state: Strea
 def advised(
     error: DeltaCompactError, catalog_uri: str, table_id: str, partition: Partition, state: StreamState
 ) -> DeltaCompactError:
-    """The error with advice. What a store failed to do is no fault of a delta."""
+    """The error with advice. Errors of the store get none: no delta causes them."""
     if not isinstance(error, (InputError, CorruptionError)):
         return error
     better = copy.copy(error)
@@ -63,7 +63,7 @@ def advised(
 
 
 def _named(text: str, file: DataFile) -> str:
-    """The text with what the user called the file."""
+    """The text with the user's name of the file beside its path."""
     if file.name is None or f"{file.name} ({file.path})" in text:
         return text
     return text.replace(file.path, f"{file.name} ({file.path})", 1)

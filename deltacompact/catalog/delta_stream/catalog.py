@@ -1,11 +1,11 @@
-"""The default catalog: delta streams as objects in a store, and nothing else.
+"""The default catalog: delta streams as objects in a store. It needs no other service.
 
     catalog = open_catalog("s3://lake/tables")
     catalog.create_table("orders", partition_keys=["day"], primary_keys=["id"])
     catalog.append("orders", rows, partition={"day": "1995-04-03"})         one commit, one delta, one file
     catalog.read("orders")                                                  the live rows
 
-Data is written first, under names used once; the log entry that names it makes it visible.
+Data is written first, under names used once. The log entry that names it makes it visible.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.scan import Selection
 
 TokenLike = Token | str | tuple[str, int] | None
-"""A token as callers give it: a name, or a producer and the number of its batch."""
+"""A token in the API: a name, or a producer and the number of its batch."""
 _POSITION_AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 VACUUM_AGE_MIN_S = 3 * 24 * 3600
-"""Objects younger than this are never vacuumed (seconds); writers refuse to commit files older than half of it."""
+"""Vacuum never deletes objects younger than this (seconds); writers refuse to commit files older than half of it."""
 
 
 def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog:
@@ -108,7 +108,7 @@ class DeltaStreamCatalog:
 
     @property
     def where(self) -> str:
-        """The URI as people read it: a local folder as its path."""
+        """The URI for people: a local folder is shown as its path."""
         return unquote(self.uri.removeprefix("file://")) if self.uri.startswith("file://") else self.uri
 
     # Tables
@@ -122,10 +122,10 @@ class DeltaStreamCatalog:
         *,
         tombstone_retention: int | None = None,
     ) -> Table:
-        """Create a table. Keys may be declared here, else the first compaction does.
+        """Create a table. Declare keys here, or the first compaction declares them.
 
         `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
-        Raises ConflictError where the table exists and was declared otherwise.
+        Raises ConflictError where the table exists with another declaration.
         """
         partition_keys = expect.names("partition_keys", partition_keys)
         for number, name in enumerate(partition_keys):
@@ -150,23 +150,23 @@ class DeltaStreamCatalog:
         return table
 
     def table(self, table_id: str) -> Table:
-        """The table as declared, with the keys of its first compaction where none were. Raises NotFoundError."""
+        """The table with its declared keys, or those of its first compaction. Raises NotFoundError."""
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
             try:
-                said = document(self.store.get(paths.table), paths.table)
+                declared = document(self.store.get(paths.table), paths.table)
             except NotFoundError as error:
                 if "bucket" in str(error):
                     raise
                 raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
-            known = table_from(table_id, said)
+            known = table_from(table_id, declared)
             self._tables[table_id] = known
         if known.keys is None:
             known = known.with_keys(self._first_compaction_keys(paths))
         if known.source_table_id is None and not known.holds_streams:
             known = self._with_source(known)
-        self._tables[table_id] = known  # what is declared stays; what is not is asked for again
+        self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
         return known
 
     def remembered_table(self, table_id: str) -> Table:
@@ -193,7 +193,7 @@ class DeltaStreamCatalog:
         return partition
 
     def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
-        """All partitions, or the one that is named."""
+        """All partitions, or the named one."""
         if partition is None:
             return self.partitions(table_id)
         if isinstance(partition, Partition):
@@ -201,7 +201,7 @@ class DeltaStreamCatalog:
         return [self.partition(table_id, partition)]
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
-        """The table's keys; `keys` become them where it had none. Raises InputError where others are in force."""
+        """Declare `keys` where the table has none. Returns the table's keys. Raises InputError where they differ."""
         table, paths = self.table(table_id), TablePaths.of(table_id)
         if table.keys is None:
             if keys is None:
@@ -213,24 +213,24 @@ class DeltaStreamCatalog:
         return table.keys
 
     def declare_source(self, table_id: str, source_table_id: str | None) -> None:
-        """Make the table a destination of another for ever, or (None) one that holds streams of its own.
+        """Make the table a destination of another table for ever, or (None) one that holds streams of its own.
 
         Raises InputError where it is something else already.
         """
-        table = self.remembered_table(table_id)  # the put decides
+        table = self.remembered_table(table_id)  # may be out of date: the put decides
         self.check_source(table, source_table_id)
         if table.source_table_id is None and not table.holds_streams:
-            said = dump({"format": FORMAT_VERSION, "source_table_id": source_table_id})
-            if put_certainly(self.store, TablePaths.of(table_id).source, said):
+            data = dump({"format": FORMAT_VERSION, "source_table_id": source_table_id})
+            if put_certainly(self.store, TablePaths.of(table_id).source, data):
                 self._tables[table_id] = of_source(table, source_table_id)
             else:
                 self.check_source(self.table(table_id), source_table_id)
 
     def check_source(self, table: Table, source_table_id: str | None) -> None:
-        """Refuse a table that cannot be a destination of this source, or (None) hold streams of its own."""
+        """Raise InputError for a table that cannot be a destination of this source, or (None) hold its own streams."""
         holds_streams = table.holds_streams
         if source_table_id and not table.source_table_id and not holds_streams and self.partitions(table.table_id):
-            # Whoever begins a stream puts source.json first: so it is there by now, or release 0.1 began the stream.
+            # A writer puts source.json before it begins a stream. If there is none now, release 0.1 began the stream.
             table = self.table(table.table_id)
             holds_streams = table.source_table_id is None
         if table.source_table_id not in (None, source_table_id):
@@ -248,7 +248,7 @@ class DeltaStreamCatalog:
     # Streams
 
     def log(self, table_id: str, partition: Partition) -> StreamLog:
-        """The log of a partition stream, whether or not it was begun."""
+        """The log of a partition stream, which may not exist yet."""
         key = (table_id, partition)
         if key not in self._logs:
             paths = TablePaths.of(table_id).stream(partition)
@@ -256,7 +256,7 @@ class DeltaStreamCatalog:
         return self._logs[key]
 
     def state(self, table_id: str, partition: Partition, strictly: bool = False) -> StreamState:
-        """The active version of a partition stream; `strictly` as of StreamLog.active. Raises NotFoundError."""
+        """The active version of a partition stream; `strictly` as in StreamLog.active. Raises NotFoundError."""
         try:
             return self.log(table_id, partition).active(strictly)
         except NotFoundError as error:
@@ -265,9 +265,9 @@ class DeltaStreamCatalog:
             raise NotFoundError(f"table {table_id!r} has no partition {partition}") from None
 
     def begin_stream(self, table_id: str, partition: Partition, source_table_id: str | None = None) -> StreamLog:
-        """The log of a partition stream, begun if need be; `source_table_id` where the table is a destination.
+        """Begin a partition stream if it does not exist; returns its log. `source_table_id`: for a destination.
 
-        Raises InputError where the table holds streams of the other sort.
+        Raises InputError where the table is the other sort: a destination, or a table with streams of its own.
         """
         log = self.log(table_id, partition)
         if not log.exists():
@@ -291,13 +291,13 @@ class DeltaStreamCatalog:
         *,
         force_position: bool = False,
     ) -> Delta:
-        """Commit one delta: `tables` is anything that holds rows (see incoming.py), or a list of such: one file each.
+        """Commit one delta. `tables` is any object with rows (see incoming.py), or a list of them: one file each.
 
-        Returns the delta, whose `committed` says if this call did it. `token` is a name, or a producer and the number
-        of its batch: ("etl", 7). A token that is known is skipped. Raises OutcomeUnknownError where the delta may be
-        there or not: repeat it with the same token. Raises PositionError where `stream_position` (int64) is not
-        greater than all before it, or more than a year ahead of the clock (milliseconds since the epoch) without
-        `force_position`, and SchemaError where the rows do not fit those of the stream.
+        Returns the delta; its `committed` says whether this call committed it. `token` is a name, or a producer and
+        the number of its batch: ("etl", 7). A batch with a known token is skipped. Raises OutcomeUnknownError where the
+        outcome cannot be known: repeat the call with the same token. Raises PositionError where `stream_position`
+        (int64) is not greater than all before it, or more than a year ahead of the clock (milliseconds since the epoch)
+        without `force_position`. Raises SchemaError where the rows do not fit the stream.
         """
         terms = self._terms(stream_position, 1, token, force_position)
         writer, kind, keys = self._appending(table_id, partition, operation)
@@ -318,8 +318,8 @@ class DeltaStreamCatalog:
     ) -> Delta:
         """Commit files (local paths or URIs) as one delta: copied into the catalog, or with `reference` left in place.
 
-        CSV and JSON columns take the types that the stream's schema knows. A file that is left in place must stay as
-        it is: whoever reads it later refuses another one.
+        CSV and JSON columns take the types of the stream's schema. A file that is left in place must not change:
+        readers refuse a changed file.
         """
         if not sources:
             raise InputError("there is nothing to append: name at least one file")
@@ -338,12 +338,12 @@ class DeltaStreamCatalog:
         *,
         force_position: bool = False,
     ) -> tuple[Delta, ...]:
-        """Commit written files as one entry; its deltas (a CDC batch: deletes, then upserts) become visible at once.
+        """Commit written files as one log entry; its deltas (a CDC batch: deletes, upserts) become visible together.
 
-        `stream_position` is that of the first delta, the next ones follow it. `begun_s` says when the files were
-        begun (store's clock, seconds): too old files are refused, a vacuum may have seen them as garbage. Raises
-        InputError for a commit without deltas, and for a token that stands for another operation. A delta without files
-        is legal: its position and token count.
+        `stream_position` is the position of the first delta; the others follow it. `begun_s` says when the write of the
+        files began (store's clock, seconds): too old files are refused, because a vacuum may have deleted them. Raises
+        InputError for a commit without deltas, and for a token that is known for another operation. A delta without
+        files is legal: its position and token count.
         """
         if not deltas:
             raise InputError("a commit needs at least one delta")
@@ -351,7 +351,7 @@ class DeltaStreamCatalog:
         return self._writer(table_id, partition).commit(deltas, terms, begun_s)
 
     def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
-        """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay, on top of them."""
+        """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay on top."""
         writer, _, keys = self._appending(table_id, partition, "upsert")
         return writer.restate(tables, keys)
 
@@ -377,7 +377,7 @@ class DeltaStreamCatalog:
         partition: Mapping[str, Any] | Partition | None = None,
         **selection: Unpack[Selection],
     ) -> pa.RecordBatchReader:
-        """The same batch by batch, for tables that do not fit the memory."""
+        """The live rows batch by batch, for tables that do not fit in memory."""
         from deltacompact.catalog.delta_stream.scan import Scan, scan_table
 
         return scan_table(self, Scan(table_id, partition, **selection))
@@ -406,13 +406,13 @@ class DeltaStreamCatalog:
         known_by = Token.of(token)
         return CommitTerms(self.checked_position(stream_position, deltas, force_position), known_by)
 
-    def checked_position(self, asked: int | None, deltas: int, force: bool) -> int | None:
-        """Refuse a position that no later one could follow, or that is probably in another unit than milliseconds."""
-        if asked is None:
+    def checked_position(self, position: int | None, deltas: int, force: bool) -> int | None:
+        """Raise PositionError for a position that leaves no later one, or whose unit is probably not milliseconds."""
+        if position is None:
             return None
-        first = whole_number(asked)
+        first = whole_number(position)
         if first is None:
-            raise PositionError(f"stream position {asked!r} is not a whole number")
+            raise PositionError(f"stream position {position!r} is not a whole number")
         if not -INT64_MAX - 1 <= first <= INT64_MAX - deltas + 1:
             raise PositionError(f"stream position {first} is not an int64")
         if first > int(self.clock() * 1000) + _POSITION_AHEAD_MAX_MS and not force:
@@ -423,7 +423,7 @@ class DeltaStreamCatalog:
         return first
 
     def check_age(self, begun_s: float | None) -> None:
-        """Refuse to commit objects that a vacuum may have taken for garbage by now."""
+        """Raise ConflictError for objects so old that a vacuum may have deleted them."""
         if begun_s is not None and self.clock() - begun_s > VACUUM_AGE_MIN_S / 2:
             raise ConflictError("the files took so long to write that a vacuum may have removed them: write them again")
 
@@ -440,7 +440,7 @@ class DeltaStreamCatalog:
             return None
 
     def _with_source(self, table: Table) -> Table:
-        """The table with what source.json says, if it is there."""
+        """The table with its source from source.json, if that exists."""
         path = TablePaths.of(table.table_id).source
         try:
             return of_source(table, document(self.store.get(path), path)["source_table_id"])

@@ -1,13 +1,14 @@
-"""Put if absent until it is known who won the slot, and say so where it cannot be known.
+"""Put if absent until it is known who won the slot; raise OutcomeUnknownError where that cannot be known.
 
     put -> created                                    committed
-    put -> no reply, look -> our bytes                committed: the reply alone was lost
-    put -> no reply, look -> nothing, put -> …        again, three times in all
-    put -> no reply, look -> access refused           OutcomeUnknownError: "may or may not be committed"
-    put -> Ctrl-C,   look -> our bytes                Interrupted: "committed at position 7, interrupted afterwards"
+    put -> no reply, get -> our bytes                 committed: only the reply was lost
+    put -> no reply, get -> nothing, put -> …         again, three times in all
+    put -> no reply, get -> access refused            OutcomeUnknownError: "may or may not be committed"
+    put -> Ctrl-C,   get -> our bytes                 Interrupted: "committed at position 7, interrupted afterwards"
 
-The bytes of an entry are unique (every commit has a fresh id), so reading the slot tells who won it. An `Effect` says
-in words what a put does; an object that nobody sees yet (the log of a successor before its seal) has none.
+The bytes of an entry are unique, because every commit has a fresh id. So compare the stored bytes to see who won the
+slot. An `Effect` says in words what a put does. An object that nobody sees yet (the log of a successor before its seal)
+has no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PUT_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a put does, as the end of "table orders: …", and what to do where its outcome is unknown."""
+    """What a put does, in words, and what the user can do where its outcome is unknown."""
 
     subject: str
     done: str
@@ -51,9 +52,9 @@ _attempts: ContextVar[list[_Attempt] | None] = ContextVar("attempts", default=No
 
 @contextlib.contextmanager
 def telling_interrupts() -> Iterator[None]:
-    """Turn Ctrl-C in this block into Interrupted, which says what the block has put into effect so far.
+    """Turn Ctrl-C in this block into Interrupted, which lists what the block has put so far.
 
-    Where the block has put nothing yet, KeyboardInterrupt stays what it is. Blocks nest: the outermost one tells.
+    If the block has put nothing yet, KeyboardInterrupt passes unchanged. Blocks nest: the outermost one raises.
     """
     if _attempts.get() is not None:
         yield
@@ -63,18 +64,18 @@ def telling_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        said = [sentence for attempt in attempts if (sentence := _said(attempt))]
-        if not said:
+        outcomes = [outcome for attempt in attempts if (outcome := _outcome(attempt))]
+        if not outcomes:
             raise
-        raise Interrupted("; ".join(said)) from None
+        raise Interrupted("; ".join(outcomes)) from None
     finally:
         _attempts.reset(previous)
 
 
 def put_certainly(store: ObjectStore, path: str, data: bytes, effect: Effect | None = None) -> bool:
-    """Put, and put again where the reply was lost; False where somebody else won the slot.
+    """Put, and put again where the reply was lost. False: another writer won the slot.
 
-    Raises OutcomeUnknownError where an effect may have taken place, and the store's own error where it has not.
+    Raises OutcomeUnknownError where the put may have happened, and the store's own error where it has not.
     """
     if effect is None:
         return _put(store, path, data, None)
@@ -97,9 +98,9 @@ def _put(store: ObjectStore, path: str, data: bytes, effect: Effect | None) -> b
             return store.get(path) == data
         except NotFoundError:
             if isinstance(error, InputError) and number == 1:
-                raise error from None  # refused, and looked at: it is not there
-        except Exception as unseen:
-            error = error or unseen
+                raise error from None  # the store refused it, and nothing is stored
+        except Exception as unreadable:
+            error = error or unreadable
         if number == _PUT_ATTEMPTS:
             raise _unknown(store.uri + path, effect, error) from error
     raise AssertionError("unreachable")
@@ -112,14 +113,14 @@ def _unknown(uri: str, effect: Effect | None, error: Exception | None) -> Except
     return OutcomeUnknownError(f"{effect.subject} may or may not be {effect.done} ({what}): {effect.advice}")
 
 
-def _said(attempt: _Attempt) -> str | None:
-    """What became of a put, for the reader of an interrupted command; None where somebody else won the slot."""
+def _outcome(attempt: _Attempt) -> str | None:
+    """The outcome of a put in words, for an interrupted command; None where another writer won the slot."""
     won, effect = attempt.won, attempt.effect
     if won is None:
         try:
             won = attempt.store.get(attempt.path) == attempt.data
         except NotFoundError:
-            return f"{effect.subject} was not {effect.done} when it was last looked at: {effect.advice}"
+            return f"{effect.subject} was not {effect.done} when last checked: {effect.advice}"
         except (Exception, KeyboardInterrupt):
             return f"{effect.subject} may or may not be {effect.done}: {effect.advice}"
     return f"{effect.subject} is {effect.done}" if won else None

@@ -1,12 +1,12 @@
-"""What of a stream contradicts its log: signs that entries were removed, or a hint written, from outside.
+"""Objects that contradict a stream's log: signs that somebody removed log entries, or wrote a hint, from outside.
 
-    stream/hint.json                   names 2-77…      which no seal leads to
-    checkpoints/0/…0300.json                            version 0 has 214 entries
-    stream/1-50…/…03.json              a writer's commit in a version that no seal leads to
-    sessions/5c…/published.json        says that it became 1-50…, which no seal leads to
+    stream/hint.json                   names 2-77…, but no seal leads to it
+    checkpoints/0/…0300.json           has 300 entries, but version 0 has 214
+    stream/1-50…/…03.json              a writer's commit, but no seal leads to version 1-50…
+    sessions/5c…/published.json        says that the session published 1-50…, but no seal leads to it
 
-A log that lost its end looks like one that is whole. So these are gathered first and the log is read after: what was
-put in between can only add to the log.
+A log that lost its last entries looks whole. So this evidence is gathered first and the log is read afterwards: entries
+that are put in between only add to the log, and never make a false contradiction.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from deltacompact.storage.objects import ObjectStat
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What lies beside the entries of a log: read before the log is."""
+    """The objects beside a log, read before the log."""
 
     hinted: str | None
     published: dict[str, str]
-    """Versions that sessions say they became, by the path of the record."""
+    """Versions that sessions recorded as published, by the path of the record."""
     checkpoints: tuple[ObjectStat, ...]
     entries: tuple[ObjectStat, ...]
-    """Of all versions, whether or not a seal leads to them."""
+    """Log entries of all versions, also of versions that no seal leads to."""
 
     @classmethod
     def of(cls, log: StreamLog) -> Evidence:
         store, paths = log.store, log.paths
         records = [stat.path for stat in store.list(f"{paths.root}/sessions/") if paths.is_ours(stat.path)]
-        said = {
+        recorded = {
             path: _named(log, path, "compacted_stream_version") for path in records if path.endswith("/published.json")
         }
         return cls(
             _named(log, paths.hint, "version"),
-            {path: version for path, version in said.items() if version},
+            {path: version for path, version in recorded.items() if version},
             tuple(stat for stat in store.list(paths.checkpoints()) if paths.checkpoint_of(stat.path)),
             tuple(stat for stat in store.list(paths.logs) if paths.entry_of(stat.path)),
         )
@@ -53,13 +53,13 @@ class Evidence:
 
 
 def contradictions(log: StreamLog, evidence: Evidence, chain: list[StreamState]) -> Iterator[str]:
-    """Each in one line. `chain` was read after the evidence was gathered."""
+    """One line for each contradiction. `chain` was read after the evidence was gathered."""
     states = {state.version: state for state in chain}
     hinted = evidence.hinted
     if hinted and hinted not in states and hinted in evidence.versions(log):
         yield (
-            f"{log.paths.hint} names version {hinted}, to which no seal leads: restore the seal, or delete the hint if "
-            "you know that it is wrong"
+            f"{log.paths.hint} names version {hinted}, but no seal leads to it: restore the seal, or delete the hint "
+            "if you know that it is wrong"
         )
     for record, version in evidence.published.items():
         if version not in states:
@@ -69,13 +69,13 @@ def contradictions(log: StreamLog, evidence: Evidence, chain: list[StreamState])
         if version in states and tail > states[version].tail:
             yield f"{stat.path} was made of {tail} entries, but the log has {states[version].tail}: restore the others"
     for version in sorted(evidence.versions(log) - states.keys()):
-        # Released and written to since the chain was read, perhaps: then it is in the chain by now.
+        # The version may have been released after the chain was read: then a new read of the chain has it.
         if (path := log.sign_of_life(version)) and version not in {state.version for state in log.chain()}:
             yield f"{path} was put into a released version, but no seal leads to {version}: restore the seal"
 
 
 def _named(log: StreamLog, path: str, field: str) -> str | None:
-    """A text in a JSON object, if it is there."""
+    """The text of a field in a JSON object; None where either is missing."""
     try:
         document: Any = json.loads(log.store.get(path))
     except (NotFoundError, ValueError):

@@ -1,12 +1,12 @@
-"""A table is the destination of one other table for ever, or it holds streams of its own: never both.
+"""A table is the destination of one other table for ever, or it holds streams of its own, never both.
 
     compact orders into flat      flat/source.json says "orders"; appends to flat are refused
     append to events              events/source.json says null: its own; `compact … --destination events` is refused
 
-Both put source.json if absent before they begin the table's first stream, so that of the two which meet one is refused.
-A table without source.json that holds a stream was written by release 0.1: it counts as its own.
+Both put source.json if absent before they begin the table's first stream, so if both happen at once, one is refused.
+Release 0.1 wrote no source.json: a table without it that holds a stream counts as its own.
 
-Nothing of a destination is made before its first version is complete: a compaction that is refused leaves no trace.
+A destination is written only once its first version is complete: a refused compaction leaves no trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltacompact.catalog.delta_stream.table_documents import check_keys
 
 
 def check_destination(catalog: DeltaStreamCatalog, source: Table, keys: TableKeys, table_id: str) -> None:
-    """Refuse a table that cannot take the source's compacted rows. Nothing is written."""
+    """Raise InputError for a table that cannot take the source's compacted rows. Writes nothing."""
     try:
         destination = catalog.table(table_id)
     except NotFoundError:
@@ -38,9 +38,9 @@ def check_destination(catalog: DeltaStreamCatalog, source: Table, keys: TableKey
 def open_destination(
     catalog: DeltaStreamCatalog, source: Table, keys: TableKeys, table_id: str, partition: Partition
 ) -> None:
-    """Make the destination, its source, the keys of both and its stream, where they are not there yet.
+    """Create the destination, its source.json, the keys of both tables and its stream, where they do not exist yet.
 
-    Raises InputError where somebody else made something else of it meanwhile.
+    Raises InputError where the table became something else meanwhile.
     """
     check_destination(catalog, source, keys, table_id)
     try:

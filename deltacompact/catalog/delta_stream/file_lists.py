@@ -1,14 +1,14 @@
-"""Publishing a compacted version to engines that know nothing of deltacompact.
+"""Publish a compacted version to other engines: write lists of its files.
 
     <table>/published/symlink/day=2024-01-01/manifest         Hive, Athena, Presto, Redshift Spectrum: a symlink table
     <table>/published/files/day=2024-01-01/2-77b1….txt        DuckDB, Polars: a file a line, once for each version
     <table>/published/files/day=2024-01-01/latest.txt
 
-Hadoop's engines take the URIs of a manifest as they are written. Others decode a file:// URI, or do not, so lists of
-local files have plain paths, which all of them take alike.
+Hadoop's engines take the URIs of a manifest literally. Some other engines decode a file:// URI and some do not, so
+lists of local files have plain paths.
 
-Each is one object that lists every live file, so a reader sees one version or the next, never a mix. What is published
-is what was compacted: deltas since then are for the next time.
+Each list is one object with every live file, so a reader sees one version or the next, never a mix. The lists hold
+compacted files only: deltas since the compaction are not in them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deltacompact.catalog.delta_stream.paths import TablePaths, partition_folder
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published of a partition: URIs of manifest and list; deltas that are not in it."""
+    """The lists of one partition: URIs of the manifest and the list, and the number of deltas that they leave out."""
 
     partition: Partition
     version: str
@@ -40,10 +40,9 @@ class Published:
 def publish(
     catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
 ) -> list[Published]:
-    """Publish the active version of every partition that was compacted, or of one.
+    """Publish the active version of every partition, or of one.
 
-    Raises InputError where nothing was compacted, or where a file has dead rows in it, once the other partitions are
-    published.
+    Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others.
     """
     return all_done(catalog.chosen(table_id, partition), lambda chosen: _publish_stream(catalog, table_id, chosen))
 

@@ -1,13 +1,13 @@
-"""What `append` takes: rows in memory or in a stream, of any library that speaks Arrow.
+"""The rows that `append` takes: in memory or in a stream, from any library that speaks Arrow.
 
     pa.Table, pa.RecordBatch                          as they are
     pa.RecordBatchReader, a dataset, a scanner        batch by batch, never collected
     pandas, Polars, DuckDB, … (__arrow_c_stream__)    batch by batch
     a list of these                                   one file each
 
-No other library is imported: what an object can do decides. The index of a pandas frame becomes columns where it has
-names. Row numbers (whole numbers without a name) are dropped, and any other index without a name is refused, because it
-could be the key.
+No other library is imported: only the methods of an object count. A named index of a pandas frame becomes columns. An
+unnamed index of whole numbers is dropped: it numbers the rows. Any other unnamed index is refused, because it could be
+the key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ACCEPTED = (
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one file to be written. `tables` can be read once; `name` is for messages."""
+    """The rows of one file to write. `tables` can be read once; `name` is for messages."""
 
     name: str
     schema: pa.Schema
@@ -44,19 +44,21 @@ class Rows:
     is_empty: bool
 
     def described(self, content_type: ContentType) -> DataFile:
-        """The file that they will be, as far as it is known before it is written: its columns, and if it has a row."""
+        """The future file as far as it is known before the write: its columns, and whether it has a row."""
         return DataFile(UNNUMBERED, self.name, content_type, int(not self.is_empty), 0, self.schema)
 
 
-def incoming(given: Any) -> Iterator[Rows]:
-    """One Rows for each file, made when it is asked for. Raises InputError for what holds no rows, or two
-    columns of one name."""
-    if (only := _rows(given, "the appended table")) is not None:
+def incoming(tables: Any) -> Iterator[Rows]:
+    """One Rows for each file, lazily.
+
+    Raises InputError for an object without rows, and for two columns of one name.
+    """
+    if (only := _rows(tables, "the appended table")) is not None:
         yield only
         return
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InputError(f"{_ACCEPTED}, not {_kind(given)}{_hint(given)}")
-    for number, item in enumerate(given, 1):
+    if isinstance(tables, (str, bytes, Mapping)) or not isinstance(tables, Iterable):
+        raise InputError(f"{_ACCEPTED}, not {_kind(tables)}{_hint(tables)}")
+    for number, item in enumerate(tables, 1):
         rows = _rows(item, f"appended table {number}")
         if rows is None:
             raise InputError(f"{_ACCEPTED}; item {number} of the list is {_kind(item)}{_hint(item)}")
@@ -73,8 +75,8 @@ def write_rows(
 ) -> DataFile:
     """Write the rows as one file (number 0), batch by batch, and measure the sort columns of the keys.
 
-    Raises InputError naming a column that the format does not hold, that disagrees with the partition's value, or that
-    has too long a value for a sort key.
+    Raises InputError naming a column that the format cannot hold, whose values differ from the partition's value, or
+    whose values are too long for a sort key.
     """
     longest: dict[str, int] = {}
     schema = schemas.computable(rows.schema.empty_table()).schema
@@ -89,28 +91,34 @@ def write_rows(
         writing.check_writable(rows.schema, options.content_type)
         raise
     size, described = store.stat(path).bytes, schemas.unmarked(schema)
-    told = tuple(longest.items())
     return DataFile(
-        UNNUMBERED, path, options.content_type, out.rows, size, described, longest=told, decoded_bytes=out.decoded_bytes
+        UNNUMBERED,
+        path,
+        options.content_type,
+        out.rows,
+        size,
+        described,
+        longest=tuple(longest.items()),
+        decoded_bytes=out.decoded_bytes,
     )
 
 
-def _rows(given: Any, name: str) -> Rows | None:
-    """The rows of an object, None where it is none that holds rows."""
-    if isinstance(given, pa.Table):
-        schema, tables = given.schema, _tables([given], name)
-    elif (reader := _reader(given, name)) is not None:
+def _rows(source: Any, name: str) -> Rows | None:
+    """The rows of an object; None where it is not an object with rows."""
+    if isinstance(source, pa.Table):
+        schema, tables = source.schema, _tables([source], name)
+    elif (reader := _reader(source, name)) is not None:
         schema = reader.schema.remove_metadata()
         tables = _tables((pa.Table.from_batches([batch]).replace_schema_metadata() for batch in reader), name)
     else:
         return None
     files.check_columns(schema, name)
-    first = next(tables, None)  # whether there is any row counts when the columns are held against the stream's
+    first = next(tables, None)  # the check of the columns must know whether there is a row
     return Rows(name, schema, chain(() if first is None else (first,), tables), first is None)
 
 
 def _tables(tables: Iterable[pa.Table], name: str) -> Iterator[pa.Table]:
-    """Those with rows. An error of whoever makes them names them."""
+    """The tables that have rows. An error of the library that makes them becomes an InputError with their name."""
     try:
         for table in tables:
             if table.num_rows and not table.num_columns:
@@ -121,32 +129,32 @@ def _tables(tables: Iterable[pa.Table], name: str) -> Iterator[pa.Table]:
         raise InputError(f"{name} cannot be read: {text_of(error)}") from error
 
 
-def _reader(given: Any, name: str) -> pa.RecordBatchReader | None:
-    if isinstance(given, pa.RecordBatchReader):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(given.schema, [given])
-    if isinstance(given, type):  # the class of a DataFrame has the attributes of its instances
+def _reader(source: Any, name: str) -> pa.RecordBatchReader | None:
+    if isinstance(source, pa.RecordBatchReader):
+        return source
+    if isinstance(source, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(source.schema, [source])
+    if isinstance(source, type):  # the class of a DataFrame has the attributes of its instances
         return None
-    if type(given).__module__.startswith("pyarrow.") and hasattr(given, "scanner"):
-        given = given.scanner()
-    if type(given).__module__.startswith("pyarrow.") and hasattr(given, "to_reader"):
-        return given.to_reader()
-    if hasattr(given, "reset_index"):
-        given = _without_index(given, name)
+    if type(source).__module__.startswith("pyarrow.") and hasattr(source, "scanner"):
+        source = source.scanner()
+    if type(source).__module__.startswith("pyarrow.") and hasattr(source, "to_reader"):
+        return source.to_reader()
+    if hasattr(source, "reset_index"):
+        source = _without_index(source, name)
     try:
-        if hasattr(given, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(given)
-        if hasattr(given, "__arrow_c_array__"):
-            batch = pa.record_batch(given)
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(source)
+        if hasattr(source, "__arrow_c_array__"):
+            batch = pa.record_batch(source)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise InputError(f"{name} is {_kind(given)} that gives no rows: {text_of(error)}") from error
+        raise InputError(f"{name} is {_kind(source)} that gives no rows: {text_of(error)}") from error
     return None
 
 
 def _without_index(frame: Any, name: str) -> Any:
-    """A pandas frame whose index, as far as it carries data, is among its columns."""
+    """A pandas frame without an index: a named index becomes columns, row numbers are dropped."""
     index = getattr(frame, "index", None)
     if index is None or not hasattr(frame, "columns"):
         return frame
@@ -164,20 +172,20 @@ def _without_index(frame: Any, name: str) -> Any:
     )
 
 
-def _kind(given: Any) -> str:
-    if isinstance(given, type):
-        return f"the class {given.__qualname__}"
-    kind = type(given)
+def _kind(item: Any) -> str:
+    if isinstance(item, type):
+        return f"the class {item.__qualname__}"
+    kind = type(item)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _hint(given: Any) -> str:
-    """What to do with objects that are often tried."""
-    if isinstance(given, (str, bytes)):
-        return " (files are appended by append_files)"
-    if isinstance(given, Mapping):
+def _hint(item: Any) -> str:
+    """Advice for objects that users often try."""
+    if isinstance(item, (str, bytes)):
+        return " (append_files appends files)"
+    if isinstance(item, Mapping):
         return " (pyarrow.table(…) makes a table of it)"
-    if hasattr(given, "collect") and not isinstance(given, type):
+    if hasattr(item, "collect") and not isinstance(item, type):
         return " (collect it first)"
     return ""

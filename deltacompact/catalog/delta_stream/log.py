@@ -5,13 +5,13 @@
     a compactor puts `sealed(4-a1)` at 9                     -> the one put that is the switch
     writer C reads up to 9, meets the seal, goes on in 4-a1
 
-After a put whose reply is lost the slot is read: the commit id in it tells whether it is ours, see certain_put.py.
-Nothing is ever found by listing versions, only by following seals.
+If the reply to a put is lost, read the slot: the commit id in it shows who won (certain_put.py). Versions are found by
+following seals, never by listing.
 
-    entries 0 1 2 4      entry 3 was removed from outside: everybody who lists this log refuses to go on
+    entries 0 1 2 4      somebody removed entry 3 from outside: every process that lists this log refuses to go on
     hint.json            names a version that a seal led to; it counts only if that seal is there
 
-A process lists a version when it reads it for the first time, and probes for the next entries from then on.
+A process lists a version when it first reads it. After that it probes for the next entries.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How a log is divided into objects; tests hand in lower ones.
+    """How a log is divided into objects; tests pass lower limits.
 
-    entry_bytes_max                a longer entry names a body, which is an object of its own
-    entries_between_checkpoints    in a short log; a long one has fewer
-    probes_before_listing          entries that are probed for one by one before the rest of the log is listed
+    entry_bytes_max                a longer entry stores its body as a separate object and names it
+    entries_between_checkpoints    in a short log; a long log has checkpoints less often
+    probes_before_listing          entries to probe for one by one before listing the rest of the log
     """
 
     entry_bytes_max: int = 64 << 10
@@ -75,7 +75,7 @@ def genesis_state() -> StreamState:
 
 
 class StreamLog:
-    """Reads and extends the log of one stream. Entries are immutable, so what was read once is remembered."""
+    """Reads and extends the log of one stream. Entries never change, so the log remembers those it has read."""
 
     def __init__(self, store: ObjectStore, paths: StreamPaths, limits: LogLimits = LOG_LIMITS) -> None:
         self.store = store
@@ -88,15 +88,15 @@ class StreamLog:
     # Reading
 
     def exists(self) -> bool:
-        """Whether the stream was begun. A damaged or missing first entry counts: whoever reads the log is told."""
+        """Whether the stream was begun, even if its first entry is damaged or missing: reading the log reports that."""
         if not self._begun:
             self._begun = self._is_there(GENESIS, 0) or self._has_entries()
         return self._begun
 
     def active(self, strictly: bool = False) -> StreamState:
-        """The state of the version that no seal has closed. Raises NotFoundError where the stream was never begun.
+        """The state of the active version, which has no seal. Raises NotFoundError where the stream was never begun.
 
-        `strictly` looks for entries beyond a hole in what was read before, too.
+        `strictly` lists the rest of the log instead of probing, which finds entries beyond a missing one.
         """
         version = self._active if self._active != GENESIS else self._hinted()
         while True:
@@ -124,7 +124,7 @@ class StreamLog:
             yield state
 
     def state(self, version: str, strictly: bool = False) -> StreamState:
-        """Replay a version's log. Raises CorruptionError where entries lie beyond one that is missing."""
+        """Replay a version's log. Raises CorruptionError where an entry is missing before others."""
         known = self._seen.get(version)
         if known is None:
             state = self._replayed(version, *self._first_look(version))
@@ -138,42 +138,42 @@ class StreamLog:
         return state
 
     def sealed_s(self, state: StreamState) -> float:
-        """When a sealed version was sealed, by the store's clock, which is also that of the objects' age."""
+        """When a version was sealed, by the store's clock, which also dates the objects."""
         return self.store.stat(self.paths.entry(state.version, state.tail - 1)).modified_s
 
     def written_s(self, state: StreamState) -> float:
-        """When the last entry that is no vacuum's fence was put, by the store's clock."""
+        """When the last entry was put that is not a fence, by the store's clock."""
         sequence = state.tail - 1
         while sequence and isinstance(self._read(self.paths.entry(state.version, sequence))[0], Fence):
             sequence -= 1
         return self.store.stat(self.paths.entry(state.version, sequence)).modified_s
 
     def state_at(self, version: str, tail: int) -> StreamState:
-        """What a version said when its log had `tail` entries."""
+        """The state of a version when its log had `tail` entries."""
         entries = [self._read(self.paths.entry(version, sequence)) for sequence in range(tail)]
         return replay(version, entries)
 
     # Writing
 
     def begin(self) -> None:
-        """Make the genesis version; every caller writes the same."""
+        """Put the first entry of the genesis version; every caller writes the same bytes."""
         self._put_certainly(GENESIS, 0, _GENESIS_ENTRY)
 
     def put(self, version: str, sequence: int, entry: Entry) -> bool:
-        """Put one entry at its sequence number. False: the slot holds another entry, read it first.
+        """Put one entry at its sequence number. False: another entry holds the slot; read it before the next try.
 
-        Every entry below must have been read. Raises OutcomeUnknownError where the entry may be there or not.
+        The caller must have read every entry below. Raises OutcomeUnknownError where the outcome cannot be known.
         """
         won = self._put_certainly(version, sequence, entry, effect=effect_of(entry, self.paths.root))
         if won and _is_checkpointed(sequence + 1, self.limits.entries_between_checkpoints):
-            with contextlib.suppress(Exception):  # a checkpoint saves time, nothing depends on it
+            with contextlib.suppress(Exception):  # a checkpoint only saves time
                 self._write_checkpoint(self.state(version))
         return won
 
     def extend(self, decide: Callable[[StreamState], Entry | None]) -> StreamState:
-        """Put what `decide` makes of the active state, again after each lost put; the state that it was put upon.
+        """Put the entry that `decide` returns for the active state; decide again after each lost slot.
 
-        `decide` returns None where nothing is left to do, or raises.
+        Returns the state below the entry. `decide` returns None where nothing is left to do, or raises.
         """
         while True:
             state = self.active()
@@ -182,7 +182,7 @@ class StreamLog:
                 return state
 
     def write_version(self, number: int, entries: list[Entry], owner: str = "") -> str:
-        """Write a successor in full, visible to nobody; its name is never shared between attempts."""
+        """Write a successor in full, visible to nobody. Every attempt gets its own name."""
         version = f"{number}-{uuid.uuid4().hex}"
         for sequence, entry in enumerate(entries):
             self._put_certainly(version, sequence, entry, owner)
@@ -196,32 +196,30 @@ class StreamLog:
         now_ms: int,
         owner: str = "",
     ) -> StreamState:
-        """Seal `base` in favour of a written successor, carrying over what was committed to it meanwhile.
+        """Seal `base` in favour of a written successor, and carry over the commits that came meanwhile.
 
-        `owner` is the session that the bodies of long entries belong to until the seal.
-
-        `check` sees the base with every entry below the seal, right before each try to put it, and raises where the
-        successor may not replace it.
+        `owner` is the session that owns the bodies of long entries until the seal. `check` gets the base with every
+        entry below the seal, right before each try to put it, and raises where the successor must not replace it.
         """
         carried = len(base.commits)
-        told: set[int] = set()
+        retracted: set[int] = set()
         while True:
             state = self.state(base.version)
             check(state)
             if late := state.commits[carried:]:
                 tail = self.state(successor).tail
-                self._put_certainly(successor, tail, Carried(late), owner)  # however many came, it is one put
+                self._put_certainly(successor, tail, Carried(late), owner)  # one put for all of them
                 carried = len(state.commits)
             since = {delta.position for commit in state.commits[len(base.commits) :] for delta in commit.deltas}
-            for position in sorted(state.retracted & since - told):
+            for position in sorted(state.retracted & since - retracted):
                 self._put_certainly(successor, self.state(successor).tail, Retracted(position), owner)
-                told.add(position)
-            released = self.state(successor)  # read now: once the seal is there, nothing may fail any more
-            check(state)  # the last thing before the seal: files age meanwhile
+                retracted.add(position)
+            released = self.state(successor)  # read it now: after the seal, nothing may fail
+            check(state)  # directly before the seal, because files age
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
         self._active = successor
-        with contextlib.suppress(Exception):  # a hint saves time, nothing depends on it
+        with contextlib.suppress(Exception):  # a hint only saves time
             self.store.put(self.paths.hint, dump({"version": successor, "parent": base.version, "seal": state.tail}))
         return released
 
@@ -244,14 +242,14 @@ class StreamLog:
         return dump({"format": document["format"], "kind": kind_of(entry), "body": body})
 
     def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
-        """The entries from `sequence` on. A few are probed for; where there are many, they are listed."""
+        """The entries from `sequence` on. Probe for a few; if there are more, list the rest."""
         for _ in range(self.limits.probes_before_listing):
             path = self.paths.entry(version, sequence)
             try:
                 document = self._read_document(path)
             except NotFoundError:
                 return
-            yield self._decoded(document, path)  # a body that is missing is not the end of the log
+            yield self._decoded(document, path)  # outside the try: a missing body is not the end of the log
             sequence += 1
         yield from self._entries(version, sequence, self._listed_tail(version, sequence))
 
@@ -265,10 +263,10 @@ class StreamLog:
                 yield from threads.map(self._read, paths)
 
     def _listed_tail(self, version: str, first: int = 0) -> int:
-        """The number after the last entry of a version that is listed, from `first` on.
+        """The sequence number after the last entry that a listing of the version shows, from `first` on.
 
-        A listing is not atomic: one page may miss an entry, and a later page show the one after it. So what is not
-        listed is asked for, once. Raises CorruptionError where it is missing.
+        A listing is not atomic: one page may miss an entry while a later page has the next one. So get each entry that
+        the listing lacks. Raises CorruptionError where it is missing.
         """
         after = self.paths.entry(version, first - 1) if first else ""
         stats = self.store.list(self.paths.version(version), after)
@@ -300,10 +298,10 @@ class StreamLog:
         )
 
     def _first_look(self, version: str) -> tuple[int, tuple[Entry, str | None]]:
-        """The tail of a version that is read for the first time, and its last entry."""
+        """The tail and the last entry of a version that this process has not read before."""
         tail = self._listed_tail(version)
         if tail == 0 and self._is_there(version, 0):
-            tail = 1  # begun since it was listed
+            tail = 1  # begun after the listing
         if tail:
             return tail, self._read(self.paths.entry(version, tail - 1))
         if version == GENESIS and not self._has_entries():
@@ -311,7 +309,7 @@ class StreamLog:
         raise self._hole(version, 0, "a later version" if version == GENESIS else "the seal that names its version")
 
     def _replayed(self, version: str, tail: int, last: tuple[Entry, str | None]) -> StreamState:
-        """A version from its checkpoint and the entries beyond it, the last of which was read already."""
+        """A version from its checkpoint and the entries after it. The last entry was read already."""
         known = self._checkpointed(version, tail) if tail >= self.limits.entries_between_checkpoints else None
         first = known.tail if known else 0
         if first >= tail:
@@ -339,7 +337,7 @@ class StreamLog:
         return _parsed(self.store.get(path), path)
 
     def _hinted(self) -> str:
-        """A version that was active once, from which to follow seals: the genesis where no hint can be trusted.
+        """The version to follow seals from: the one that the hint names, or the genesis.
 
         A hint counts only if the seal that led to its version is there.
         """
@@ -355,7 +353,7 @@ class StreamLog:
         return version if self._follows_a_seal(version) else GENESIS
 
     def _sealed_successor(self, version: str, sequence: int) -> str | None:
-        """The version that an entry seals its own in favour of, if it is there and a seal."""
+        """The successor that an entry names; None where the entry is missing or is not a seal."""
         try:
             entry, _ = self._read(self.paths.entry(version, sequence))
         except (InputError, CorruptionError):
@@ -363,9 +361,9 @@ class StreamLog:
         return entry.successor if isinstance(entry, Sealed) else None
 
     def _follows_a_seal(self, version: str) -> bool:
-        """Whether a version was released: the last entry of its parent says so. (Old hints do not name that entry.)
+        """Whether the last entry of a version's parent is a seal that names it. (Old hints do not name that entry.)
 
-        Raises CorruptionError where it was active once, and the parent's seal is missing.
+        Raises CorruptionError where the version was active once but its parent's seal is missing.
         """
         opened = self.opened(version)
         if opened is None or opened.parent is None:
@@ -377,7 +375,7 @@ class StreamLog:
         return successor == version
 
     def opened(self, version: str) -> Opened | None:
-        """The first entry of a version, if it is there."""
+        """The first entry of a version; None where it is missing."""
         try:
             entry, _ = self._read(self.paths.entry(version, 0))
         except NotFoundError:
@@ -385,7 +383,7 @@ class StreamLog:
         return entry if isinstance(entry, Opened) else None
 
     def sign_of_life(self, version: str) -> str | None:
-        """The path of an entry that only an active version gets: a writer's commit, a fence, a seal."""
+        """The path of an entry that only an active version gets (a writer's commit, a fence, a seal); None: none."""
         if (opened := self.opened(version)) is None:
             return None
         for sequence in range(1, self._listed_tail(version)):
@@ -402,7 +400,7 @@ class StreamLog:
     # Checkpoints
 
     def _write_checkpoint(self, state: StreamState) -> None:
-        """Entries 0‥tail as one object: the opened and compacted entries, and all commits in one."""
+        """Put entries 0‥tail as one object: the opened and compacted entries, and all commits in one entry."""
         entries = [state.opened, *_summary(state)]
         document = {
             "format": FORMAT_VERSION,
@@ -413,16 +411,16 @@ class StreamLog:
         self.store.put_if_absent(self.paths.checkpoint(state.version, state.tail), dump(document))
 
     def _checkpointed(self, version: str, tail: int) -> StreamState | None:
-        """The newest checkpoint of a log with so many entries. None: the log itself says the same, slower."""
+        """The newest checkpoint of a log with `tail` entries. None: read the log itself, which is slower."""
         stats = self.store.list(self.paths.checkpoints(version))
         tails = [found[1] for stat in stats if (found := self.paths.checkpoint_of(stat.path))]
         if not tails:
             return None
-        if max(tails) > tail and not self._is_there(version, max(tails) - 1):  # else the log has grown since
+        if max(tails) > tail and not self._is_there(version, max(tails) - 1):  # if it is there, the log has grown
             raise self._hole(
                 version, max(tails) - 1, "a checkpoint of it, " + self.paths.checkpoint(version, max(tails))
             )
-        usable = [found for found in tails if found <= tail]
+        usable = [checkpoint_tail for checkpoint_tail in tails if checkpoint_tail <= tail]
         return self._read_checkpoint(version, max(usable)) if usable else None
 
     def _read_checkpoint(self, version: str, tail: int) -> StreamState | None:
@@ -433,14 +431,15 @@ class StreamLog:
             state = replay(version, [(from_document(entry, path), None) for entry in document["entries"]])
             manifests = tuple(map(str, document["manifests"]))
         except (DeltaCompactError, LookupError, TypeError, ValueError, AttributeError):
-            return None  # a vacuum took it, or it is none of ours
+            return None  # a vacuum deleted it, or it is not ours
         return replace(state, tail=tail, manifests=manifests) if document.get("tail") == tail else None
 
 
 def _is_checkpointed(tail: int, every: int) -> bool:
-    """After 100, 200, … 800 entries, then 1,000, 1,200, … 1,600, 2,000, …: at most a quarter of a log apart.
+    """Whether a log of `tail` entries gets a checkpoint: at 100, 200, … 800, then 1,000, 1,200, … 1,600, 2,000, …
 
-    A checkpoint holds the whole log, so at equal distances their size would grow with the square of it.
+    Each checkpoint holds the whole log. With equal distances their total size would grow with the square of the log,
+    so the distance grows up to a quarter of the log.
     """
     number, rest = divmod(tail, every)
     step = 1 << max(0, number.bit_length() - 3)
@@ -451,11 +450,11 @@ def _entry_from(document: dict[str, Any], path: str) -> Entry:
     try:
         return from_document(document, path)
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise CorruptionError(f"{path} is no log entry as we write them: overwritten from outside") from None
+        raise CorruptionError(f"{path} is not a log entry as we write them: overwritten from outside") from None
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:
-    """What an entry in the active version does, in words; a fence does nothing that a user waits for."""
+    """What an entry in the active version does, in words; None for a fence, because no user waits for it."""
     match entry:
         case Committed(commit):
             advice = "repeat it with the same token, which is committed once"

@@ -1,4 +1,4 @@
-"""What a log entry can say, and how it is written down.
+"""The kinds of log entries, and their JSON form.
 
     0  opened     number 3, parent 2-5f…, lineage 0, tokens and last position inherited
     1  compacted  the files with one live row per key, and their index
@@ -6,11 +6,11 @@
     3  committed  a writer's deltas
     4  fence      session s, or attempt run-1/3/1, may not publish any more
     5  index      the index was rehashed
-    6  retracted  the delta at position 90 counts no more
+    6  retracted  the delta at position 90 no longer counts
     7  sealed     the stream goes on in version 4-a1…
 
-Schemas are written once an entry. An entry that would be long is a stub that names its body (path and SHA-256), except
-for a seal, which must be readable for ever.
+An entry holds each schema once. A long entry is a stub that names its body (path and SHA-256). A seal never has a body,
+because it must be readable for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from deltacompact.table.documents import SchemaTable, file_from_json, file_to_js
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first entry of a version. `lineage` names the genesis or restatement that the contents descend from."""
+    """The first entry of a version. `lineage` names the genesis or restatement from which the contents descend."""
 
     number: int
     parent: str | None
@@ -109,7 +109,7 @@ def to_document(entry: Entry) -> dict[str, Any]:
 
 
 def from_document(document: dict[str, Any], path: str) -> Entry:
-    """The entry that a document says; refuses formats and kinds of the future by name."""
+    """The entry in a document. Raises InputError for a format or kind that only a newer release knows."""
     check_format(document, path)
     kind = document.get("kind")
     if kind not in _KINDS:
@@ -143,7 +143,7 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
 
 
 def check_format(document: Any, path: str) -> None:
-    """Refuse what a newer deltacompact wrote, before any of it is believed."""
+    """Raise InputError where a newer deltacompact wrote the document, before any of it is used."""
     version = document.get("format") if isinstance(document, dict) else None
     if not isinstance(version, int):
         raise InputError(f"{path} was not written by deltacompact: it has no format version")
@@ -206,7 +206,7 @@ def _commit_from(value: dict[str, Any], schemas: SchemaTable) -> Commit:
 
 
 def token_to_json(token: Token | None) -> dict[str, Any]:
-    """A producer and its number are written as one text, as release 0.1 did; `sequence` says which they are."""
+    """Write a producer and its number as one text, as release 0.1 did; `sequence` repeats the number."""
     if token is None or token.joined:
         return {"token": token.name if token else None}
     text = token.name if token.sequence is None else f"{token.name}:{token.sequence}"

@@ -1,7 +1,7 @@
-"""One partition of delta streams behind the ports of the engine: what to fold, and the switch.
+"""One partition of delta streams, behind the engine's ports: it fetches snapshots and does the switch.
 
     orders into orders      its compacted files and the deltas since
-    orders into flat        deltas above flat's watermark; all of orders where orders itself was compacted beyond it
+    orders into flat        deltas above flat's watermark; all of orders, if orders itself was compacted beyond it
 
 The switch is the seal of the destination's base version, see log.py.
 """
@@ -65,7 +65,7 @@ class DeltaStreamPartition:
         return snapshot
 
     def advised(self, error: DeltaCompactError, snapshot: Snapshot) -> DeltaCompactError:
-        """The error, with the delta that brought the file which it names, and how to take that delta out."""
+        """The error with advice: which delta brought the file that it names, and how to take that delta out."""
         source, _ = self._states[snapshot.moment]
         return advised(error, self._catalog.uri, self._source.table_id, self.partition, source)
 
@@ -73,7 +73,7 @@ class DeltaStreamPartition:
         source = self._catalog.state(self._source.table_id, self.partition, strictly=True)
         if self._in_place:
             return source, source
-        # A destination is begun when its first version is complete.
+        # A destination's log begins when its first version is complete.
         return source, self._log.active(strictly=True) if self._log.exists() else genesis_state()
 
     def _then(self, moment: Moment) -> tuple[StreamState, StreamState]:
@@ -87,7 +87,7 @@ class DeltaStreamPartition:
 
     def check(self, snapshot: Snapshot, session: str) -> None:
         base = snapshot.moment.destination_version
-        if base != GENESIS or self._log.exists():  # a new destination is begun when it is published
+        if base != GENESIS or self._log.exists():  # a new destination has no log before it is published
             self._check(snapshot, session, self._log.state(base))
 
     def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
@@ -108,7 +108,7 @@ class DeltaStreamPartition:
         tokens = base.tokens_inherited(now_ms)
         opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
         self.check(snapshot, session)
-        # Of two first compactions by other keys, or into a table that others append to, one stops here.
+        # Two first compactions with different keys cannot both pass; nor can one into a table that others append to.
         if self._in_place:
             self._catalog.declare_keys(self._source.table_id, result.keys)
         else:
@@ -125,9 +125,9 @@ class DeltaStreamPartition:
         if self._in_place and (taken := {delta.position for delta in snapshot.deltas} & state.retracted):
             raise ConflictError(f"{where}: the delta at position {min(taken)} was retracted; start again")
         if session in state.fences:
-            raise ConflictError(f"{where}: a vacuum fenced off session {session}; start it again")
+            raise ConflictError(f"{where}: a vacuum fenced session {session}; start it again")
         if self._attempt in state.fences:
-            raise ConflictError(f"{where}: attempt {self._attempt} was fenced off: another one has taken over")
+            raise ConflictError(f"{where}: attempt {self._attempt} was fenced: another one has taken over")
         _, base = self._states[snapshot.moment]
         if not self._in_place and len(state.commits) > len(base.commits):
             raise ConflictError(f"{where}: deltas were appended to a destination table")

@@ -1,16 +1,16 @@
-"""Where everything of a table lies.
+"""The paths of all objects of a table.
 
     ORDERS/table.json                                            created once
     ORDERS/keys.json                                             by the first compaction, where keys were not declared
-    ORDERS/partitions/order_day=1995-04-03                       says that the partition exists
+    ORDERS/partitions/order_day=1995-04-03                       the mark of a partition that exists
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
-    ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all else, under names used once
+    ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all other objects, under names used once
 
-Values are percent-encoded; null is written `!null`, which no encoded text can be.
+Values are percent-encoded. Null is written `!null`, because no encoded text begins with "!".
 
-Other objects may lie among ours: folder markers (`stream/0/`), copies (`…02.json.bak`), what another program left. The
-functions that read a path here (`sequence`, `entry_of`, `is_ours`, `partition_of`, …) know exactly the names that
-we write, so whoever lists a folder skips everything else.
+Foreign objects may lie among ours: folder markers (`stream/0/`), copies (`…02.json.bak`), files of other programs. The
+functions that read a path (`sequence`, `entry_of`, `is_ours`, `partition_of`, …) accept exactly the names that we
+write, so code that lists a folder skips all other objects.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _MANAGED = re.compile(
     rf"(?P<root>.+?)/(?:(?:data|index|manifest)/(?:(?P<owner>{_OWNER})/)?{_FRESH}|sessions/(?P<session>{_OWNER})/{_RECORD})",
     re.DOTALL,
 )
-"""A path that `StreamPaths.fresh` makes, or that of a session's record: its stream, its session."""
+"""Matches a path made by `StreamPaths.fresh` or the path of a session's record; groups: the stream and the session."""
 
 
 PATH_BYTES_MAX = 800
-"""Of a stream's folder: an S3 key has at most 1,024 bytes, and the names below the folder take some of them."""
+"""The longest path of a stream's folder: S3 keys have at most 1,024 bytes, and names below the folder need the rest."""
 
 
 def check_path(what: str, path: str) -> None:
-    """Refuse a name that is too long for the keys of a store, before the table or stream is begun."""
+    """Refuse a path that would make too long keys in a store, before the table or stream is begun."""
     if len(path) > PATH_BYTES_MAX:
         raise InputError(f"{what}: its path would have {len(path):,} bytes, more than {PATH_BYTES_MAX}: shorten it")
 
@@ -99,7 +99,7 @@ class TablePaths:
         return StreamPaths(f"{self.root}/{folder}" if folder else self.root)
 
     def partition_of(self, mark: str, partition_keys: tuple[str, ...]) -> Partition | None:
-        """The partition whose mark this is; None where the object is no mark."""
+        """The partition that an object marks; None where the object is not a mark."""
         parts = [part.partition("=")[2] for part in mark.removeprefix(self.partitions).split("/")]
         values = parts if partition_keys else []
         named = zip(partition_keys, values, strict=False)
@@ -109,7 +109,7 @@ class TablePaths:
 
 @dataclass(frozen=True)
 class StreamPaths(Workspace):
-    """The objects of one partition stream, which is the workspace of its sessions."""
+    """The objects of one partition stream. The stream is also the workspace of its sessions."""
 
     @property
     def hint(self) -> str:
@@ -127,22 +127,22 @@ class StreamPaths(Workspace):
         return f"{self.root}/stream/"
 
     def sequence(self, version: str, path: str) -> int | None:
-        """The number of a version's entry; None where the object is no entry of it."""
+        """The sequence number of a log entry of a version; None where the object is not such an entry."""
         return _number(self.version(version), path)
 
     def entry_of(self, path: str) -> tuple[str, int] | None:
-        """The version and the number of a log entry; None where the object is no entry."""
+        """The version and the sequence number of a log entry; None where the object is not a log entry."""
         return _numbered(self.logs, path)
 
     def checkpoint(self, version: str, tail: int) -> str:
         return f"{self.root}/checkpoints/{version}/{tail:020d}.json"
 
     def checkpoints(self, version: str = "") -> str:
-        """The folder of a version's checkpoints, or of all."""
+        """The folder of a version's checkpoints, or the folder of all checkpoints."""
         return f"{self.root}/checkpoints/" + (f"{version}/" if version else "")
 
     def checkpoint_of(self, path: str) -> tuple[str, int] | None:
-        """The version and the tail of a checkpoint; None where the object is no checkpoint."""
+        """The version and the tail of a checkpoint; None where the object is not a checkpoint."""
         return _numbered(self.checkpoints(), path)
 
     @property
@@ -158,19 +158,19 @@ class StreamPaths(Workspace):
         return path.startswith(f"{self.root}/sessions/")
 
     def is_ours(self, path: str) -> bool:
-        """Whether an object has a name that this stream gives to its own, so that a vacuum may delete it."""
+        """Whether this stream gave an object its name, so that this stream's vacuum may delete it."""
         return stream_root_of(path) == self.root
 
     def session_of(self, path: str) -> str | None:
-        """The session in whose folder an object of ours lies: data/<session>/…, sessions/<session>/…, and so on."""
+        """The session in the path of an object of ours: data/<session>/…, sessions/<session>/…, and so on."""
         match = _MANAGED.fullmatch(path)
         return match and (match["owner"] or match["session"])
 
 
 def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPaths) -> None:
-    """Raise InputError for a file that the vacuum of another stream of this store may delete.
+    """Raise InputError for a file that the vacuum of another stream in this store may delete.
 
-    That vacuum reads its own log only, and finds nothing that reaches the file once a compaction has dropped it.
+    That vacuum reads only its own log. It deletes the file once its own compaction has dropped it.
     """
     below = path_below(store, uri)
     owner = stream_root_of(below) if below else None
@@ -182,14 +182,14 @@ def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPa
 
 
 def is_version(name: str) -> bool:
-    """Whether this is a name that we give to versions."""
+    """Whether a name has the form of our version names."""
     return bool(_VERSION.fullmatch(name))
 
 
 def stream_root_of(path: str) -> str | None:
-    """The folder of the stream that may have written an object by itself and may vacuum it; None: no stream may.
+    """The folder of the stream that owns an object and may vacuum it; None: no stream does.
 
-    `orders/data/5c….parquet` is one of `orders`; `orders/data/backup/5c….parquet` and `landing/a.csv` are nobody's.
+    `orders` owns `orders/data/5c….parquet`; no stream owns `orders/data/backup/5c….parquet` or `landing/a.csv`.
     """
     match = _MANAGED.fullmatch(path)
     return match and match["root"]

@@ -1,4 +1,4 @@
-"""Reading tables: which partitions, versions, columns and rows; the rows themselves come from reading/live_rows.py.
+"""Reading tables: choose partitions, versions, columns and rows. reading/live_rows.py reads the rows.
 
 scan("orders", {"day": "1995-04-03"}, columns=["id"], filter=[("total", ">", 9)])
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class Selection(TypedDict, total=False):
-    """What of a table is read, all of it optional.
+    """Which part of a table to read; every field is optional.
 
-    columns   names; without them all columns
-    filter    an expression of pyarrow.compute, or a list of (column, operator, value) as pyarrow.parquet.read_table
-              takes it, of which only the columns are read
-    version   name or number of a version of one partition that is still retained; without it the active one
+    columns   names; default: all columns
+    filter    an expression of pyarrow.compute, or a list of (column, operator, value) as in pyarrow.parquet.read_table;
+              a list lets the scan read only its columns
+    version   name or number of a retained version of one partition; default: the active version
     """
 
     columns: Sequence[str] | None
@@ -47,7 +47,7 @@ class Selection(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is read of a table: a partition (None: all), and the parts of a Selection."""
+    """One scan of a table: a partition (None: all) and the fields of a Selection."""
 
     table_id: str
     partition: Mapping[str, Any] | Partition | None = None
@@ -61,18 +61,18 @@ class Scan:
             columns = expect.several("columns", self.columns)
             for name in columns:
                 expect.text("a name in columns", name)
-            object.__setattr__(self, "columns", columns)  # an iterator is gone through once
+            object.__setattr__(self, "columns", columns)  # an iterator can be read only once
 
 
 def read_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.Table:
-    """The live rows: a snapshot of each partition, none across them."""
+    """The live rows: one snapshot for each partition, no snapshot across partitions."""
     schema, found = scanned(catalog, scan)
     tables = list(found)
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def scan_table(catalog: DeltaStreamCatalog, scan: Scan) -> pa.RecordBatchReader:
-    """The same, batch by batch."""
+    """The live rows, batch by batch."""
     schema, tables = scanned(catalog, scan)
     return pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
 
@@ -115,7 +115,7 @@ def _chosen(catalog: DeltaStreamCatalog, scan: Scan, table: Table) -> list[Parti
     if scan.partition is not None:
         return [catalog.partition(scan.table_id, scan.partition)]
     if scan.version is not None and table.partition_keys:
-        raise InputError(f"version {scan.version!r}: versions are those of one partition, name it")
+        raise InputError(f"version {scan.version!r}: each partition has its own versions, name a partition")
     return catalog.partitions(scan.table_id)
 
 
@@ -126,9 +126,9 @@ def _state(catalog: DeltaStreamCatalog, scan: Scan, partition: Partition) -> Str
 
 
 def with_keys_of(catalog: DeltaStreamCatalog, table: Table, states: Sequence[StreamState]) -> Table:
-    """A table that was read before these states, with the keys by which they are folded.
+    """A table with the keys of these states, which were read after it.
 
-    The first compaction declares the keys before its seal: a compacted state says that there are some by now.
+    The first compaction declares the keys before its seal, so a compacted state proves that the table has keys now.
     """
     if table.keys is None and any(state.compacted for state in states):
         return catalog.table(table.table_id)
@@ -147,17 +147,17 @@ def _selected(table_id: str, schema: pa.Schema, columns: Sequence[str] | None) -
     return pa.schema([schema.field(name) for name in columns])
 
 
-def _filter(given: Any) -> tuple[pc.Expression | None, list[str] | None]:
-    """The expression, and the columns that it needs (None: it does not say)."""
-    if given is None:
+def _filter(wanted: Any) -> tuple[pc.Expression | None, list[str] | None]:
+    """The expression, and the columns that it needs (None: unknown)."""
+    if wanted is None:
         return None, []
-    if isinstance(given, pc.Expression):
-        return given, None
+    if isinstance(wanted, pc.Expression):
+        return wanted, None
     try:
-        flat = [term for terms in given for term in (terms if isinstance(terms, list) else [terms])]
-        return pq.filters_to_expression(given), [name for name, _, _ in flat]
+        flat = [term for terms in wanted for term in (terms if isinstance(terms, list) else [terms])]
+        return pq.filters_to_expression(wanted), [name for name, _, _ in flat]
     except (TypeError, ValueError) as error:
-        raise InputError(f"filter {given!r} is no list of (column, operator, value): {error}") from None
+        raise InputError(f"filter {wanted!r} is not a list of (column, operator, value): {error}") from None
 
 
 def _filtered(rows: pa.Table, expression: pc.Expression) -> pa.Table:
@@ -174,7 +174,7 @@ def export_table(
     partition: Mapping[str, Any] | Partition | None = None,
     version: str | None = None,
 ) -> int:
-    """Write the live rows to one file (local path or URI), batch by batch; the number of rows."""
+    """Write the live rows to one file (local path or URI), batch by batch. Returns the number of rows."""
     target = expect.path("the file to export to", target)
     schema, tables = scanned(catalog, Scan(table_id, partition, version=version))
     options = WriteOptions(formats.content_type_of(target))

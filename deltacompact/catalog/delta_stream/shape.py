@@ -1,4 +1,4 @@
-"""What the files of a stream have in common, and whether further files fit it. Pure.
+"""The shape of a stream: the columns and key classes of its files, and whether further files fit. Pure.
 
     position 80  upsert  id int32, v string                 rows: id int32, v string       key id: an integer
     position 90  delete  id int64                           rows stay                      key id: an integer
@@ -6,9 +6,9 @@
     incoming     upsert  id int64, v double                 refused: v is a string
     incoming     delete  v string                           refused: the key column 'id' is missing
 
-A commit that does not fit would block its partition: no compaction could fold it, and no reader could read it. So an
-incoming file is held against the shape before the log names it. A file in the log that does not fit (keys were not
-known when it came) leaves the shape as it is: it is the one to take out.
+A commit that does not fit would block its partition: no compaction could fold it and no reader could read it. So the
+writer checks each incoming file against the shape before the log names it. A file in the log that does not fit (it came
+before the keys were known) does not change the shape: the user must take it out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING = pa.schema([])
 
 @dataclass(frozen=True, slots=True)
 class StreamShape:
-    """The shape after so many commits of a version. `rows` and `deletes` are the columns of either."""
+    """The shape after `commits` commits of a version. `rows` has the columns of upserts, `deletes` those of deletes."""
 
     keys: TableKeys | None
     partition_keys: tuple[str, ...]
@@ -42,21 +42,21 @@ class StreamShape:
     commits: int = 0
     retracted: frozenset[int] = frozenset()
     last: tuple[OperationType, bool, pa.Schema] | None = None
-    """Operation and schema of the file before, and whether it has rows: another one like it changes nothing."""
+    """Operation, whether it has rows, and schema of the previous file: a file of the same kind changes nothing."""
 
     @classmethod
     def of(cls, table: Table) -> StreamShape:
-        """Of a stream without files."""
+        """The shape of a stream without files."""
         return cls(table.keys, table.partition_keys)
 
     @property
     def columns(self) -> pa.Schema:
-        """By which the columns of a text file are typed."""
+        """The types for the columns of a text file."""
         only_deleted = [field for field in self.deletes if field.name not in self.rows.names]
         return pa.schema([*self.rows, *only_deleted])
 
     def with_file(self, operation: OperationType, file: DataFile) -> StreamShape:
-        """The shape with one more file. Raises SchemaError naming file and column where it does not fit."""
+        """The shape with one more file. Raises SchemaError, naming file and column, where the file does not fit."""
         kind = (operation, file.rows > 0, file.schema)
         if self.last is not None and kind == self.last:
             return self
@@ -65,7 +65,7 @@ class StreamShape:
             encoding = resolve_encoding(self.keys, self.partition_keys, [(operation, file)], encoding)
         if operation is OperationType.UPSERT:
             return replace(self, rows=schemas.union([file], self.rows), encoding=encoding, last=kind)
-        with contextlib.suppress(SchemaError):  # what a delete has beside key and sort columns means nothing
+        with contextlib.suppress(SchemaError):  # a delete's other columns mean nothing
             return replace(self, deletes=schemas.union([file], self.deletes), encoding=encoding, last=kind)
         return replace(self, encoding=encoding, last=kind)
 
@@ -81,16 +81,16 @@ class StreamShape:
 def shape_of(
     table: Table, state: StreamState, known: StreamShape | None, indexed: Callable[[], Encoding]
 ) -> StreamShape:
-    """The shape of a stream's state; `known` is that of an earlier state, from which only what is new is looked at.
+    """The shape of a stream's state. `known`, the shape of an earlier state, saves looking at its commits again.
 
-    `indexed` reads the encoding of the index, for which it is asked where compacted rows lack a key or sort column.
+    `indexed` reads the encoding from the index; it is called where compacted rows lack a key or sort column.
     """
-    goes_on = (
+    continues = (
         known is not None
         and (known.keys, known.version, known.retracted) == (table.keys, state.version, state.retracted)
         and known.commits <= len(state.commits)
     )
-    shape = known if goes_on and known is not None else compacted_shape(table, state, indexed)
+    shape = known if continues and known is not None else compacted_shape(table, state, indexed)
     for commit in state.commits[shape.commits :]:
         for delta in commit.deltas:
             if delta.position not in state.retracted:
@@ -101,7 +101,7 @@ def shape_of(
 
 
 def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Encoding]) -> StreamShape:
-    """The shape of what was compacted."""
+    """The shape of the compacted rows."""
     shape = replace(StreamShape.of(table), version=state.version, retracted=state.retracted)
     if state.compacted is None:
         return shape
@@ -109,8 +109,8 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     shape = replace(shape, rows=schema)
     if table.keys is None:
         return shape
-    told = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
-    if not {*(field.name for field in told), *table.partition_keys}.issuperset(table.keys.columns):
+    typed = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
+    if not {*(field.name for field in typed), *table.partition_keys}.issuperset(table.keys.columns):
         return replace(shape, encoding=indexed())
-    rows = DataFile(UNNUMBERED, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(told))
+    rows = DataFile(UNNUMBERED, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(typed))
     return replace(shape, encoding=resolve_encoding(table.keys, table.partition_keys, [(OperationType.UPSERT, rows)]))

@@ -1,7 +1,7 @@
-"""What is folded into what: pure, from the states of two streams to a snapshot, or to why nothing is to be done.
+"""Choose what a compaction folds: from the states of two streams to a snapshot, or to why there is nothing to do. Pure.
 
 orders into orders      its compacted files, and the deltas since
-orders into flat        deltas above flat's watermark; all of orders where orders itself was compacted beyond it
+orders into flat        deltas above flat's watermark; all of orders, if orders itself was compacted beyond it
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltacompact.table.ports import Moment, NothingToDo, Snapshot
 
 
 def everything(table_id: str, partition: Partition, state: StreamState) -> Snapshot:
-    """All that a reader of this state folds."""
+    """The snapshot that a reader of this state folds: all files."""
     chosen = _Chosen(state.compacted, True, state.deltas, "read")
     return _snapshot(table_id, table_id, partition, state, state, chosen)
 
@@ -30,11 +30,11 @@ def choose(
     destination: StreamState,
     purge: bool = False,
 ) -> Snapshot | NothingToDo:
-    """Choose the base and the deltas. `purge`: files with dead rows in them are reason enough.
+    """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
 
-    A destination whose source was compacted past the destination's watermark, or restated, is rebuilt from the source's
-    compacted delta and its index, tombstones included: the deltas in between are not to be had one by one any more.
-    Where the source holds nothing any more, after a rollback or a retraction, the destination is emptied.
+    If the source was restated, or compacted past the destination's watermark, its deltas are no longer there one by
+    one. Then the destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is
+    empty after a rollback or a retraction, the destination is emptied.
     """
     chosen = _choice(source_table_id, destination_table_id, source, destination, purge)
     if isinstance(chosen, NothingToDo):
@@ -50,7 +50,7 @@ def _snapshot(
     destination: StreamState,
     chosen: _Chosen,
 ) -> Snapshot:
-    done = chosen.base or destination.compacted  # of a source that holds nothing any more: the destination's
+    done = chosen.base or destination.compacted  # an empty source has no base: keep the destination's watermark
     index_of = destination if chosen.owned else source
     return Snapshot(
         source_table_id,
@@ -99,7 +99,7 @@ def _choice(
 
 
 def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], purge: bool) -> _Chosen | None:
-    """What is new, or for a purge the files with dead rows; None where there is neither."""
+    """The new deltas, or for a purge the files with dead rows; None where there is neither."""
     if deltas:
         return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
     marked = sum(file.deletions is not None for file in base.files) if base and purge else 0

@@ -1,13 +1,13 @@
-"""Which files a command line means: files, directories, globs, S3 prefixes.
+"""The files that a command line names: files, directories, globs, S3 prefixes.
 
     monday.csv                     the file
     landing/                       every data file below it, in byte order of their paths
     'landing/2024-*/*.csv.gz'      every match, in byte order; ** matches any number of folders
     s3://bucket/landing/           every data file below the prefix
 
-Below a directory or prefix, and among the matches of a glob, only data files are meant: names that begin with "." or
-"_" (Spark's _SUCCESS, unfinished files) and other extensions are skipped. A file that is named twice is taken once.
-What was left out is told, so that it can be said.
+Below a directory or prefix, and among the matches of a glob, only data files count: names that begin with "." or "_"
+(Spark's _SUCCESS, unfinished files) and other extensions are skipped. A file that is named twice is taken once. The
+result lists what was left out, so that the command can print it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _MAGIC = "*?["
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files, in order, and what was left out: (path, why)."""
+    """The files, in order, and those left out: (path, why)."""
 
     files: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...] = ()
 
 
-def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
-    """The files that these names mean. Raises InputError for a name that means none."""
+def sources(store: ObjectStore, names: Sequence[str]) -> Sources:
+    """The files that these names stand for. Raises InputError for a name without a data file."""
     files: dict[str, str] = {}
     left_out: list[tuple[str, str]] = []
-    for name in given:
+    for name in names:
         found = _found(store, name)
         if found is None:
             if not is_uri(name) and not os.path.splitext(name)[1] and not os.path.lexists(name):
@@ -62,7 +62,7 @@ def sources(store: ObjectStore, given: Sequence[str]) -> Sources:
 
 
 def canonical_name(path: str) -> str:
-    """What two names of one file have in common: ./a.csv, a symbolic link to it, file:///…/a.csv."""
+    """One name for all names of a file: ./a.csv, a symbolic link to it, file:///…/a.csv."""
     parts = urlsplit(path) if is_uri(path) else None
     if parts is None:
         return os.path.realpath(path)
@@ -71,14 +71,14 @@ def canonical_name(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A path below a directory or prefix, or a match of a glob. `inner` is the part that was not typed."""
+    """A path below a directory or prefix, or a match of a glob. `inner` is the part that the user did not type."""
 
     path: str
     inner: str
 
 
 def _found(store: ObjectStore, name: str) -> list[_Found] | None:
-    """What lies below a directory or a prefix, or matches a glob, in byte order; None for the name of a file."""
+    """The paths below a directory or prefix, or the matches of a glob, in byte order; None for the name of a file."""
     if name.startswith("file://"):
         name = unquote(urlsplit(name).path, errors="surrogateescape")
     if is_uri(name):
@@ -99,12 +99,12 @@ def _is_glob(name: str) -> bool:
 
 
 def _means_hidden(pattern: str) -> bool:
-    """Whether a glob asks for names that are skipped otherwise: `_*.csv`."""
+    """Whether a glob asks for names that would be skipped otherwise: `_*.csv`."""
     return any(part.startswith((".", "_")) for part in pattern.split("/") if _is_glob(part))
 
 
 def _below(directory: str) -> Iterator[_Found]:
-    """Every file below a directory. A directory that may not be read is an error, not an omission."""
+    """Every file below a directory. Raises InputError for a directory that cannot be read."""
 
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename} cannot be read: {error.strerror}") from error
@@ -117,7 +117,7 @@ def _below(directory: str) -> Iterator[_Found]:
 
 
 def _matches(pattern: str) -> Iterator[_Found]:
-    """The files that match a glob, and what lies below the directories that do."""
+    """The files that match a glob, and all files below the directories that match."""
     import glob
 
     typed = [part for part in pattern.split("/") if not _is_glob(part)]
@@ -132,13 +132,13 @@ def _matches(pattern: str) -> Iterator[_Found]:
 
 def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
     """The objects below a prefix, or those that match a glob."""
-    at = next((place for place, sign in enumerate(name) if sign in _MAGIC), len(name))
-    folder = name[: at if at == len(name) else name.rindex("/", 0, at) + 1]
+    magic = next((number for number, sign in enumerate(name) if sign in _MAGIC), len(name))
+    folder = name[: magic if magic == len(name) else name.rindex("/", 0, magic) + 1]
     pattern = name[len(folder) :]
     its_store, prefix = open_object(store, folder)
     for stat in its_store.list(prefix):
         path = stat.path.removeprefix(prefix)
-        if not path or path.endswith("/"):  # what consoles make of a folder
+        if not path or path.endswith("/"):  # consoles make such objects for folders
             continue
         if not pattern or _fits(path.split("/"), pattern.split("/")):
             yield _Found(folder + path, "" if _means_hidden(pattern) else path)
@@ -154,7 +154,7 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 def _data_files(found: Sequence[_Found]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Data files, and the rest with the reason."""
+    """Data files, and the other files with the reason."""
     chosen, skipped = [], []
     for candidate in found:
         if why := _skipped(candidate):
@@ -165,7 +165,7 @@ def _data_files(found: Sequence[_Found]) -> tuple[list[str], list[tuple[str, str
 
 
 def _skipped(found: _Found) -> str | None:
-    """Why a path is no data file."""
+    """Why a path is not a data file; None: it is."""
     if any(part.startswith((".", "_")) for part in found.inner.split("/")):
         return "its name begins with . or _"
     try:
@@ -173,5 +173,5 @@ def _skipped(found: _Found) -> str | None:
     except InputError:
         return "its extension is not that of a data file"
     if not is_uri(found.path) and not os.path.isfile(found.path):
-        return "it is no regular file"
+        return "it is not a regular file"
     return None

@@ -1,4 +1,4 @@
-"""A version's state is what replaying its log says; nothing else is true.
+"""The state of a version: the result of replaying its log. There is no other source of truth.
 
 opened(3) · compacted(A, watermark 70) · carried(80) · committed(90) · sealed(4-a1)
     -> live rows of A, then deltas 80 and 90 to fold; tail 5; deprecated in favour of 4-a1
@@ -35,9 +35,8 @@ def is_attempt(fenced: str) -> bool:
 class StreamState:
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
 
-    `commits` are as they were made; deltas at positions in `retracted` do not count any more. `manifests` are the
-    bodies that entries of this log name; `index` is that of the compacted delta, or of a rehash since, the last of
-    `indices`.
+    `commits` include retracted deltas; deltas at positions in `retracted` no longer count. `manifests` are the paths of
+    bodies that entries of this log name. `index` is the last of `indices`: that of the compacted delta, or of a rehash.
     """
 
     version: str
@@ -64,15 +63,15 @@ class StreamState:
 
     @property
     def committed(self) -> tuple[Delta, ...]:
-        """The same with those that were retracted."""
+        """Deltas that are not compacted yet, with the retracted ones."""
         return tuple(delta for commit in self.commits for delta in commit.deltas)
 
     def known(self, token: Token) -> Known | None:
-        """The commit of a token, or that of a greater number of its producer; None where it is to be committed."""
+        """The commit of a token, or one of its producer with a greater number; None: the token is new."""
         return self.commits.known(token) or self.opened.tokens.known(token)
 
     def tokens_inherited(self, now_ms: int) -> Tokens:
-        """What a successor begins with: a token expires so long after its commit was compacted, not made."""
+        """The tokens that a successor begins with. A token's age counts from the compaction of its commit."""
         return self.opened.tokens.unexpired(now_ms).including(self.commits, now_ms)
 
     @property
@@ -83,7 +82,7 @@ class StreamState:
 
     @property
     def lineage(self) -> str:
-        """What destinations go by: a retraction begins another lineage, since they may have folded what it took out."""
+        """Destinations compare it. A retraction changes it, because they may have folded the retracted delta."""
         if not self.retracted:
             return self.opened.lineage
         text = " ".join([self.opened.lineage, *map(str, sorted(self.retracted))])
@@ -91,14 +90,14 @@ class StreamState:
 
     @property
     def lifecycle(self) -> LifecycleState:
-        """Of a version that was reached by following seals."""
+        """Active or deprecated; valid for a version that was reached by following seals."""
         return LifecycleState.DEPRECATED if self.sealed else LifecycleState.ACTIVE
 
 
 def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: StreamState | None = None) -> StreamState:
-    """The state after these entries (each with the path of its body, if it has one), from `state` or from nothing.
+    """The state after these entries (each with the path of its body, or None), from `state` or from nothing.
 
-    Raises CorruptionError where the log says what no writer of ours would.
+    Raises CorruptionError for an order of entries that no writer of ours makes.
     """
     tail = state.tail if state else 0
     commits: list[Commit] = []
@@ -129,7 +128,7 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
             manifests.append(manifest)
         tail += 1
     state = _known(state)
-    # A log is replayed entry by entry as it grows: what is known is added to and not copied.
+    # The log grows entry by entry, so add to the known commits and do not copy them.
     return replace(
         state,
         tail=tail,

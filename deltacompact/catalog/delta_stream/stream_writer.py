@@ -1,11 +1,11 @@
-"""Writing to one partition stream: data under names used once, and then the log entry that makes it visible.
+"""Writing to one partition stream: first data under names used once, then the log entry that makes it visible.
 
-    append    look at the rows · write data/5c….parquet · put `committed`
-    files     look at all files · copy each, or leave it where it is · put `committed`
+    append    check the rows · write data/5c….parquet · put `committed`
+    files     check all files · copy each, or leave it in place · put `committed`
     restate   write data/77….parquet · write a successor that holds it · seal the base in its favour
 
-Before anything is written, rows are held against what the stream's files have in common (shape.py), and again against
-the state that the entry is put upon. Data of a commit that was refused is deleted.
+The writer checks rows against the shape of the stream (shape.py) before it writes anything, and again against the state
+below the new entry. It deletes the data of a refused commit.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 Deltas = Sequence[tuple[OperationType, Sequence[DataFile]]]
-"""What is to be committed together: the files of each delta."""
+"""The deltas of one commit: operation and files of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTerms:
-    """How a commit is to be known: by its token; from which stream position on (None: that of the clock)."""
+    """The token of a commit, and the stream position of its first delta (None: from the clock)."""
 
     position: int | None = None
     token: Token | None = None
 
 
 class StreamWriter:
-    """Of one partition stream. It remembers the shape of what is in the stream already."""
+    """Writes to one partition stream. It remembers the stream's shape."""
 
     def __init__(self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> None:
         self._catalog = catalog
@@ -102,12 +102,12 @@ class StreamWriter:
             self._inspected(source, content_type, types, keys, reference) for source in _distinct_names(sources)
         ]
         self._check_fits([(operation, inspected)])
-        # Every file was looked at before anything is written.
+        # All files have passed the check before the first copy.
         taken = iter(inspected) if reference else (self._copied(file, types, keys) for file in inspected)
         return self._commit_taken(operation, taken, terms, begun_s)
 
     def commit(self, deltas: Deltas, terms: CommitTerms, begun_s: float | None) -> tuple[Delta, ...]:
-        """Put one entry for all deltas, again after each lost put. A known token commits nothing."""
+        """Put one entry for all deltas; try again after each lost slot. A known token commits nothing."""
         self._check_fits(deltas)
         commit_id = uuid.uuid4().hex
         kinds = tuple(kind for kind, _ in deltas)
@@ -131,7 +131,7 @@ class StreamWriter:
             return outcome[0]
 
     def restate(self, tables: Any, keys: TableKeys | None) -> StreamState:
-        """Replace the contents by these rows; what is committed meanwhile stays, on top of them."""
+        """Replace the contents by these rows; deltas that are committed meanwhile stay on top."""
         restating = incoming(tables)
         first = next(restating, None)
         if first is None:
@@ -140,7 +140,7 @@ class StreamWriter:
         base, begun_s = log.active(strictly=True), self._catalog.clock()
         files = self._restated(chain((first,), restating), keys)
         now_ms, lineage = self._now_ms(), uuid.uuid4().hex
-        # Below all that is carried over on top of it, at whatever position.
+        # Not above the position of any delta that is carried over on top.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
         number = base.opened.number + 1
         opened = Opened(number, base.version, lineage, base.tokens_inherited(now_ms), position, now_ms)
@@ -165,7 +165,7 @@ class StreamWriter:
         return write_rows(self._store, path, rows, self._partition, options, keys)
 
     def _restated(self, tables: Iterator[Rows], keys: TableKeys | None) -> tuple[DataFile, ...]:
-        """The files of a restatement, which fit each other: what was in the stream before does not count."""
+        """The files of a restatement. They must fit each other; earlier files of the stream do not count."""
         options, files = WriteOptions(), list[DataFile]()
         shape = StreamShape.of(self._catalog.table(self._table_id))
         with self._discarding(files, BaseException):
@@ -192,7 +192,7 @@ class StreamWriter:
         return measured_file(self._store, replace(file, name=_readable(source)), keys)
 
     def _copied(self, source: DataFile, types: pa.Schema | None, keys: TableKeys | None) -> DataFile:
-        """The copy of an inspected file. One that was written to meanwhile is described by what was copied of it."""
+        """Copy an inspected file. If the file changed meanwhile, inspect the copy instead."""
         name, suffix = source.name or source.path, formats.stored_suffix(source.path)
         path = self._paths.fresh("data", suffix)
         copy = replace(source, path=path, stamp=None, managed=True)
@@ -208,7 +208,7 @@ class StreamWriter:
     def _commit_taken(
         self, operation: OperationType, taken: Iterator[DataFile], terms: CommitTerms, begun_s: float
     ) -> Delta:
-        """Commit files as they are written. Where one is refused nothing is left behind."""
+        """Write or copy the files, then commit them. If one is refused, delete all of them."""
         files: list[DataFile] = []
         with self._discarding(files, BaseException):
             for file in taken:
@@ -221,18 +221,18 @@ class StreamWriter:
 
     @contextlib.contextmanager
     def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
-        """Delete those of the files that are managed where the block ends by such an exception."""
+        """Delete the managed ones of the files if the block raises such an exception."""
         try:
             yield
         except refusal:
-            with contextlib.suppress(DeltaCompactError):  # a vacuum takes what stays
+            with contextlib.suppress(DeltaCompactError):  # a vacuum deletes what stays
                 self._store.delete([file.path for file in files if file.managed])
             raise
 
     # What the stream holds
 
     def _committed_by(self, token: Token | None, operation: OperationType) -> Delta | None:
-        """What the token committed, without writing the data first."""
+        """The delta that the token committed before; None: write the data. This saves writing known data."""
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
             return None
@@ -240,21 +240,21 @@ class StreamWriter:
         return None if known is None else _skipped(self._table_id, token, known, (operation,))[0]
 
     def _known_types(self) -> pa.Schema | None:
-        """By which the columns of a text file are typed."""
+        """The types for the columns of a text file."""
         log = self._catalog.log(self._table_id, self._partition)
         return self._shape(log.active()).columns if log.exists() else None
 
     def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> None:
-        """Refuse files that the stream could not be folded or read with, before the log names them."""
+        """Raise SchemaError for files with which the stream could not be folded or read, before the log names them."""
         self._shape(state).with_files(deltas)
 
     def _shape(self, state: StreamState | None) -> StreamShape:
-        """The shape of the stream's state; of None, as far as this process remembers it without a request."""
+        """The shape of a state of the stream; for None, the shape that this process remembers, without a request."""
         table, known = self._catalog.remembered_table(self._table_id), self._known_shape
         if state is None:
             return known if known is not None and known.keys == table.keys else StreamShape.of(table)
         if table.keys is None and state.compacted:
-            table = self._catalog.table(self._table_id)  # compacted since this process asked for the keys
+            table = self._catalog.table(self._table_id)  # the first compaction came after we last read the table
         self._known_shape = shape_of(table, state, known, self._indexed(state))
         return self._known_shape
 
@@ -270,20 +270,20 @@ class StreamWriter:
     def _now_ms(self) -> int:
         return int(self._catalog.clock() * 1000)
 
-    def _first_position(self, asked: int | None, last: int | None, deltas: int) -> int:
-        """The position of the first of so many deltas, after the last one of the stream."""
-        if asked is None:
+    def _first_position(self, position: int | None, last: int | None, deltas: int) -> int:
+        """The position of the first of `deltas` deltas, after the last position of the stream."""
+        if position is None:
             now_ms = self._now_ms()
-            asked = now_ms if last is None else max(now_ms, last + 1)
-        elif last is not None and asked <= last:
-            raise PositionError(f"stream position {asked} is not greater than {last}, the last one of the stream")
-        if asked > INT64_MAX - deltas + 1:
+            position = now_ms if last is None else max(now_ms, last + 1)
+        elif last is not None and position <= last:
+            raise PositionError(f"stream position {position} is not greater than {last}, the last one of the stream")
+        if position > INT64_MAX - deltas + 1:
             raise PositionError(f"no stream position follows {last}, the last one of the stream")
-        return asked
+        return position
 
 
 def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
-    """The deltas one position after another, their files numbered."""
+    """The deltas at consecutive positions, with numbered files."""
     return tuple(
         Delta(
             position,
@@ -295,27 +295,27 @@ def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
 
 
 def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
-    """The deltas that a known token committed; files are named as long as they are not compacted.
+    """The deltas that a known token committed; they have files while they are not compacted.
 
-    Raises InputError where the token stands for other operations: then it was given to two batches.
+    Raises InputError where the token committed other operations: then two batches have the same token.
     """
-    said = f"token {token} known since position {known.position}"
+    why = f"token {token} known since position {known.position}"
     if token.sequence is not None and token.sequence != known.sequence:
-        said = f"{said}, where its producer is at sequence {known.sequence}"
-        return tuple(Delta(known.position, kind, skipped=said) for kind in kinds)
+        why = f"{why}, where its producer is at sequence {known.sequence}"
+        return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
     if known.operations and known.operations != kinds:
-        first, asked = ("+".join(operations) for operations in (known.operations, kinds))
+        committed, asked = ("+".join(operations) for operations in (known.operations, kinds))
         raise InputError(
-            f"table {table_id!r}: token {token} stands for the {first} at position {known.position}, not for this "
+            f"table {table_id!r}: token {token} stands for the {committed} at position {known.position}, not for this "
             f"{asked}: give every batch a token of its own"
         )
     if known.deltas:
-        return tuple(replace(delta, skipped=said) for delta in known.deltas)
-    return tuple(Delta(known.position, kind, skipped=said) for kind in kinds)
+        return tuple(replace(delta, skipped=why) for delta in known.deltas)
+    return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
 
 
 def _distinct_names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The names of files, all of different ones."""
+    """The names of files. Raises InputError where two names stand for the same file."""
     names: dict[str, str] = {}
     for source in [os.fspath(source) for source in sources]:
         if (known := names.get(canonical_name(source))) is not None:
@@ -325,12 +325,12 @@ def _distinct_names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def _as_called(text: str, files: Sequence[DataFile]) -> str:
-    """The text of a refusal with the caller's names of the files, which are deleted by now."""
+    """The text of an error with the caller's names of the files instead of their paths, which are deleted."""
     for number, file in enumerate(files, 1):
         text = text.replace(file.path, file.name or (f"appended table {number}" if files[1:] else "the appended table"))
     return text
 
 
 def _readable(name: str) -> str:
-    """A file name as text that can be stored: names on a disk need not be UTF-8."""
+    """A file name as valid UTF-8 text: names on a disk may be any bytes."""
     return os.fsencode(name).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What the objects of a table as a whole say: table.json, keys.json and source.json.
+"""The objects that describe a table: table.json, keys.json and source.json.
 
 orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
@@ -17,7 +17,7 @@ from deltacompact.catalog.delta_stream.log_entries import check_format
 
 
 def document(data: bytes, path: str) -> dict[str, Any]:
-    """The JSON object that a file holds. Raises CorruptionError where it is none, InputError for a newer format."""
+    """The JSON object in a file. Raises CorruptionError where it is not JSON, InputError for a newer format."""
     try:
         found = json.loads(data)
     except ValueError:
@@ -39,37 +39,37 @@ def table_document(table: Table) -> dict[str, Any]:
     }
 
 
-def table_from(table_id: str, said: dict[str, Any]) -> Table:
-    """What table.json says."""
-    keys = keys_from(said["keys"]) if said["keys"] else None
-    return Table(table_id, tuple(said["partition_keys"]), keys, said["tombstone_retention"])
+def table_from(table_id: str, document: dict[str, Any]) -> Table:
+    """The table that table.json describes."""
+    keys = keys_from(document["keys"]) if document["keys"] else None
+    return Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:
-    """keys.json, but for its format."""
+    """keys.json without its format version."""
     return {"primary_keys": keys.primary, "sort_keys": [(key.name, key.direction.value) for key in keys.sort]}
 
 
-def keys_from(said: dict[str, Any]) -> TableKeys:
-    """What keys.json says."""
-    sort = tuple(SortKey(name, Direction(direction)) for name, direction in said["sort_keys"])
-    return TableKeys(tuple(said["primary_keys"]), sort)
+def keys_from(document: dict[str, Any]) -> TableKeys:
+    """The keys that keys.json describes."""
+    sort = tuple(SortKey(name, Direction(direction)) for name, direction in document["sort_keys"])
+    return TableKeys(tuple(document["primary_keys"]), sort)
 
 
 def of_source(table: Table, source_table_id: str | None) -> Table:
-    """The table with what source.json says of it."""
+    """The table with its source from source.json."""
     return replace(table, source_table_id=source_table_id, holds_streams=source_table_id is None)
 
 
 def check_keys(table: Table, keys: TableKeys | None) -> None:
-    """Refuse keys other than the table's."""
+    """Raise InputError for keys other than the table's."""
     if keys is None or table.keys is None or keys == table.keys:
         return
     if keys.primary != table.keys.primary:
         raise InputError(
             f"table {table.table_id!r} has the primary keys {list(table.keys.primary)}, not {list(keys.primary)}"
         )
-    if keys.sort:  # sort keys that are not named are the table's
+    if keys.sort:  # without sort keys, the table's own apply
         has, asked = ([f"{key.name}:{key.direction.value}" for key in sort] for sort in (table.keys.sort, keys.sort))
         raise InputError(
             f"table {table.table_id!r} has {f'the sort keys {has}' if has else 'no sort keys'}, not {asked}"
@@ -77,5 +77,5 @@ def check_keys(table: Table, keys: TableKeys | None) -> None:
 
 
 def is_destination(table_id: str, source_table_id: str) -> InputError:
-    """The refusal of an append."""
+    """The error for an append to a destination."""
     return InputError(f"table {table_id!r} is a destination of {source_table_id!r}: append there")

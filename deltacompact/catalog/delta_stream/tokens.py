@@ -1,16 +1,16 @@
-"""Tokens: a batch that is sent twice is committed once.
+"""Tokens: a batch that a producer sends twice is committed once.
 
 append(token="nightly")     committed at position 40
 append(token="nightly")     skipped: known since position 40, nothing is written
 append(token=("etl", 7))    committed at position 41: batch 7 of the producer "etl"
 append(token=("etl", 6))    skipped: a producer counts upwards and is at 7
-append(token="etl:6")       committed: a name, whatever is in it
+append(token="etl:6")       committed: a plain name; the colon means nothing
 
-A version begins with the tokens of all commits before it (`Tokens`, in its opened entry). The commits of a version know
-their own (`Commits`): the next commit is added to what is there, so that 10,000 appends do not cost 10,000 copies.
+A version begins with the tokens of all commits before it (`Tokens`, in its opened entry). `Commits` holds the version's
+own commits with their tokens. It grows in place, so 10,000 appends do not make 10,000 copies.
 
-Release 0.1 took every token of the form "etl:7" for batch 7 of producer "etl". What it committed stays known in both
-ways, as the name "etl:7" and as ("etl", 7): a batch that is sent again after the upgrade is not committed twice.
+Release 0.1 read every token of the form "etl:7" as batch 7 of producer "etl". Its commits stay known under both tokens,
+the name "etl:7" and ("etl", 7), so a batch that is sent again after the upgrade is not committed twice.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from typing import Any, overload
 from deltacompact.base.model import Commit, Delta, OperationType, Token
 
 TOKEN_RETENTION_S = 30 * 24 * 3600
-"""How long a token without a sequence number is remembered once its commit was compacted, in seconds."""
+"""How long a token without a sequence number is remembered after its commit was compacted, in seconds."""
 
 _JOINED = re.compile(r"(?s)(?P<producer>.+):(?P<sequence>\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is remembered of a token's commit.
+    """The commit that a token is known by.
 
-    Of a producer it is the greatest sequence number and its commit. `operations` are those of the commit's deltas
-    (none: release 0.1 did not record them), `deltas` the deltas themselves while they are not compacted. `time_ms`
-    is when a name's commit was compacted.
+    For a producer, the commit with the greatest sequence number. `operations` has the operation of each delta (empty:
+    release 0.1 did not record them), `deltas` the deltas while they are not compacted. `time_ms` is when a name's
+    commit was compacted.
     """
 
     position: int
@@ -52,7 +52,7 @@ class Known:
 
 
 def meanings(token: Token) -> tuple[Token, ...]:
-    """The tokens that a commit makes known: two where release 0.1 joined a producer and its number."""
+    """The tokens that a commit makes known: two where release 0.1 wrote a producer and its number as one text."""
     if not token.joined:
         return (token,)
     match = _JOINED.fullmatch(token.name)
@@ -61,7 +61,7 @@ def meanings(token: Token) -> tuple[Token, ...]:
 
 
 def _as_joined(token: Token) -> Token | None:
-    """What release 0.1 would have taken a name for."""
+    """The producer and number that release 0.1 would have read from a name; None: it would read just a name."""
     match = _JOINED.fullmatch(token.name) if token.sequence is None else None
     return Token(match["producer"], int(match["sequence"])) if match else None
 
@@ -90,7 +90,7 @@ class Tokens:
         return None
 
     def including(self, commits: Iterable[Commit], now_ms: int) -> Tokens:
-        """These tokens and those of the commits, which are compacted `now_ms`."""
+        """These tokens and the tokens of the commits, which are compacted at `now_ms`."""
         producers, others, joined = dict(self.producers), dict(self.others), dict(self.joined)
         for commit in commits:
             for token in meanings(commit.token) if commit.token else ():
@@ -107,7 +107,7 @@ class Tokens:
         return Tokens(producers, others, joined)
 
     def unexpired(self, now_ms: int) -> Tokens:
-        """Without the names that were compacted too long ago."""
+        """The tokens without the names whose commits were compacted too long ago."""
         oldest_ms = now_ms - TOKEN_RETENTION_S * 1000
         others = {name: known for name, known in self.others.items() if known.time_ms >= oldest_ms}
         return Tokens(self.producers, others, self.joined)
@@ -131,7 +131,7 @@ class Tokens:
             name: Known(position, _operations(rest), None, time_ms)
             for name, (position, time_ms, *rest) in value["others"].items()
         }
-        # Where "joined" is missing, release 0.1 wrote the entry: then all its producers are.
+        # Release 0.1 wrote no "joined": all its producers are joined.
         joined = {name: (pair[0], pair[1]) for name, pair in value.get("joined", value["producers"]).items()}
         return cls(producers, others, joined)
 
@@ -141,42 +141,42 @@ def _operations(rest: Sequence[Sequence[str]]) -> tuple[OperationType, ...]:
 
 
 class _Ledger:
-    """Commits in order, and at which place each token was committed. It only grows; views say how far they see."""
+    """Commits in order, and the number of each token's commit. It only grows; each view has its own length."""
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
-        self.places: dict[Token, int] = {}
+        self.number_of: dict[Token, int] = {}
         self.counted: dict[tuple[str, bool], list[tuple[int, int]]] = {}
         self.lock = threading.Lock()
 
     def add(self, commit: Commit) -> None:
-        place = len(self.commits)
+        number = len(self.commits)
         for token in meanings(commit.token) if commit.token else ():
-            self.places.setdefault(token, place)
+            self.number_of.setdefault(token, number)
             if token.sequence is not None:
-                self._count(token.name, False, place, token.sequence)
+                self._count(token.name, False, number, token.sequence)
                 if commit.token and commit.token.joined:
-                    self._count(token.name, True, place, token.sequence)
+                    self._count(token.name, True, number, token.sequence)
         self.commits.append(commit)
 
-    def _count(self, producer: str, joined: bool, place: int, sequence: int) -> None:
+    def _count(self, producer: str, joined: bool, number: int, sequence: int) -> None:
         greatest = self.counted.setdefault((producer, joined), [])
         if not greatest or sequence > greatest[-1][1]:
-            greatest.append((place, sequence))
+            greatest.append((number, sequence))
 
     def greatest(self, producer: str, joined: bool, length: int) -> tuple[int, int] | None:
-        """Place and sequence number of a producer's greatest one among the first `length` commits."""
+        """A producer's greatest sequence number among the first `length` commits: (number of the commit, sequence)."""
         counted = self.counted.get((producer, joined), [])
         before = bisect.bisect_left(counted, (length,))
         return counted[before - 1] if before else None
 
 
 class Commits(Sequence[Commit]):
-    """The commits of a version so far, as a frozen value that grows without being copied.
+    """The commits of a version so far: an immutable view of a ledger that grows.
 
     two = Commits([a, b])        a ledger of a, b
-    three = two.plus([c])        the same ledger a, b, c, of which `two` sees two
-    other = two.plus([d])        the third place is taken: a ledger of its own
+    three = two.plus([c])        the same ledger a, b, c; `two` still sees two
+    other = two.plus([d])        c has the third slot already: a new ledger a, b, d
     """
 
     __slots__ = ("_ledger", "_length")
@@ -201,11 +201,11 @@ class Commits(Sequence[Commit]):
         return view
 
     def known(self, token: Token) -> Known | None:
-        """The commit of this token among these, or that of a greater number of its producer."""
+        """The commit of this token among these commits, or one of its producer with a greater number."""
         ledger = self._ledger
-        place = ledger.places.get(token)
-        if place is not None and place < self._length:
-            return Known.of(ledger.commits[place], token.sequence)
+        number = ledger.number_of.get(token)
+        if number is not None and number < self._length:
+            return Known.of(ledger.commits[number], token.sequence)
         counted = token if token.sequence is not None else _as_joined(token)
         if counted is None or counted.sequence is None:
             return None
@@ -219,18 +219,18 @@ class Commits(Sequence[Commit]):
         return self._length
 
     @overload
-    def __getitem__(self, place: int) -> Commit: ...
+    def __getitem__(self, number: int) -> Commit: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Commit, ...]: ...
-    def __getitem__(self, place: int | slice) -> Commit | tuple[Commit, ...]:
-        if isinstance(place, slice):
-            return tuple(self._ledger.commits[n] for n in range(*place.indices(self._length)))
-        if not -self._length <= place < self._length:
-            raise IndexError(place)
-        return self._ledger.commits[place % self._length]
+    def __getitem__(self, number: slice) -> tuple[Commit, ...]: ...
+    def __getitem__(self, number: int | slice) -> Commit | tuple[Commit, ...]:
+        if isinstance(number, slice):
+            return tuple(self._ledger.commits[n] for n in range(*number.indices(self._length)))
+        if not -self._length <= number < self._length:
+            raise IndexError(number)
+        return self._ledger.commits[number % self._length]
 
     def __iter__(self) -> Iterator[Commit]:
-        return (self._ledger.commits[place] for place in range(self._length))
+        return (self._ledger.commits[number] for number in range(self._length))
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Commits | tuple) else NotImplemented

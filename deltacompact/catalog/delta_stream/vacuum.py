@@ -1,18 +1,18 @@
-"""Vacuum: delete what nothing reaches, and never what a running writer, reader or compactor may still need.
+"""Vacuum: delete unreached objects, but none that a running writer, reader or compactor may still need.
 
     data/5c…       of the active version, or of one sealed less than the minimum age ago    reached: stays
-    data/77…       of a version sealed 4 days ago                                           goes
-    data/s1/0a…    of session s1 on the unsealed base, last touched 4 days ago              fence s1, then it goes
-    data/s2/0b…    of session s2 on the unsealed base, touched an hour ago                  stays
+    data/77…       of a version sealed 4 days ago                                           deleted
+    data/s1/0a…    of session s1 on the unsealed base, last written 4 days ago              fence s1, then delete
+    data/s2/0b…    of session s2 on the unsealed base, written an hour ago                  stays
     data/9e…       newer than the last log entry                                            doubtful: stays
     stream/…       the log of a version in the chain                                        stays for ever
 
-A log from which entries were removed reaches too little. So where the log, or what lies beside it, contradicts itself
-(see contradictions.py), where a file that is needed is missing, or is newer than every entry, nothing is deleted at
-all. And what nothing reaches but is newer than the last entry is kept and reported: it may be of entries that are gone.
+If somebody removed log entries, the log reaches too little. So vacuum deletes nothing at all where the log contradicts
+other objects (contradictions.py), where a needed file is missing, or where one is newer than every log entry. Unreached
+objects that are newer than the last log entry are kept and reported: a removed entry may have named them.
 
-Candidates are listed before reachability is read: whatever is committed in between is then seen as reached. A fence is
-an entry in the base's log, and a compactor reads every entry before its seal, so a fenced session cannot publish.
+Vacuum lists candidates first and reads reachability afterwards, so it sees commits in between as reached. A fence is an
+entry in the base's log, and a compactor reads every entry before its seal, so a fenced session cannot publish.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfin
 from deltacompact.storage.opening import identity, is_uri
 
 _TOLERANCE_S = 60.0
-"""Files are written before the entry that names them; clocks may disagree by so much."""
+"""A file is older than the entry that names it, but clocks may differ by this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumResult:
-    """What one partition stream lost. Paths are relative to the catalog's root.
+    """The result for one partition stream. Paths are relative to the catalog's root.
 
-    `waiting` are data files that no reader of today needs and that are too young to go; `dead_rows` are still in files
-    of the active version, under deletion vectors. `doubtful` is old and unreached, but newer than the last log entry:
-    it stays until something is committed. `unfinished` are writes that were never ended, and were discarded.
+    `waiting` are data files that the active version does not need but that are too young to delete. `dead_rows` are
+    still in files of the active version, under deletion vectors. `doubtful` objects are old and unreached, but newer
+    than the last log entry: they stay until the next commit. `unfinished` are writes that never ended; they are
+    discarded.
     """
 
     partition: Partition
@@ -73,10 +74,11 @@ def vacuum(
     force: bool = False,
     dry_run: bool = False,
 ) -> list[VacuumResult]:
-    """Delete unreached objects older than `age_min_s` seconds (from the seal that dropped them, or last modified).
+    """Delete unreached objects older than `age_min_s` seconds (since the seal that dropped them, or last modified).
 
-    Raises InputError for an age below VACUUM_AGE_MIN_S, by which writers and readers go, unless `force` says that none
-    is running. Raises CorruptionError, and deletes nothing of the partition, where what is stored contradicts itself.
+    Raises InputError for an age below VACUUM_AGE_MIN_S, which writers and readers rely on, unless `force` says that
+    none is running. Raises CorruptionError, and deletes nothing of the partition, where the stored objects contradict
+    each other.
     """
     expect.number("age_min_s", age_min_s)
     expect.flag("force", force)
@@ -84,7 +86,7 @@ def vacuum(
     if age_min_s < VACUUM_AGE_MIN_S and not force:
         raise InputError(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
-            "their files; where there are none, force it (force=True, --force)"
+            "their files; if none are running, force it (force=True, --force)"
         )
     return all_done(
         catalog.chosen(table_id, partition),
@@ -94,7 +96,7 @@ def vacuum(
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What was there before the log was read: the log's own objects, everything beside it, and what of that is ours."""
+    """Objects listed before the log is read: evidence about the log, all objects beside it, and those that are ours."""
 
     evidence: Evidence
     all: list[ObjectStat]
@@ -102,7 +104,7 @@ class _Listing:
 
 
 class _Vacuum:
-    """One partition stream."""
+    """The vacuum of one partition stream."""
 
     def __init__(self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition, age_min_s: float) -> None:
         self.partition = partition
@@ -113,7 +115,7 @@ class _Vacuum:
         self._shared_old_s = catalog.clock() - max(age_min_s, VACUUM_AGE_MIN_S)
 
     def collect(self, dry_run: bool) -> VacuumResult:
-        """List, read what is reached, refuse what cannot be believed, fence dead sessions off, delete."""
+        """List, read what is reached, refuse a doubtful log, fence dead sessions, delete."""
         listing = self._listing()
         chain = list(self._log.chain())
         self._refuse(contradictions(self._log, listing.evidence, chain))
@@ -151,20 +153,20 @@ class _Vacuum:
         return _Listing(evidence, found, [stat for stat in found if self._paths.is_ours(stat.path)])
 
     def _reached(self, chain: list[StreamState]) -> _Reached:
-        """What the retained versions need. The manifests of every version are a part of the log, so they stay."""
+        """The objects that retained versions need. The bodies of log entries stay for every version in the chain."""
         needed = {path for state in self._retained(chain) for path in self._paths_of(state)}
         manifests = {path for state in chain for path in state.manifests}
         return _Reached(self._store, needed | manifests)
 
     def _unreached(self, listed: list[ObjectStat], reached: _Reached, protected: set[str]) -> Iterator[ObjectStat]:
-        """What is old, needed by nobody, and of no session that may still publish it."""
+        """Objects that are old, unreached, and of no session that may still publish."""
         for stat in listed:
             is_old = stat.modified_s < self._old_s
             if is_old and stat.path not in reached and self._paths.session_of(stat.path) not in protected:
                 yield stat
 
     def _waiting(self, listed: list[ObjectStat], active: list[DataFile], old: set[str]) -> tuple[ObjectStat, ...]:
-        """Data files that the active version does not need, and that are too young to go."""
+        """Data files that the active version does not need, but that are too young to delete."""
         needed = _Reached(self._store, {file.path for file in active})
         data = [stat for stat in listed if self._paths.is_data(stat.path) and stat.path not in old]
         return tuple(stat for stat in data if stat.path not in needed)
@@ -172,7 +174,7 @@ class _Vacuum:
     def _fenced_off(
         self, listed: list[ObjectStat], chain: list[StreamState], dry_run: bool
     ) -> tuple[set[str], tuple[str, ...]]:
-        """The sessions that may still publish, and those that cannot any more, since a fence was put just now."""
+        """The sessions that may still publish, and those that this vacuum has fenced."""
         sessions = self._sessions(listed)
         protected = {name for name in sessions if self._may_publish(name, chain)}
         stale = sorted(name for name in protected if all(stat.modified_s < self._old_s for stat in sessions[name]))
@@ -180,22 +182,22 @@ class _Vacuum:
         return protected - set(fenced), tuple(fenced)
 
     def _refuse(self, reasons: Iterator[str]) -> None:
-        """Raise CorruptionError for the first reason not to believe the log."""
+        """Raise CorruptionError for the first reason, if there is one, not to trust the log."""
         for reason in reasons:
             raise CorruptionError(f"partition {self.partition}: {reason} (nothing was deleted)")
 
     def _newest_s(self, chain: list[StreamState]) -> float:
-        """When the last entry was put by somebody else than a vacuum."""
+        """When the last entry was put that is not a fence."""
         sealed = [self._log.sealed_s(state) for state in chain[-2:] if state.sealed]
         return max([self._log.written_s(chain[-1]), *sealed])
 
     def _doubts(
         self, listed: list[ObjectStat], active: StreamState, reached: _Reached, newest_s: float
     ) -> Iterator[str]:
-        """Files that are needed and missing, and files that the log names but that came after it."""
-        there = {stat.path for stat in listed}
+        """Needed files that are missing, and files that are newer than the log that names them."""
+        present = {stat.path for stat in listed}
         for path in self._needed(active):
-            if path not in there and not self._is_there(path):  # committed since, perhaps
+            if path not in present and not self._is_there(path):  # it may have been committed after the listing
                 yield f"{path}, which the active version names, is missing: restore it, or retract its delta"
         for stat in listed:
             if stat.modified_s > newest_s and stat.path in reached and not self._paths.is_record(stat.path):
@@ -205,7 +207,7 @@ class _Vacuum:
                 )
 
     def _needed(self, active: StreamState) -> Iterator[str]:
-        """What a reader of the active version cannot do without, but for files of others."""
+        """The objects that a reader of the active version needs, without files that the table does not own."""
         for file in stream_files(active):
             if file.managed:
                 yield file.path
@@ -224,7 +226,7 @@ class _Vacuum:
         return True
 
     def _retained(self, chain: list[StreamState]) -> Iterator[StreamState]:
-        """The active version, and those that readers may still be at: sealed within the minimum age."""
+        """The active version, and versions sealed within the minimum age, which readers may still read."""
         for state in reversed(chain):
             if state.sealed and self._log.sealed_s(state) < self._old_s:
                 return
@@ -233,7 +235,7 @@ class _Vacuum:
     def _paths_of(self, state: StreamState) -> Iterator[str]:
         """Every object that a reader of this version needs."""
         committed = [file for delta in state.committed for file in delta.files]
-        for file in [*committed, *stream_files(state)]:  # readers from before a retraction read what it took out
+        for file in [*committed, *stream_files(state)]:  # readers that began before a retraction still read its files
             yield file.path
             if file.deletions:
                 yield file.deletions.masks_path
@@ -242,7 +244,7 @@ class _Vacuum:
             try:
                 manifest = read_manifest(self._store, ref)
             except NotFoundError:
-                continue  # of a version that is retained by force only, or vacuumed by another hand
+                continue  # an earlier vacuum with a lower age, or somebody else, deleted it
             yield from manifest.paths
         if state.compacted:
             yield from (stat.path for stat in self._store.list(self._paths.session(state.compacted.session_id)))
@@ -255,17 +257,17 @@ class _Vacuum:
         return sessions
 
     def _may_publish(self, name: str, chain: list[StreamState]) -> bool:
-        """Whether the session could still seal its base: the base is unsealed, and it is not fenced."""
+        """Whether the session could still seal its base: the base has no seal and no fence for the session."""
         active = chain[-1]
         try:
             record = json.loads(self._store.get(self._paths.session(name) + "plan.json"))
             base = record["destination_version"]
         except (NotFoundError, ValueError, LookupError, TypeError):
-            return False  # a rehash or a writer of ours: they refuse to commit what is old
+            return False  # a rehash or a writer: they refuse to commit old files themselves
         return bool(base == active.version) and name not in active.fences
 
     def _fence(self, name: str, base: str) -> bool:
-        """Whether a fence is in the base's log: it was not sealed first."""
+        """Put a fence into the base's log. False: the base was sealed first."""
         decided = [False]
 
         def decide(state: StreamState) -> Entry | None:
@@ -278,9 +280,10 @@ class _Vacuum:
         return decided[0]
 
     def _unreached_logs(self, evidence: Evidence, chain: list[StreamState]) -> list[ObjectStat]:
-        """Logs of attempts that lost: their parent was sealed in favour of another successor, for good.
+        """Logs of attempts that lost: a seal of their parent names another successor.
 
-        The first entry, which names the parent, goes last: a vacuum that dies in between is not the last to see them.
+        Delete the first entry last: it names the parent, so if this vacuum dies halfway, the next one still finds the
+        log.
         """
         sealed = {state.version for state in chain if state.sealed}
         attempts: dict[str, list[ObjectStat]] = {}
@@ -299,7 +302,7 @@ class _Vacuum:
         ]
 
     def _superseded_checkpoints(self, evidence: Evidence, chain: set[str]) -> list[ObjectStat]:
-        """All but the newest of each version in the chain. A reader that finds one gone reads the log itself."""
+        """All checkpoints but the newest of each version in the chain. Readers can always read the log instead."""
         tails: dict[str, int] = {}
         found = [(self._paths.checkpoint_of(stat.path) or ("", 0), stat) for stat in evidence.checkpoints]
         for (version, tail), _ in found:
@@ -307,7 +310,7 @@ class _Vacuum:
         return [stat for (version, tail), stat in found if version not in chain or tail < tails[version]]
 
     def _unfinished(self) -> list[ObjectStat]:
-        """Writes that were begun and never ended. Those whose table a store cannot tell go by the full age."""
+        """Writes that never ended. Where the store cannot tell which table a write is for, the full age counts."""
         root = f"{self._paths.root}/"
         return [
             stat
@@ -318,7 +321,7 @@ class _Vacuum:
 
 
 class _Reached:
-    """The objects that are reached, by whatever name: a path, or the URI under which a file was appended."""
+    """The reached objects, by path or by the URI under which a file was appended."""
 
     def __init__(self, store: ObjectStore, paths: set[str]) -> None:
         self.paths = paths

@@ -1,11 +1,11 @@
-"""Versions of a stream by name: which there are, going back to one, and taking out one delta.
+"""The versions of a stream: list them, go back to one, and take out one delta.
 
-    0                  sealed 4 days ago   vacuumed: a file of it is missing
+    0                  sealed 4 days ago   vacuumed: one of its files is missing
     1-50a3…            sealed 3 hours ago  3 files, 9,000 rows      retained: may be read, may be rolled back to
     2-77b1…            active              4 files, 9,500 rows, 2 deltas since
 
-A rollback is a successor that says what the old version said, released by a seal like any other: what was committed in
-between is dropped, what is committed while it runs stays on top of it.
+A rollback writes a successor with the contents of the old version and releases it with a seal, like any other version.
+It drops the commits in between; commits that arrive while it runs stay on top.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from deltacompact.storage.opening import is_uri, open_object
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """One version of a stream. `sealed_s` is when it was sealed (store's clock), None of the active one.
+    """One version of a stream. `sealed_s`: when it was sealed, by the store's clock; None for the active version.
 
-    `retained`: every file of it is there.
+    `retained`: all its files are there.
     """
 
     state: StreamState
@@ -51,17 +51,17 @@ def versions(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -
     """Every version from the first to the active one."""
     log = catalog.log(table_id, partition)
     chain = list(log.chain())
-    there = _Files(catalog.store, log.paths)
+    files = _Files(catalog.store, log.paths)
     return [
-        VersionInfo(state, log.sealed_s(state) if state.sealed else None, not there.missing_of(state))
+        VersionInfo(state, log.sealed_s(state) if state.sealed else None, not files.missing_of(state))
         for state in chain
     ]
 
 
 def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, version: str) -> StreamState:
-    """A version as it was when it was sealed. `version` is its name, its number, or the beginning of its name.
+    """The state of a version when it was sealed. `version` is its name, its number, or the beginning of its name.
 
-    Raises NotFoundError where there is none, or several, or where a file of it is missing.
+    Raises NotFoundError where no version fits, or several do, or where one of its files is missing.
     """
     chain = list(catalog.log(table_id, partition).chain())
     exact = [state for state in chain if version in (state.version, str(state.opened.number))]
@@ -73,7 +73,8 @@ def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Part
     if state.sealed and (missing := _Files(catalog.store, catalog.log(table_id, partition).paths).missing_of(state)):
         raise NotFoundError(
             f"table {table_id!r}, partition {partition}: version {state.version} cannot be read any more: "
-            f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}, a vacuum took it perhaps"
+            f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}; a vacuum may have "
+            "deleted it"
         )
     return state
 
@@ -81,9 +82,9 @@ def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Part
 def rollback(
     catalog: DeltaStreamCatalog, table_id: str, version: str, partition: Mapping[str, Any] | Partition | None = None
 ) -> StreamState:
-    """Make a retained version's contents those of the stream again; the new version.
+    """Go back to the contents of a retained version. Returns the new version that has them.
 
-    Tokens stay known: a producer that sends dropped batches again needs new ones. Raises ConflictError where a
+    Tokens stay known: a producer that sends dropped batches again needs new tokens. Raises ConflictError where a
     compaction or a restatement came first, InputError where the version is active or too old.
     """
     expect.text("version", version)
@@ -104,7 +105,7 @@ def rollback(
     def check(state: StreamState) -> None:
         if state.sealed:
             raise ConflictError(f"table {table_id!r}, partition {chosen}: compacted or restated meanwhile")
-        _refuse_old(catalog, log, wanted)  # it may have grown old while this went on
+        _refuse_old(catalog, log, wanted)  # time has passed since the first check
 
     with telling_interrupts():
         return log.release(base, successor, check, now_ms)
@@ -115,8 +116,8 @@ def retract(
 ) -> StreamState:
     """Take out the delta at a stream position, so that a corrupt one does not block its partition.
 
-    A compaction that is folding it ends in a conflict. Raises InputError where no such delta is waiting: what was
-    compacted is taken out by a rollback or a restatement.
+    A compaction that is folding it ends in a conflict. Raises InputError where no such delta is waiting; a rollback or
+    a restatement takes out compacted rows.
     """
     if isinstance(position, bool) or not isinstance(position, int):
         raise InputError(f"position is {position!r}, it must be a whole number")
@@ -139,7 +140,7 @@ def retract(
 
 
 def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
-    """The entries that say what the old version said. File numbers go on above all that the chain has used."""
+    """The entries with the contents of the old version. New file numbers begin above all that the chain has used."""
     entries: list[Entry] = []
     if wanted.compacted:
         used = max(state.compacted.next_file_number for state in (wanted, base) if state.compacted)
@@ -153,20 +154,20 @@ def _contents(wanted: StreamState, base: StreamState) -> list[Entry]:
 def _refuse_old(catalog: DeltaStreamCatalog, log: StreamLog, wanted: StreamState) -> None:
     if wanted.sealed and catalog.clock() - log.sealed_s(wanted) > VACUUM_AGE_MIN_S / 2:
         hours = VACUUM_AGE_MIN_S // 7200
-        raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may be taking it")
+        raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may delete it")
 
 
 class _Files:
-    """The files of a stream that are there, listed once for all versions."""
+    """The files of a stream in the store, listed once for all versions."""
 
     def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
         self._store = store
         self._there = {stat.path for room in paths.rooms[:3] for stat in store.list(room)}
         self._elsewhere: dict[str, bool] = {}
-        """Files that were appended by reference: whether they are there."""
+        """Files that were appended by reference: whether they exist."""
 
     def missing_of(self, state: StreamState) -> list[str]:
-        """What a reader of the version, or a compaction on top of it, would miss. Most of it is known from the log."""
+        """The missing files that a reader of the version, or a compaction on top of it, would need."""
         files = stream_files(state)
         needed = [file.path for file in files] + [file.deletions.masks_path for file in files if file.deletions]
         needed += state.manifests

@@ -6,8 +6,8 @@
 //! append(A, 2), append(B, 0)  ->  [A.g2][B.g0] footer with the offsets of the new place
 //! ```
 //!
-//! Statistics and histograms go with their chunks. So do column and offset indexes, where every chunk of the new file has
-//! them: some readers take an index of one chunk for a promise about all. `parquet_footer.rs` decides what can be copied.
+//! Statistics and histograms go with their chunks. So do column and offset indexes, if every chunk of the new file has
+//! them: some readers expect an index for all chunks if one has it. `parquet_footer.rs` decides what can be copied.
 
 use crate::Refused;
 use crate::parquet_footer::{Footer, chunk_begin, dictionary_begin};
@@ -25,7 +25,7 @@ use std::io::{self, BufReader, Read, Write};
 /// Fills a buffer with the bytes of a source from an offset on.
 pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'a;
 
-/// How much of a chunk is in memory at a time: small, and the same memory again and again.
+/// How much of a chunk is in memory at a time. The buffer is small, and reused.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// The bounds of a chunk's pages, encoded, and their places.
@@ -36,7 +36,7 @@ pub struct Assembler<W: Write> {
     template: Footer,
     created_by: String,
     groups: Vec<RowGroupMetaData>,
-    /// None as soon as a chunk came without.
+    /// None as soon as a chunk has none.
     indexes: Option<Vec<Vec<PageIndexes>>>,
 }
 
@@ -49,7 +49,7 @@ impl<W: Write> Assembler<W> {
         Ok(Self { sink, template, created_by, groups: Vec::new(), indexes: Some(Vec::new()) })
     }
 
-    /// Copies row groups of a source. Refuses all of them where it refuses one.
+    /// Copies row groups of a source. If it refuses one of them, it copies none.
     pub fn append(
         &mut self,
         footer: &Footer,
@@ -99,7 +99,7 @@ impl<W: Write> Assembler<W> {
         self.template.metadata.file_metadata().schema_descr_ptr()
     }
 
-    /// Writes the footer. What its sink says of the last bytes is lost: the sink must remember it.
+    /// Writes the footer. An error of the sink on the last bytes is lost here, so the sink must remember it.
     pub fn close(mut self) -> std::result::Result<(), Refused> {
         let indexes = self.indexes.take().filter(|groups| !groups.is_empty());
         let offsets = indexes.map(|groups| self.write_bounds(groups)).transpose().map_err(refused)?;
@@ -111,7 +111,7 @@ impl<W: Write> Assembler<W> {
         ParquetMetaDataWriter::new_with_tracked(self.sink, &metadata).finish().map_err(refused)
     }
 
-    /// Writes them and says so in the chunks; returns the places of all pages.
+    /// Writes them, records their offsets in the chunks, and returns the locations of all pages.
     fn write_bounds(&mut self, indexes: Vec<Vec<PageIndexes>>) -> Result<Vec<Vec<OffsetIndexMetaData>>> {
         let mut offsets = Vec::with_capacity(indexes.len());
         for (group, of_group) in self.groups.iter_mut().zip(indexes) {
@@ -138,7 +138,7 @@ fn keep<T>(all: &mut Option<Vec<T>>, next: Option<T>) {
     });
 }
 
-/// What the new footer says of a chunk that moved by so many bytes.
+/// The metadata of a chunk that moved by so many bytes, for the new footer.
 fn described(
     chunk: &ColumnChunkMetaData,
     schema: &SchemaDescPtr,
@@ -202,7 +202,7 @@ impl<'a> ChunkReader for File<'a> {
     }
 }
 
-/// A file from some place on.
+/// A file from an offset on.
 pub struct From<'a> {
     file: File<'a>,
     at: u64,

@@ -1,4 +1,4 @@
-//! Hash buckets: the digest as one big number, modulo the bucket count; and entries put next to those of their bucket.
+//! Hash buckets: the digest as one big number, modulo the bucket count. Also groups entries by bucket.
 //!
 //! ```text
 //! bucket count 3     entries in     a:2  b:0  c:2  d:1         letter: entry, number: its bucket
@@ -47,7 +47,7 @@ pub fn fill(digests: &[Digest], count: u32, out: &mut [u32]) {
     out.iter_mut().zip(digests).for_each(|(bucket, digest)| *bucket = modulus.bucket(digest));
 }
 
-/// Where each bucket begins, and one more: where the last ends. Also the bucket of each entry, in order.
+/// The offset of each bucket, with the end of the last. Also the bucket of each entry, in order.
 pub fn bucket_offsets(parts: &[Entries], count: u32, offsets: &mut [i64]) -> Vec<u32> {
     let modulus = Modulus::new(count);
     let mut of_entry = Vec::with_capacity(parts.iter().map(Entries::len).sum());
@@ -61,7 +61,7 @@ pub fn bucket_offsets(parts: &[Entries], count: u32, offsets: &mut [i64]) -> Vec
     of_entry
 }
 
-/// Copies every entry to its place; order within a bucket is the order of the parts.
+/// Copies every entry to its bucket. Entries of a bucket keep the order of the parts.
 pub fn scatter(parts: &[Entries], of_entry: &[u32], offsets: &[i64], out: &mut [u8]) {
     let mut next: Vec<usize> = offsets.iter().map(|&offset| offset as usize).collect();
     let mut of_entry = of_entry.iter();

@@ -1,4 +1,4 @@
-//! What an index that is made of runs needs: the newest entry of some keys, and what a fold has changed of them.
+//! Work on an index that is made of runs: find the newest entries of some keys, and compute what a fold changed.
 //!
 //! ```text
 //! runs, newest first     41@f9.r2  9c@gone  |  03@f1.r0  41@f1.r1  80@f1.r2  9c@f1.r3
@@ -8,13 +8,13 @@
 //! changes                the run 41@f12.r0 52@f12.r1, and f9.r2 has died
 //! ```
 //!
-//! A key that an older run has and that is no more is told by an entry whose file is GONE.
+//! If an older run has a key that is gone, the newer run has an entry for it with the file GONE.
 
 use crate::Refused;
 use crate::entries::{Entries, Entry, GONE, TOMBSTONE, pointer, precedes};
 use crate::sha1::Digest;
 
-/// Distinct digests in order, and which of them were found so far.
+/// Distinct digests in order, and the entries found for them so far.
 pub struct Touched {
     prefixes: Vec<u64>,
     digests: Vec<Digest>,
@@ -27,7 +27,7 @@ pub struct Touched {
 const NOT_FOUND: u32 = u32::MAX;
 
 impl Touched {
-    /// `width` is that of the index's entries, which may differ from the parts'.
+    /// `width` is the width of the index's entries. The parts' entries may have another.
     pub fn new(parts: &[Entries], width: usize) -> Self {
         let mut order: Vec<(u64, Digest)> = Vec::with_capacity(parts.iter().map(Entries::len).sum());
         order.extend(parts.iter().flat_map(Entries::iter).map(|entry| (entry.prefix(), *entry.digest())));
@@ -38,7 +38,7 @@ impl Touched {
         Self { prefixes, places: vec![NOT_FOUND; digests.len()], digests, entries: Vec::new(), width }
     }
 
-    /// Takes from a chunk, strictly ascending, the entries of keys that were not found before.
+    /// Takes the entries of keys that were not found before from a strictly ascending chunk.
     pub fn find(&mut self, chunk: Entries) -> Result<(), Refused> {
         if chunk.width() != self.width {
             return Err(format!("chunk: entries of {} bytes, want {}", chunk.width(), self.width));
@@ -47,7 +47,7 @@ impl Touched {
         let (low, high) = (chunk.get(0).prefix(), chunk.get(last).prefix());
         let from = self.prefixes.partition_point(|&prefix| prefix < low);
         let to = self.prefixes.partition_point(|&prefix| prefix <= high);
-        // digests are uniform: how far to go from one key to the next is known within a few entries
+        // digests are uniform, so the distance from one key to the next is known within a few entries
         let density = last as f64 / (high.wrapping_sub(low).max(1)) as f64;
         let mut at = 0;
         for i in from..to {
@@ -85,7 +85,7 @@ fn first_not_before(chunk: &Entries, digest: &Digest, prefix: u64, from: usize, 
         entry.prefix() < prefix || (entry.prefix() == prefix && entry.digest() < digest)
     };
     let (mut low, mut high, mut step) = (from, chunk.len(), 4);
-    // `low` is behind entries before the digest, `high` is not before it
+    // all entries before `low` have smaller digests, the entry at `high` has not
     if is_before(guess) {
         low = guess + 1;
         while low + step < high {
@@ -114,7 +114,7 @@ fn first_not_before(chunk: &Entries, digest: &Digest, prefix: u64, from: usize, 
     low
 }
 
-/// What is to be written, and which rows died.
+/// The entries to write, and the rows that died.
 #[derive(Default)]
 pub struct Changes {
     pub run: Vec<u8>,
@@ -123,7 +123,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// `found` are the index's entries of some keys, `folded` what is left of these keys and of new ones; both ascend.
+    /// `found` are the index's entries of some keys, `folded` the entries of these and new keys after the fold; both
+    /// ascend.
     pub fn between(found: Entries, folded: Entries) -> Result<Self, Refused> {
         if found.width() != folded.width() {
             return Err(format!("found has entries of {} bytes, folded of {}", found.width(), folded.width()));
@@ -167,7 +168,7 @@ impl Changes {
     }
 }
 
-/// Two runs as one, where the newer one's entry of a key counts. Keys that are gone stay, for a run that is older still.
+/// Merges two runs. The newer entry of a key wins. Keys that are gone stay, as a still older run may have them.
 pub fn merge(older: Entries, newer: Entries) -> Result<Vec<u8>, Refused> {
     if older.width() != newer.width() {
         return Err(format!("older has entries of {} bytes, newer of {}", older.width(), newer.width()));
@@ -186,7 +187,7 @@ pub fn merge(older: Entries, newer: Entries) -> Result<Vec<u8>, Refused> {
     Ok(out)
 }
 
-/// How many entries, strictly ascending, have a digest up to this one.
+/// How many of the strictly ascending entries have a digest up to this one.
 pub fn count_to(entries: Entries, digest: &Digest) -> usize {
     let (mut low, mut high) = (0, entries.len());
     while low < high {

@@ -5,8 +5,8 @@
 //! pa.array(["ab", "", "c"]).slice(1)               bytes_at(0) = "", bytes_at(1) = "c"
 //! ```
 //!
-//! Offsets and views are checked before they are followed. What cannot be checked is what the C data interface does not
-//! carry, the true length of a buffer: that is between the producer of the array and Arrow.
+//! Offsets and views are checked before they are followed. The C data interface does not carry the true length of a
+//! buffer, so that cannot be checked: we trust the producer of the array.
 
 use crate::Refused;
 use arrow_array::Array;
@@ -19,7 +19,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Takes over an imported array; an extension array is refused, its caller knows its storage type.
+    /// Takes over an imported array. Refuses an extension array: the caller must pass its storage.
     pub fn new(position: usize, array: &dyn Array, field: &Field) -> Result<Self, Refused> {
         if let Some(name) = field.metadata().get("ARROW:extension:name") {
             return Err(format!("column {position}: extension type {name} must be cast to its storage type first"));

@@ -11,7 +11,7 @@ use crate::sha1::{BLOCK_BYTES, Backend, Block, Digest, Message};
 
 /// Rows of a batch: their blocks are 16 KiB where keys are short.
 const BATCH_ROWS: usize = 256;
-/// Where keys are long a batch has fewer rows.
+/// A batch of long keys has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Fills `out`, one digest per row.
@@ -51,7 +51,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Gives as many of the next rows as fit their blocks in a zeroed arena; returns how many.
+    /// Places as many of the next rows as fit in a zeroed arena. Returns their number.
     fn lay_out(&mut self, columns: &KeyColumns, from: usize, most: usize) -> Result<usize, Refused> {
         self.lengths.clear();
         self.lengths.resize(most, 0);

@@ -1,4 +1,4 @@
-//! An entry: what every step before materialize knows of a row.
+//! An entry: stands for a row in every step before materialize.
 //!
 //! ```text
 //! digest[20] | sort key[S] | file ordinal u32 LE | row u64 LE          W = 32 + S bytes
@@ -19,7 +19,7 @@ const ROW_BYTES: usize = 8;
 const POINTER_BYTES: usize = 12;
 
 pub const TOMBSTONE: u32 = u32::MAX;
-/// In place of a file number in a newer run of an index: the key that an older run has is no more.
+/// File number in a newer run of an index: the key is gone, although an older run has an entry for it.
 pub const GONE: u32 = u32::MAX - 1;
 pub const DELETE: u64 = 1 << 63;
 pub const KEYLESS: u64 = 1 << 62;
@@ -46,7 +46,7 @@ impl<'a> Entry<'a> {
         self.0.first_chunk().unwrap_or(&[0; DIGEST_BYTES])
     }
 
-    /// The digest's first eight bytes as a number: orders as the digest does until they are equal.
+    /// The digest's first eight bytes as a number. It orders like the digest, unless the bytes are equal.
     #[inline(always)]
     pub fn prefix(self) -> u64 {
         u64::from_be_bytes(*self.0.first_chunk().unwrap_or(&[0; 8]))
@@ -96,7 +96,7 @@ impl<'a> Entries<'a> {
         Self::with_len(bytes, width, bytes.len() / width)
     }
 
-    /// The same where their number is known: a division is much beside the work on one entry.
+    /// The same with a known number of entries: this saves a division, which is slow compared to the work on an entry.
     #[inline(always)]
     pub fn with_len(bytes: &'a [u8], width: usize, len: usize) -> Self {
         debug_assert!(width >= FIXED_BYTES && bytes.len() == len * width);
@@ -132,7 +132,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Entries being written one behind the other into room that is there already.
+/// Writes entries one behind the other into a given buffer.
 pub struct EntryWriter<'a> {
     room: &'a mut [u8],
     width: usize,
@@ -178,7 +178,7 @@ impl<'a> EntryWriter<'a> {
     }
 }
 
-/// Copies of at most 64 bytes as two of 32, which may overlap: those need no call.
+/// Copies up to 64 bytes as two pieces of 32 bytes, which may overlap: these need no call of memcpy.
 #[inline(always)]
 fn copy_entry(to: &mut [u8], from: &[u8]) {
     const HALF: usize = 32;

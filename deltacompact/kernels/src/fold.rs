@@ -1,5 +1,5 @@
-//! The fold: new events into a base index that is streamed in digest order, chunk by chunk. What becomes of a key is
-//! told in `key_state.rs`.
+//! The fold: applies new events to a base index that is streamed in digest order, chunk by chunk. `key_state.rs` has
+//! the rules for one key.
 //!
 //! ```text
 //! base, two chunks      03 11 41 | 80 9c
@@ -39,14 +39,14 @@ impl Fold {
         &self.tally
     }
 
-    /// Room for what the next step writes: a chunk of base, or the rest.
+    /// Room for the entries that the next step writes: a chunk of base, or the rest.
     pub fn entries_max(&self, chunk: Option<Entries>) -> usize {
         let Some(chunk) = chunk else { return self.new_entries.count_to(u64::MAX) };
         let last = chunk.len().checked_sub(1).map(|last| chunk.get(last).prefix());
         chunk.len() + last.map_or(0, |prefix| self.new_entries.count_to(prefix))
     }
 
-    /// Folds the events of all keys up to the last one of `chunk`. `parts` are those the new entries were made from.
+    /// Folds the events of all keys up to the last key of `chunk`. `parts` has the same new entries as at the start.
     pub fn push(&mut self, parts: &[Entries], chunk: Entries, out: &mut EntryWriter) -> Result<(), Refused> {
         let Some(last) = chunk.len().checked_sub(1) else { return Ok(()) };
         let events = &mut self.new_entries;
@@ -67,7 +67,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Folds what lies behind the last key of base.
+    /// Folds the events of keys behind the last key of base.
     pub fn finish(&mut self, parts: &[Entries], out: &mut EntryWriter) -> Result<(), Refused> {
         self.new_entries.check_parts(parts)?;
         let mut taken = 0;
@@ -79,7 +79,7 @@ impl Fold {
 }
 
 impl Rules {
-    /// Applies the events of the first of these keys and writes what is left of it; returns how many events that were.
+    /// Applies the events of the first key and writes its entry, if one is left. Returns the number of events.
     #[inline(always)]
     fn fold_key<'a>(
         &self,
@@ -111,7 +111,7 @@ struct Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// Base is strictly ascending, also from the last chunk to this one, and a live row has no flags.
+    /// Checks that base is strictly ascending, also from the last chunk to this one, and that live rows have no flags.
     fn new(chunk: Entries<'a>, last: Option<&Digest>) -> Result<Self, Refused> {
         let mut before: Option<Entry> = None;
         for (row, entry) in chunk.iter().enumerate() {
@@ -157,7 +157,7 @@ impl<'a> Base<'a> {
         tally.tombstones += tombstones;
     }
 
-    /// The state of the key that comes next, which is not before the entry at hand.
+    /// The state of the key with this digest. All entries with smaller digests are copied already.
     #[inline(always)]
     fn take(&mut self, digest: &Digest, tally: &mut Tally) -> State<'a> {
         let entry = self.chunk.get(self.at);

@@ -7,10 +7,10 @@
 //!   (null, null) 00                         00
 //! ```
 //!
-//! Per column: presence, class tag, value; of a null the presence byte alone, so that it has one form also as long as
-//! only nulls were seen and the column's class is not known. A byte string still decodes in one way only.
-//! Rows are encoded in batches, column by column, into an arena: first the lengths of all rows are known, then each
-//! column writes its part of each row and moves the row's cursor on.
+//! Each column has a presence byte, a class tag and the value. A null has only the presence byte, so its form is the
+//! same while the column's class is not known yet. A byte string still decodes in one way only.
+//! Rows are encoded in batches, column by column, into an arena: the lengths of all rows are computed first, then each
+//! column writes its part of each row and advances the row's cursor.
 
 use crate::Refused;
 use crate::columns::{Column, Variable};
@@ -60,7 +60,7 @@ struct KeyColumn<'a> {
     form: Form<'a>,
 }
 
-/// What a value looks like in the key bytes.
+/// The form of a value in the key bytes.
 enum Form<'a> {
     AllNull,
     Fixed { bytes: usize },
@@ -80,12 +80,12 @@ impl<'a> KeyColumns<'a> {
         Ok(Self { columns: checked.collect::<Result<_, Refused>>()? })
     }
 
-    /// Adds to `lengths` how many bytes each of these rows has.
+    /// Adds this column's bytes of each row to `lengths`.
     pub fn lengths(&self, rows: Range<usize>, lengths: &mut [usize]) -> Result<(), Refused> {
         self.columns.iter().try_for_each(|column| column.lengths(rows.clone(), lengths))
     }
 
-    /// Writes each row's bytes at its cursor, which ends behind them.
+    /// Writes each row's bytes at its cursor, and moves the cursor behind them.
     pub fn write(&self, rows: Range<usize>, arena: &mut [u8], cursors: &mut [usize]) -> Result<(), Refused> {
         self.columns.iter().try_for_each(|column| column.write(rows.clone(), arena, cursors))
     }
@@ -216,7 +216,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Values of W bytes that become V bytes. Returns the first row whose value has no form, if any.
+    /// Writes values of W bytes as V bytes. Returns the first row whose value cannot be written, if any.
     #[inline(always)]
     fn fixed<const W: usize, const V: usize>(&mut self, encode: impl Fn([u8; W]) -> Option<[u8; V]>) -> Option<usize> {
         let column = self.column;
@@ -249,7 +249,7 @@ impl Target<'_> {
         None
     }
 
-    /// Length and bytes; `lengths` has seen the same rows before, and has refused what does not fit.
+    /// Writes length and bytes. `lengths` has already refused values that are too long.
     fn variable(&mut self, values: &Variable) -> Option<usize> {
         for (row, cursor) in self.rows.clone().zip(self.cursors.iter_mut()) {
             if to_valid(self.column, row) {

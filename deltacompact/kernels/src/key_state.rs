@@ -1,4 +1,4 @@
-//! One key and its events: what is left of it, and what died on the way.
+//! Applies the events of one key: which row lives afterwards, and which rows died.
 //!
 //! ```text
 //! key   base              events in order                      then
@@ -21,14 +21,14 @@ pub enum State<'a> {
         entry: Entry<'a>,
         in_base: bool,
     },
-    /// The entry has the digest and the sort key; an event's own pointer is not the tombstone's.
+    /// The entry has the digest and the sort key. If it is an event, its pointer is not a tombstone's.
     Tomb {
         entry: Entry<'a>,
         position: i64,
     },
 }
 
-/// What went in and what came out.
+/// Counts of the rows that went in and came out.
 #[derive(Default)]
 pub struct Tally {
     pub base_live: u64,
@@ -105,7 +105,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// A delete that wins whatever the state is.
+    /// Applies a delete that wins over any state.
     fn cleared(self, tally: &mut Tally) -> Self {
         tally.deletes += 1;
         if let Self::Live { entry, in_base } = self {
@@ -141,7 +141,7 @@ impl Tally {
         }
     }
 
-    /// Nothing is lost and nothing is made up.
+    /// Checks that no row was lost or made up.
     pub fn check_conservation(&self) -> Result<(), String> {
         let Self { base_live, upserts, live, superseded, deleted, .. } = self;
         if base_live + upserts == live + superseded + deleted {

@@ -36,5 +36,5 @@ mod sha1;
 mod sha1_simd;
 mod sort_keys;
 
-/// Why an input is refused, in words for the caller; becomes a Python `ValueError`.
+/// Why an input is refused, in words for the caller. It becomes a Python `ValueError`.
 pub type Refused = String;

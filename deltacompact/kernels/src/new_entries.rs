@@ -1,4 +1,4 @@
-//! New entries in the order in which a fold wants them: by digest, and for one key by (ordinal, row).
+//! New entries in the order of the fold: by digest, and for one key by (ordinal, row).
 //!
 //! ```text
 //! parts           [ 9c@f7.r0  03@f7.r1  9c@f7.r2 ]  [ 41@f8.r0  9c@f8.r1 ]
@@ -7,29 +7,29 @@
 //! one at a time   sorted and copied when the fold comes to it: 03 41 | 9c@f7.r0 9c@f7.r2 9c@f8.r1
 //! ```
 //!
-//! Digests are uniform, so that partitions are small and alike; the entries stay where the caller has them, and only
-//! one partition at a time is copied. One hot key makes a large partition, and costs n log n for that one.
+//! Digests are uniform, so partitions are small and of similar size. The entries stay in the caller's arrays, and only
+//! one partition at a time is copied. A hot key makes its partition large: sorting that one costs n log n.
 
 use crate::Refused;
 use crate::entries::{Entries, Entry, EntryWriter, FLAGS, KEYLESS};
 use crate::sha1::Digest;
 
-/// Entries of a partition where there are enough of them: its copy fits the first-level cache.
+/// Entries of a partition, if there are enough: its copy fits the first-level cache.
 const PARTITION_ENTRIES: usize = 128;
 const PARTITION_BITS_MAX: u32 = 16;
 
 pub struct NewEntries {
     width: usize,
     places: Places,
-    /// A partition is so many first bits of the digest.
+    /// The number of first bits of the digest that select the partition.
     bits: u32,
-    /// By partition: the 32 bits of the digest behind the partition's own, then the entry's number.
+    /// By partition: the 32 bits of the digest behind those that select the partition, then the entry's number.
     order: Vec<u64>,
     /// Where the next partition ends in `order`, last one first.
     ends: Vec<u32>,
     /// Where it begins.
     from: usize,
-    /// The partition at hand, in order.
+    /// The current partition, in order.
     sorted: Vec<u8>,
     /// How many entries it has, and how many of them were taken.
     len: usize,
@@ -37,7 +37,7 @@ pub struct NewEntries {
 }
 
 impl NewEntries {
-    /// Checks every entry: its ordinal is below `ordinals`, and it is keyless only where it is a delete.
+    /// Checks every entry: its ordinal is below `ordinals`, and only deletes are keyless.
     pub fn new(parts: &[Entries], width: usize, ordinals: usize) -> Result<Self, Refused> {
         let places = Places::new(parts)?;
         let n = places.total();
@@ -66,7 +66,7 @@ impl NewEntries {
         Ok(Self { width, places, bits, order, ends: next, from: 0, sorted: Vec::new(), len: 0, taken: 0 })
     }
 
-    /// Makes the next entry available, `taken` behind the last one; false where there is none left.
+    /// Advances by `taken` entries. False: no entry is left.
     #[inline(always)]
     pub fn advance(&mut self, taken: usize, parts: &[Entries]) -> Result<bool, Refused> {
         self.taken += taken;
@@ -85,13 +85,13 @@ impl NewEntries {
 
     /// At most so many entries have a prefix up to this one.
     pub fn count_to(&self, prefix: u64) -> usize {
-        // `ends` has the last partition first, and no longer those that were at hand
+        // `ends` has the last partition first, and no longer the partitions that are done
         let end = self.ends.get((1usize << self.bits) - 1 - partition(prefix, self.bits));
         let later = end.map_or(0, |&end| (end as usize).saturating_sub(self.from));
         self.at_hand().len() + later
     }
 
-    /// What is left of the partition at hand; the next entry is the first.
+    /// The rest of the current partition. The next entry is the first.
     #[inline(always)]
     pub fn at_hand(&self) -> Entries<'_> {
         Entries::with_len(&self.sorted, self.width, self.len).from(self.taken)
@@ -121,7 +121,7 @@ impl NewEntries {
         self.check_partition()
     }
 
-    /// The partition at hand is the one it should be, also by what the caller's arrays say now.
+    /// Checks that the current partition still agrees with the caller's arrays.
     fn check_partition(&self) -> Result<(), Refused> {
         let sorted = self.at_hand();
         let Some(last) = sorted.len().checked_sub(1) else { return Ok(()) };
@@ -136,11 +136,11 @@ fn order(entry: Entry<'_>) -> (&Digest, (u32, u64)) {
     (entry.digest(), entry.row_pointer())
 }
 
-/// Which part has the entry of a number: a table by blocks of numbers gives the first part to look at.
+/// Finds the part that has an entry by its number. For each block of numbers, a table gives the first part to look at.
 struct Places {
     /// The first number behind each part.
     behind: Vec<u32>,
-    /// Of each block of 2^`block_bits` numbers, the part its first number is in.
+    /// For each block of 2^`block_bits` numbers, the part with its first number.
     part_of_block: Vec<u32>,
     block_bits: u32,
 }
@@ -187,7 +187,7 @@ impl Places {
     }
 }
 
-/// How many entries are asked for at once.
+/// How many entries to fetch at once.
 const COPIES_AT_ONCE: usize = 128;
 
 /// The caller's arrays are not what they were when the fold was made.

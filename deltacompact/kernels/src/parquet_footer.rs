@@ -1,12 +1,12 @@
-//! The footer of a Parquet file of anybody, and which of its row groups can go into another file as they are.
+//! The footer of any Parquet file. Decides which of its row groups can be copied into another file.
 //!
 //! ```text
 //! footer of a source    group 0: its chunks end where others begin               -> None: can be copied
 //!                       group 1: 40 bytes more than the footer counts            -> "column a: its pages do not end …"
 //! ```
 //!
-//! Footers are wrong in many ways that their readers forgive. A group is copied where the footer leaves no doubt about
-//! its bytes; what it says about values is kept where it is true for every reader. Everything else is left out.
+//! Footers are wrong in many ways that readers forgive. A group is copied if the footer leaves no doubt about its
+//! bytes. Statements about values are kept if they are true for every reader. Everything else is left out.
 
 use crate::Refused;
 use crate::assembler::{File, ReadAt, refused};
@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 const TAIL_BYTES: u64 = 8;
 const MAGIC_BYTES: u64 = 4;
 
-/// Larger ones are left out: an offset that is wrong would have much of the file read.
+/// Larger ones are left out: a wrong offset could make us read much of the file.
 const PAGE_INDEX_BYTES_MAX: u64 = 64 << 20;
 
 pub struct Footer {
@@ -35,14 +35,14 @@ pub struct Footer {
     pub encrypted: bool,
     /// Where chunks begin in the file.
     chunks: BTreeSet<i64>,
-    /// Where something else begins: a bloom filter, a page index, what is said of a chunk behind its pages, the footer.
+    /// Where something else begins: a bloom filter, a page index, a copy of a chunk's metadata, the footer.
     others: BTreeSet<i64>,
     /// The bytes of all page indexes, and where they begin.
     page_indexes: Option<(u64, Bytes)>,
 }
 
 impl Footer {
-    /// Reads it from the end of a file. `page_indexes`: these too, where there are any that can be understood.
+    /// Reads the footer from the end of a file. `page_indexes`: reads these too, if they can be understood.
     pub fn read(size: u64, read: &ReadAt, page_indexes: bool) -> Result<Self, Refused> {
         let file = File { size, read };
         let get = |at, length| file.get_bytes(at, length as usize).map_err(refused);
@@ -59,7 +59,7 @@ impl Footer {
         Self::decode(&get(size - TAIL_BYTES - length, length)?, size - TAIL_BYTES - length, &file, page_indexes)
     }
 
-    /// Of a file without rows, all in memory.
+    /// Reads the footer of a file without rows that is in memory.
     pub fn of_template(template: &[u8]) -> Result<Self, Refused> {
         let read = |at: u64, out: &mut [u8]| {
             out.copy_from_slice(&template[at as usize..at as usize + out.len()]);
@@ -86,8 +86,7 @@ impl Footer {
         groups.map(|(place, group)| file.clone().or_else(|| self.doubt(place, group))).collect()
     }
 
-    /// For each row group its rows, and about the bytes that these columns take when they are decoded; never too few, as
-    /// far as the footer is right.
+    /// For each row group its rows, and about the decoded bytes of these columns: never too few if the footer is right.
     pub fn decoded(&self, columns: &[String]) -> Vec<(i64, i64)> {
         let wanted =
             |chunk: &&ColumnChunkMetaData| chunk.column_path().parts().first().is_some_and(|name| columns.contains(name));
@@ -115,7 +114,7 @@ impl Footer {
         group.columns().iter().enumerate().find_map(doubt)
     }
 
-    /// `pages_are_told`: by an offset index that agrees with the footer. Otherwise the chunk must end where something begins.
+    /// `pages_are_told`: an offset index agrees with the footer. Otherwise the chunk must end where something begins.
     fn chunk_doubt(&self, chunk: &ColumnChunkMetaData, rows: i64, pages_are_told: bool) -> Option<&'static str> {
         let (begin, data) = (chunk_begin(chunk), chunk.data_page_offset());
         let end = begin.checked_add(chunk.compressed_size()).unwrap_or(-1);
@@ -141,7 +140,7 @@ impl Footer {
         }
     }
 
-    /// Whether a writer of this name wrote the file, in a version before this one or in one that is not told.
+    /// Whether a writer of this name wrote the file, in an unknown version or in one before this.
     fn writer_is(&self, name: &str, before: (u32, u32)) -> bool {
         let writer = self.metadata.file_metadata().created_by().unwrap_or("");
         let Some(rest) = writer.strip_prefix(name) else { return false };
@@ -152,10 +151,10 @@ impl Footer {
         }
     }
 
-    /// What the footer says about a chunk's values, without what a reader of another footer would be misled by.
+    /// A chunk's statistics, without those that would mislead a reader of the new footer.
     ///
-    /// The old fields of least and greatest value were compared as signed numbers, whatever the type. Old releases of
-    /// parquet-cpp compared decimals as bytes. And NaN has no place in the order of a type.
+    /// Writers of the old fields for least and greatest value compared signed numbers, whatever the type. Old releases
+    /// of parquet-cpp compared decimals as bytes. And NaN has no place in the order of a type.
     pub fn statistics(&self, chunk: &ColumnChunkMetaData) -> Option<Statistics> {
         let found = chunk.statistics()?;
         let column = chunk.column_descr();
@@ -170,8 +169,8 @@ impl Footer {
         decimal && is_bytes(column) && (self.writer_is("parquet-cpp-arrow", (4, 0)) || self.writer_is("parquet-cpp", (4, 0)))
     }
 
-    /// The page indexes of a chunk, where they are about these pages; that of bounds as it is encoded, where it can be
-    /// trusted.
+    /// The page indexes of a chunk, if they describe these pages. The index of bounds stays encoded, and is left out if
+    /// it cannot be trusted.
     pub fn page_indexes(&self, place: usize, column: usize, rows: i64) -> Option<(Option<Vec<u8>>, OffsetIndexMetaData)> {
         let offsets = self.offsets(place, column, rows)?;
         let chunk = self.metadata.row_group(place).column(column);
@@ -184,7 +183,7 @@ impl Footer {
         Some((if trusted { self.encoded_bounds(chunk) } else { None }, offsets.clone()))
     }
 
-    /// Some writers give a list of booleans another type than old readers know; both are the same byte for byte else.
+    /// Some writers give a list of booleans another type than old readers know. All other bytes are the same.
     fn encoded_bounds(&self, chunk: &ColumnChunkMetaData) -> Option<Vec<u8>> {
         const FIELD_1_IS_A_LIST: u8 = 0x19;
         let (begin, bytes) = self.page_indexes.as_ref()?;
@@ -203,8 +202,8 @@ impl Footer {
     }
 }
 
-/// Values with their offsets. A dictionary may be the whole of a chunk, and nobody says how often a value is used: where
-/// the footer does not tell the bytes of all values, each of the chunk's bytes is taken to be used many times.
+/// Bytes of values with their offsets. A chunk may be little more than a dictionary, whose values are used any number
+/// of times. If the footer does not tell the bytes of all values, assume that each byte of the chunk is used many times.
 fn decoded_bytes(chunk: &ColumnChunkMetaData) -> i64 {
     const USES_OF_A_DICTIONARY: i64 = 256;
     let (values, encoded) = (chunk.num_values().max(0), chunk.uncompressed_size().max(0));
@@ -227,7 +226,7 @@ fn decoded_bytes(chunk: &ColumnChunkMetaData) -> i64 {
     values.saturating_mul(width).saturating_add(characters)
 }
 
-/// The first byte of a chunk: that of the dictionary page, where there is one. Some writers say 0 where there is none.
+/// The first byte of a chunk, or of its dictionary page, if it has one. Some writers say 0 if it has none.
 pub fn chunk_begin(chunk: &ColumnChunkMetaData) -> i64 {
     dictionary_begin(chunk).unwrap_or(chunk.data_page_offset())
 }
@@ -246,7 +245,7 @@ fn other_beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
         found.extend(
             [chunk.bloom_filter_offset(), chunk.column_index_offset(), chunk.offset_index_offset()].into_iter().flatten(),
         );
-        // some writers repeat what the footer says of a chunk behind its pages, and tell where
+        // some writers repeat a chunk's metadata behind its pages, and the footer says where
         let end = chunk_begin(chunk).checked_add(chunk.compressed_size());
         found.extend(end.filter(|&end| end == chunk.file_offset()));
     }
@@ -266,7 +265,7 @@ fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &File) -> (Parque
     }
 }
 
-/// From where to where the page indexes lie; Some(None) where that cannot be, None where there are no such indexes.
+/// The range of bytes of the page indexes; Some(None): the range is impossible; None: there are no such indexes.
 fn page_index_extent(metadata: &ParquetMetaData) -> Option<Option<(u64, u64)>> {
     let mut found: Option<(u64, u64)> = None;
     for chunk in all_chunks(metadata) {
@@ -287,7 +286,7 @@ fn page_index_extent(metadata: &ParquetMetaData) -> Option<Option<(u64, u64)>> {
     found.map(Some)
 }
 
-/// Whether these are the pages of the chunk: one after the other, from the first data page to the end.
+/// Whether the pages are those of the chunk: one after the other, from the first data page to the end.
 fn covers(offsets: &OffsetIndexMetaData, chunk: &ColumnChunkMetaData, rows: i64) -> bool {
     let (mut at, mut row) = (chunk.data_page_offset(), -1);
     for page in offsets.page_locations() {
@@ -335,7 +334,7 @@ fn index_has_nan(index: &ColumnIndexMetaData, column: &ColumnDescriptor) -> bool
     }
 }
 
-/// The same in the fields of today, with or without least and greatest value.
+/// The same statistics in the current fields, with or without least and greatest value.
 fn rebuilt(given: &Statistics, bounds: bool) -> Statistics {
     macro_rules! rebuilt {
         ($kind:ident, $of:expr) => {
@@ -365,7 +364,7 @@ fn rebuilt(given: &Statistics, bounds: bool) -> Statistics {
     }
 }
 
-/// Whether a footer names an encryption: its columns may look as usual, their pages are not. None: it cannot be read.
+/// Whether a footer names an encryption: its columns may look normal, but their pages are encrypted. None: unreadable.
 fn is_encrypted(footer: &[u8]) -> Option<bool> {
     const ENCRYPTION_ALGORITHM: i16 = 8;
     let (mut input, mut field) = (Compact(footer), 0);
@@ -380,7 +379,7 @@ fn is_encrypted(footer: &[u8]) -> Option<bool> {
     }
 }
 
-/// Thrift's compact protocol, as far as needed to get past what nobody asked for.
+/// As much of Thrift's compact protocol as it takes to skip fields.
 struct Compact<'a>(&'a [u8]);
 
 const STOP: u8 = 0;
@@ -426,7 +425,7 @@ impl Compact<'_> {
             return None;
         }
         match kind {
-            1 | 2 => {} // a boolean is told by its kind
+            1 | 2 => {} // the kind is the boolean's value
             3 => drop(self.byte()?),
             4..=6 => drop(self.varint()?),
             7 => self.0 = self.0.get(8..)?,

@@ -1,12 +1,12 @@
-//! Whether the pages of one Parquet schema are those of another, so that either footer describes them.
+//! Decides whether two Parquet schemas store the same pages, so that the footer of one can describe pages of the other.
 //!
 //! ```text
 //! required group schema { optional int64 at (TIMESTAMP_MICROS); optional group l (LIST) { repeated group bag { … array_element } } }
 //! required group schema { optional int64 at (TIMESTAMP(us));    optional group l (LIST) { repeated group list { … element } } }
 //! ```
 //!
-//! Pages depend on physical types and on levels, and what they mean on logical types. Names inside of lists and maps,
-//! field ids, and whether a type is told in the old way (converted) or in the new one (logical) change neither.
+//! Pages depend on physical types and levels, their meaning on logical types. Names inside of lists and maps, field ids,
+//! and whether a type has the old form (converted) or the new form (logical) change neither.
 
 use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::Type;
@@ -48,7 +48,7 @@ fn same_fields(wanted: &Type, source: &Type) -> bool {
     wanted.len() == source.len() && wanted.iter().zip(source).all(|(wanted, source)| same_pages(wanted, source))
 }
 
-/// The repeated group in a list or a map, and what is in it, whatever the names.
+/// The repeated group in a list or a map, and its content. Names do not matter.
 fn same_items(wanted: &Type, source: &Type, width: usize) -> bool {
     let repeated = |group: &Type| match group.get_fields() {
         [items] if items.is_group() && repetition(items) == Some(Repetition::REPEATED) => {
@@ -59,7 +59,7 @@ fn same_items(wanted: &Type, source: &Type, width: usize) -> bool {
     matches!((repeated(wanted), repeated(source)), (Some(wanted), Some(source)) if same_fields(&wanted, &source))
 }
 
-/// Old writers of lists left out one level: a repeated group of such a name is the item, a struct of one field.
+/// Old writers of lists left out one level: a repeated group with such a name is the item, a struct of one field.
 fn is_item_itself(name: &str) -> bool {
     name == "array" || name.ends_with("_tuple")
 }
@@ -74,7 +74,7 @@ enum Kind {
     Map,
 }
 
-/// None: a group that is neither, of which only its own writer knows what it means.
+/// None: the group is neither a list nor a map, so only its own writer knows its meaning.
 fn kind(group: &Type) -> Option<Kind> {
     let info = group.get_basic_info();
     match (info.logical_type_ref(), info.converted_type()) {
@@ -97,7 +97,7 @@ fn same_values(wanted: &Type, source: &Type) -> bool {
     a == b && lengths && meaning(wanted).is_some_and(|wanted| meaning(source).is_some_and(|source| wanted.fits(&source)))
 }
 
-/// What the values of a primitive column are, whichever way that is told.
+/// The meaning of a primitive column's values, from its logical or its converted type.
 #[derive(PartialEq)]
 enum Meaning {
     Plain,
@@ -112,7 +112,7 @@ enum Meaning {
     },
     Date,
     Time(TimeUnit),
-    /// None: a converted type does not tell instants from local times; readers disagree, but not on the value.
+    /// None: a converted type does not distinguish instants from local times. Readers disagree, but not on the value.
     Timestamp(TimeUnit, Option<bool>),
     Half,
     Null,

@@ -7,7 +7,7 @@
 //! Publisher          a@14.r2  b@14.r3  c@14.r0  d@tombstone     output 14 gets ranks 0 to 3
 //! ```
 //!
-//! Order is what ties a rank to its entry: each group gets its pointers, and gives its ranks, in the entries' order.
+//! Order ties a rank to its entry: each group gets its pointers, and returns its ranks, in the order of the entries.
 
 use crate::Refused;
 use crate::entries::{Entries, Entry, GONE, TOMBSTONE, pointer};
@@ -56,7 +56,7 @@ impl Split {
         Ok(())
     }
 
-    /// Rows that died; those of files of which no row is left have nobody to tell it to.
+    /// Rows that died. Rows of files without a group are ignored.
     pub fn push_pointers(&mut self, ordinals: &[u32], rows: &[u64]) {
         for (&ordinal, &row) in ordinals.iter().zip(rows) {
             match self.group_of.group_of.get(ordinal as usize) {
@@ -82,7 +82,7 @@ impl Split {
     }
 }
 
-/// One after another. What was copied is let go at once: there are as many pointers as rows.
+/// Concatenates the pieces. Each piece is freed as soon as it is copied: there are as many pointers as rows.
 fn joined<T: Copy>(groups: Vec<Vec<T>>) -> Vec<T> {
     let mut all = Vec::with_capacity(groups.iter().map(Vec::len).sum());
     for group in groups {
@@ -91,11 +91,11 @@ fn joined<T: Copy>(groups: Vec<Vec<T>>) -> Vec<T> {
     all
 }
 
-/// Where the rows of each group go: to outputs by rank, or nowhere, since the file stays.
+/// Where the rows of each group go: to outputs by rank, or nowhere, if the file stays.
 pub struct Places {
-    /// By ordinal: the number under which a file that stays is published.
+    /// By ordinal: the file number of a file that stays.
     pub number_of: Vec<u32>,
-    /// By group: live rows of all groups before.
+    /// By group: the live rows of all earlier groups.
     pub first_ranks: Vec<u64>,
     /// Files of the groups from here on stay.
     pub marked_from: usize,
@@ -109,7 +109,7 @@ pub struct Places {
 pub struct Publisher {
     group_of: GroupOf,
     places: Places,
-    /// Of all groups one after another; within its group.
+    /// The ranks of all groups, one after another. Each counts within its group.
     ranks: Vec<u32>,
     /// By group: its next rank; and where its ranks end.
     next: Vec<usize>,

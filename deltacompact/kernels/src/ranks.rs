@@ -6,7 +6,7 @@
 //! ranks           7.r0 -> 0   7.r2 -> 1   9.r1 -> 2
 //! ```
 //!
-//! A bit per row, and per line of 512 bits the count of all before it.
+//! Each row has a bit. Each line of 512 bits has the number of set bits before it.
 
 use crate::Refused;
 
@@ -78,7 +78,7 @@ impl SurvivorRanks {
         Ok(())
     }
 
-    /// Marks the rows of a file that a mask says (row r is bit r % 8 of byte r / 8), or all of them.
+    /// Marks the rows of a file that are set in a mask (row r is bit r % 8 of byte r / 8), or all rows.
     pub fn fill(&mut self, ordinal: u32, mask: Option<&[u8]>) -> Result<(), Refused> {
         self.before.clear();
         let file = self.file(ordinal)?;

@@ -1,4 +1,4 @@
-//! SHA-1 of many short messages: which code computes it, and how messages share its lanes.
+//! SHA-1 of many short messages: selects the code, and lets messages share its lanes.
 //!
 //! A padded message is a whole number of 64-byte blocks. A kernel works on N messages at once, one block of each per
 //! step, so messages of like length go together. Sorted by length, with N = 4:
@@ -96,7 +96,7 @@ impl Lanes<1> for Portable {
     }
 }
 
-/// Which code computes digests. The result is the same, the speed is not.
+/// The code that computes digests. All give the same result, at different speeds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     ShaNi,
@@ -134,7 +134,7 @@ impl Backend {
         self == Self::Portable
     }
 
-    /// `messages` sorted by their number of blocks; a backend that is not supported falls back to the portable one.
+    /// `messages` are sorted by their number of blocks. An unsupported backend is replaced by the portable one.
     pub fn digest(self, arena: &[Block], messages: &[Message], out: &mut [Digest]) {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! SHA-1 with vector instructions. The only file with `unsafe`: intrinsics, called after the processor was asked.
+//! SHA-1 with vector instructions. The only file with `unsafe`: it calls intrinsics if the processor supports them.
 //!
 //! ```text
 //! ShaNi   two messages at once; one SHA instruction does four rounds of one message, and while it works the other's run

@@ -6,9 +6,9 @@
 //! string, width 3    "a" -> 01 610000 01    "a\0" -> 01 610000 02    "ab" -> 01 616200 02    "ab" wins
 //! ```
 //!
-//! Per column: presence (never inverted), then the value so that plain comparison orders it: big-endian, sign bit
-//! flipped; floats with all bits flipped where negative, -0.0 as 0.0 and one NaN above +inf; strings and binaries padded
-//! with zeros to a width that the caller gives, with their length behind; descending inverts all.
+//! Each column has a presence byte (never inverted), then the value in a form that compares byte by byte: integers are
+//! big-endian with the sign bit flipped; negative floats have all bits flipped, -0.0 is 0.0 and one NaN is above +inf;
+//! strings and binaries are padded with zeros to the caller's width, then comes their length; descending inverts all.
 
 use crate::Refused;
 use crate::columns::{Column, Variable};
@@ -175,7 +175,7 @@ impl Target<'_> {
         }
     }
 
-    /// Values padded with zeros to `value_width`, their length behind. A row that cannot be written, and why.
+    /// Writes values padded with zeros to `value_width`, then their length. Returns a row that cannot be written, and why.
     fn variable(&mut self, values: &Variable, value_width: usize) -> Result<(), (usize, String)> {
         let nulls = self.column.nulls();
         for (row, key) in self.out.chunks_exact_mut(self.width).enumerate() {

@@ -1,4 +1,4 @@
-//! Arguments as they should be, or a `ValueError` that says what they are instead.
+//! Checks arguments. Raises a `ValueError` that says what was expected and what was passed.
 //!
 //! ```text
 //! matrix("digests", x, Some(20))    x = int64 (3, 20)   ValueError: digests: want a C-contiguous uint8 array (n, 20), got int64 (3, 20)
@@ -21,7 +21,7 @@ pub fn refuse(why: Refused) -> PyErr {
     PyValueError::new_err(why)
 }
 
-/// What was passed, in a few words.
+/// Describes the passed value in a few words.
 fn describe(value: &Bound<'_, PyAny>) -> String {
     let text = |name: &str| value.getattr(name).and_then(|attribute| attribute.str()).map(|text| text.to_string());
     match (text("dtype"), text("shape")) {
@@ -71,7 +71,7 @@ pub fn bucket_count(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     integer("hash_bucket_count", value, 1, u32::MAX)
 }
 
-/// A pyarrow array, and the field of its type: only that carries the name of an extension type.
+/// A pyarrow array, and the field of its type. Only the field has the name of an extension type.
 fn imported(value: &Bound<'_, PyAny>) -> PyResult<(ArrayData, Field)> {
     let data = ArrayData::from_pyarrow_bound(value)?;
     Ok((data, Field::from_pyarrow_bound(&value.getattr("type")?)?))
@@ -114,7 +114,7 @@ pub fn one_as_entries<'a>(array: &'a PyReadonlyArray2<'_, u8>) -> PyResult<Entri
     Ok(Entries::new(array.as_slice()?, array.shape()[1]))
 }
 
-/// A new array of zeros, made by numpy so that what does not fit memory is a `MemoryError`.
+/// A new array of zeros. numpy makes it, so that too large an array raises `MemoryError`.
 pub fn zeros1<'py, T: Element>(py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyArray1<T>>> {
     zeros(py, PyTuple::new(py, [rows])?, T::get_dtype(py).into_any())
 }

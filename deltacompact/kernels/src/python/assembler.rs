@@ -1,5 +1,5 @@
-//! `ParquetFooter` and `ParquetAssembler` as Python classes. They read and write through Python callables, so that any
-//! store will do; an exception of such a callable is raised as it is.
+//! `ParquetFooter` and `ParquetAssembler` as Python classes. They read and write through Python callables, so they work
+//! with any store. They raise the callable's exceptions unchanged.
 
 use super::arguments::*;
 use crate::assembler::{Assembler, ReadAt};

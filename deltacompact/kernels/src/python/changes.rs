@@ -1,4 +1,4 @@
-//! `Touched` as a Python class, and what is done with runs as functions.
+//! `Touched` as a Python class, and the functions on runs.
 
 use super::arguments::*;
 use crate::changes::{self as runs, Changes};

@@ -85,7 +85,7 @@ impl Fold {
 }
 
 impl Fold {
-    /// One step of the fold; one that fails is the last.
+    /// One step of the fold. After a failure no step may follow.
     fn run<'py>(
         &mut self,
         py: Python<'py>,
@@ -107,7 +107,7 @@ impl Fold {
         let fold = &mut self.fold;
         let out = py.detach(|| step(fold, &entries, &mut out).map(|()| out.len())).map_err(refuse)?;
         self.stage = Stage::Open;
-        // what is left of the room was never touched, so that it takes no memory
+        // the rest of the buffer was never touched, so it takes no memory
         room.get_item(PySlice::new(py, 0, out as isize, 1))
     }
 }

@@ -1,4 +1,4 @@
-//! The kernels that are plain functions. What they mean is told in `_kernels.pyi`.
+//! The kernels that are plain functions. `_kernels.pyi` documents them.
 
 use super::arguments::*;
 use crate::columns::Column;
