@@ -112,10 +112,10 @@ def compact(
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds goes into the
-    events. `partitions` is a list of dicts, default all. `purge` rewrites every file that has dead rows. `attempt` names
-    this call, with a slash in the name ("run-1/3"): a scheduler that gave the call up can fence it by that name, and it
-    ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails, the first
-    error is raised. Raises InputError for bad arguments, before any work.
+    events. `partitions` is a list of dicts, default all. `purge` rewrites every file that has dead rows. `attempt`
+    names this call, with a slash in the name ("run-1/3"): a scheduler that gave the call up can fence it by that name;
+    it then ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails,
+    the first error is raised. Raises InputError for bad arguments, before any work.
     """
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
