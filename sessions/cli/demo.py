@@ -40,6 +40,7 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     from deltacompact.cli.console import out
     from sessions.cli.dispatch import dispatcher_of
     from sessions.cli.live import watch_live
+    from sessions.cli.printed import print_whole
     from sessions.cli.sla import report
     from sessions.cli.watched import couriered, served
     from sessions.events.recording import EventRecorder
@@ -76,7 +77,7 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
                 watch_live(reader, out, until_all_ended=True)
             working.join()
             for part in report(reader.read(), with_sessions=True):
-                out.print(part)
+                print_whole(part)
             if stay:
                 out.print(f"\nthe page stays at {page.address} until Ctrl-C")
                 threading.Event().wait()

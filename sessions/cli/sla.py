@@ -32,7 +32,7 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     deltacompact-sessions sla --state s3://lake/job-runs --json
     """
     from deltacompact.cli.answers import say_json
-    from deltacompact.cli.console import out
+    from sessions.cli.printed import print_whole
     from sessions.overview.adherence import adherence, outturns
     from sessions.overview.overview import OverviewReader
     from sessions.records.state_store import StateStore
@@ -48,7 +48,7 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
         )
         return
     for part in report(overview, with_sessions):
-        out.print(part)
+        print_whole(part)
 
 
 def report(overview: Overview, with_sessions: bool = False) -> list[RenderableType]:

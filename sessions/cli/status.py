@@ -65,16 +65,14 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
 
 
 def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
-    from rich.table import Table
-
     from deltacompact.cli.console import out
+    from sessions.cli.printed import plain_table, print_whole
 
     if not runs:
         out.print(f"no job run in {store.uri}")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "error"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("job run", "state", "took", "expected", "desired"))
+    names = ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "error")
+    table = plain_table(names, folded="error")
     sessions: list[Session] = []
     for run in runs:
         sessions = list(store.sessions(run.id))
@@ -89,18 +87,17 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
             str(run.lease.epoch if run.lease else ""),
             run.error or "",
         )
-    out.print(table)
+    print_whole(table)
     if in_full:
         out.print()
-        out.print(_sessions_table(sessions))
+        print_whole(_sessions_table(sessions))
 
 
 def _sessions_table(sessions: list[Session]) -> Any:
-    from rich.table import Table
+    from sessions.cli.printed import plain_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why"):
-        table.add_column(name, overflow="fold")
+    names = ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
+    table = plain_table(names, folded="why")
     for session in sessions:
         outcome = session.outcome
         table.add_row(

@@ -49,21 +49,18 @@ def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> N
 
 
 def _print(decided: list[Decided], as_json: bool) -> None:
-    from rich.table import Table
-
     from deltacompact.cli.answers import say_json
-    from deltacompact.cli.console import out
+    from sessions.cli.printed import plain_table, print_whole
     from sessions.page.documents import partition_label
 
     if as_json:
         say_json({"decisions": [each.document() for each in decided]})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("table", "partition", "policy", "decision", "reason", "why", "job run"):
-        table.add_column(name, overflow="fold")
+    names = ("table", "partition", "policy", "decision", "reason", "why", "job run")
+    table = plain_table(names, folded="why")
     for each in decided:
         said = each.decision
         partition = partition_label(each.partition)
         job_run = each.job_run_id or ""
         table.add_row(each.table, partition, each.policy, said.action.value, said.reason.value, said.text, job_run)
-    out.print(table)
+    print_whole(table)

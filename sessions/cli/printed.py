@@ -1,0 +1,39 @@
+"""Tables on stdout.
+
+on a terminal    as wide as it is: long errors are folded, the other columns keep each value on one line
+into a pipe      as wide as the table needs, so that a row is a line: `status … | grep run-7`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_PIPE_WIDTH_MAX = 4000
+
+
+def plain_table(columns: Iterable[str], folded: str) -> Table:
+    """A table without lines. Values of the column `folded` may take several lines."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold", no_wrap=name != folded, min_width=12 if name == folded else None)
+    return table
+
+
+def print_whole(table: RenderableType) -> None:
+    """Print without cutting anything off."""
+    from rich.measure import Measurement
+
+    from deltacompact.cli.console import out
+
+    if not out.is_terminal:
+        options = out.options.update(max_width=_PIPE_WIDTH_MAX)
+        out.width = max(out.width, Measurement.get(out, options, table).maximum)
+    out.print(table)
