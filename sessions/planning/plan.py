@@ -1,7 +1,7 @@
 """A job run's plan: one SessionPlan for each partition, from statistics, offers, rates and the desired SLA. Pure.
 
     desired SLA 900 s                          start   expected   +10 %   dollars
-    this machine, in process                   0.2 s    2,400 s  2,640 s     0.00    too slow
+    this machine, in process                   0.3 s    2,400 s  2,640 s     0.00    too slow
     1 x r6in.4xlarge, spot                     240 s      640 s    944 s     0.22    too slow
     2 x r6in.4xlarge, spot                     240 s      330 s    603 s     0.23    the cheapest that meets it
     8 x r6in.4xlarge, spot                     240 s      100 s    350 s     0.45

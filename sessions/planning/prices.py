@@ -1,6 +1,6 @@
 """Node types and what they cost: a dated table, and the offers that a planner chooses from.
 
-this machine       2 CPUs, 24 GiB, nothing an hour      in process, 0.2 s to start; or with its own Ray, 15 s
+this machine       2 CPUs, 24 GiB, nothing an hour      in process, 0.3 s to start; or with its own Ray, 15 s
 8 x r6in.4xlarge   spot, and 1 head on demand           8 x 0.558 + 0.349 = $4.81 an hour, 240 s to start
 """
 
@@ -18,9 +18,10 @@ X86 = "x86_64"
 LOCAL = "local"
 """The node type that is this machine."""
 
-START_S = {"process": 0.2, "own_ray": 15.0, "ray_cluster": 240.0, "kuberay": 90.0}
-"""Until the first task may run. Measured: a process that is forked with everything imported, with the records that it
-reads first, and Ray on one machine. Of EC2 nodes and pods: what their makers say it takes, with the image to pull."""
+START_S = {"process": 0.3, "own_ray": 15.0, "ray_cluster": 240.0, "kuberay": 90.0}
+"""Until the first task may run. Measured: a process that is forked with everything imported, with the records that are
+read and written before and after, and Ray on one machine. Of EC2 nodes and pods: what their makers say it takes, with
+the image to pull."""
 
 
 @dataclass(frozen=True, slots=True)
