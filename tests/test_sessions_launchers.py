@@ -40,7 +40,7 @@ def test_each_group_goes_to_the_launcher_of_its_plan(
     for spec in (here, there, there):
         launchers.launch(spec)
     assert launchers.status(there.id).state is GroupState.RUNNING
-    until(lambda: api.calls, "it is launched")
+    until(lambda: name in api.objects, "it is launched")
     until(lambda: launchers.status(here.id).state is GroupState.ENDED, "the process ends")
     assert launchers.logs(here.id) == "run-1 g1 3\n" and api.calls == [f"create {name}"]
     api.objects[name]["status"] = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
