@@ -259,7 +259,7 @@ def test_an_entry_that_a_listing_has_missed_is_no_hole(simulation: Simulation, m
 
 
 def test_an_object_with_the_name_of_an_entry_that_is_none_is_named(simulation: Simulation) -> None:
-    for data, said in ((b"", "is not JSON"), (b'{"format":1,"kind":"committed"}', "is no log entry")):
+    for data, said in ((b"", "is not JSON"), (b'{"format":1,"kind":"committed"}', "is not a log entry")):
         simulation.store.put(entry(2), data)
         with pytest.raises(CorruptionError, match=said) as refused:
             keys(simulation.catalog())

@@ -55,6 +55,8 @@ class Place:
     def _s3(cls, bucket: str, path: str, uri: str) -> Place:
         if not _BUCKET.fullmatch(bucket):
             raise InputError(f"{shown(uri)} names no bucket that there can be")
+        if "//" in path:
+            raise InputError(f"{shown(uri)} has an empty part (//)")
         folders = tuple(path.strip("/").split("/")) if path.strip("/") else ()
         for folder in folders:
             _refuse_dots(folder, uri)
