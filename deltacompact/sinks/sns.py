@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
 from deltacompact.storage.s3 import aws_client
 
 _EVENT_VERSION = 1
-_ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+_ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{1,256}(?P<fifo>\.fifo)?")
+_SHOWN_CHARACTERS_MAX = 60
 _NAMES = {
     SessionStarted: "session_started",
     RoundCompleted: "round_completed",
@@ -23,22 +25,37 @@ _NAMES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TopicArn:
+    """The name of an SNS topic, and what it says of the topic."""
+
+    arn: str
+    region: str
+    fifo: bool
+
+    @classmethod
+    def of(cls, arn: str) -> TopicArn:
+        """Raises InputError where `arn` is not the ARN of a topic."""
+        parts = _ARN.fullmatch(arn) if isinstance(arn, str) else None
+        if parts is None:
+            shown = arn[:_SHOWN_CHARACTERS_MAX] if isinstance(arn, str) else arn
+            raise InputError(f"SNS topic {shown!r} is not an ARN like arn:aws:sns:eu-west-1:123456789012:events")
+        return cls(arn, parts["region"], parts["fifo"] is not None)
+
+
 def sns_sink(topic_arn: str, desired_sla: int | None = None) -> EventSink:
     """A sink that sends events to a topic. It connects at the first event; if it fails, the compaction goes on.
 
     Raises InputError where `topic_arn` is not the ARN of a topic.
     """
-    known = _ARN.fullmatch(topic_arn) if isinstance(topic_arn, str) else None
-    if known is None:
-        raise InputError(f"SNS topic {topic_arn!r} is not an ARN like arn:aws:sns:eu-west-1:123456789012:events")
-    region = known["region"]
+    topic = TopicArn.of(topic_arn)
     clients: list[object] = []
 
     def publish(event: Event) -> None:
         if type(event) not in _NAMES:
             return
         if not clients:
-            clients.append(aws_client("sns", region))
+            clients.append(aws_client("sns", topic.region))
         message = {
             "version": _EVENT_VERSION,
             "event": _NAMES[type(event)],
@@ -48,7 +65,7 @@ def sns_sink(topic_arn: str, desired_sla: int | None = None) -> EventSink:
             "desired_sla_s": desired_sla,
             **_details(event),
         }
-        clients[0].publish(TopicArn=topic_arn, Subject=message["event"], Message=json.dumps(message))  # type: ignore[attr-defined]
+        clients[0].publish(TopicArn=topic.arn, Subject=message["event"], Message=json.dumps(message))  # type: ignore[attr-defined]
 
     return publish
 

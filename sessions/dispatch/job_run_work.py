@@ -23,13 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from deltacompact.base.errors import DeltaCompactError, StoreError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import session_id
 from sessions.base.logs import about
 from sessions.base.model import Delay, Estimate, JobRunState, Session, SessionPlan, SessionState
+from sessions.base.patience import patiently
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.attempts import Attempts
 from sessions.documents.instruction import Instruction, of_values
@@ -449,12 +448,4 @@ class JobRunWork:
 
     def _asking(self, ask: Callable[[], T]) -> T:
         """Ask a store that may not answer at once."""
-        for attempt in Retrying(
-            stop=stop_after_attempt(_STORE_TRIES),
-            wait=wait_random_exponential(multiplier=0.2, max=10),
-            retry=retry_if_exception_type(StoreError),
-            reraise=True,
-        ):
-            with attempt:
-                return ask()
-        raise AssertionError("unreachable")
+        return patiently(ask, _STORE_TRIES, wait_max_s=10)

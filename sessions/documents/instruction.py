@@ -36,7 +36,7 @@ from pydantic import (
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, partition_text
-from deltacompact.base.settings import COUNT_MAX, EXECUTORS, Settings
+from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import one_line
 from sessions.base.ids import JOB_RUN_ID
 from sessions.documents.paths import no_text_in, path_of, shown
@@ -107,10 +107,14 @@ class Instruction(BaseModel):
         None, description="Seconds in which every session is to be done."
     )
     destination_compacted_table_id: Name | None = Field(None, description="Default: in place.")
-    rows_per_primary_key_index_file: Count = Field(38_000_000, description="Most rows of a file of the index.")
-    rows_per_compacted_file: Count = Field(4_000_000, description="Most rows of a compacted file.")
-    hash_bucket_count: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        None, description="Default: chosen by the planner."
+    rows_per_primary_key_index_file: Count = Field(
+        DEFAULTS.rows_per_primary_key_index_file, description="Most rows of a file of the index."
+    )
+    rows_per_compacted_file: Count = Field(
+        DEFAULTS.rows_per_compacted_file, description="Most rows of a compacted file."
+    )
+    hash_bucket_count: Annotated[int, Field(ge=1, le=HASH_BUCKETS_MAX)] | None = Field(
+        DEFAULTS.hash_bucket_count, description="Default: chosen by the planner."
     )
     sns_event_topic_arn: Annotated[str, Field(min_length=1, max_length=400)] | None = Field(
         None, description="Where events of the job run are published."
@@ -121,7 +125,7 @@ class Instruction(BaseModel):
     partitions: Annotated[list[Partition], Field(min_length=1, max_length=PARTITIONS_MAX)] | None = Field(
         None, description="Values by partition key, for each partition; null is a value. Default: all partitions."
     )
-    purge: bool = Field(False, description="Rewrite every file that has dead rows in it.")
+    purge: bool = Field(DEFAULTS.purge, description="Rewrite every file that has dead rows in it.")
     settings: InstructionSettings | None = Field(  # type: ignore[valid-type]
         None, description="Limits and choices of the compaction: deltacompact.Settings."
     )

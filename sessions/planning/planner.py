@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltacompact import DeltaStreamCatalog, open_catalog
-from deltacompact.base.settings import Options
-from deltacompact.compact import Request, content_type
 from sessions.base.model import SessionPlan
 from sessions.documents.instruction import Instruction
+from sessions.documents.request import request_of
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore
 from sessions.planning.plan import Situation, Wish, plan_job_run
@@ -39,25 +38,8 @@ class Planner:
 
     def __call__(self, instruction: Instruction) -> tuple[SessionPlan, ...]:
         settings = instruction.engine_settings()
-        asked = instruction.partition_values
-        found = gather(
-            self.open_catalog(instruction.catalog),
-            Request(
-                instruction.source_table_id,
-                instruction.primary_keys,
-                instruction.sort_keys,
-                instruction.destination_compacted_table_id,
-                asked,
-                Options.of(
-                    settings,
-                    rows_per_primary_key_index_file=instruction.rows_per_primary_key_index_file,
-                    rows_per_compacted_file=instruction.rows_per_compacted_file,
-                    hash_bucket_count=instruction.hash_bucket_count,
-                    content_type=content_type(instruction.compacted_file_content_type),
-                    purge=instruction.purge,
-                ),
-            ),
-        )
+        request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
+        found = gather(self.open_catalog(instruction.catalog), request)
         table = instruction.source_table_id
         statistics = [one.statistics or PartitionStatistics(table, one.partition) for one in found]
         wish = Wish(

@@ -18,13 +18,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deltacompact import DeltaStreamCatalog, SessionResult, compact, open_catalog
+from deltacompact import DeltaStreamCatalog, SessionResult, open_catalog
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
+from deltacompact.compact import Request, compact_job
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState
 from sessions.documents.instruction import Instruction, of_values
+from sessions.documents.request import request_of
 from sessions.events.recording import EventRecorder
 from sessions.planning.plan import settings_of
 from sessions.records.state_store import StateStore, Stored
@@ -45,7 +47,8 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _terminate)
     try:
-        state = StateStore(state_uri, EventRecorder(StateStore(state_uri)))
+        unobserved = StateStore(state_uri)
+        state = StateStore(unobserved.store, EventRecorder(unobserved))
         return GroupRun(state, job_run_id, epoch).run(group)
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
@@ -106,13 +109,7 @@ class GroupRun:
         return True
 
     def _compacted(self, report: SessionReport) -> SessionResult:
-        done = compact(
-            delta_catalog_client=self._catalog,
-            partitions=[report.session.partition],
-            event_sinks=[report],
-            attempt=report.session.attempt,
-            **engine_arguments(self._instruction, report.session),
-        )
+        done = compact_job(self._catalog, _request(self._instruction, report.session), [report])
         return done.sessions[0]
 
     @staticmethod
@@ -153,22 +150,12 @@ class LeaseWatch:
         self._next_s = self._clock() + lease.ttl_s / 3
 
 
-def engine_arguments(instruction: Instruction, session: Session) -> dict[str, Any]:
-    """The arguments of compact() that a document and a plan decide. Events go out through the records alone."""
+def _request(instruction: Instruction, session: Session) -> Request:
+    """What a document and a plan decide. Events go out through the records alone, so no topic is named."""
     plan = session.plan
-    return {
-        "source_table_id": instruction.source_table_id,
-        "primary_keys": instruction.primary_keys,
-        "sort_keys": instruction.sort_keys,
-        "desired_sla": instruction.desired_sla,
-        "destination_compacted_table_id": instruction.destination_compacted_table_id,
-        "rows_per_primary_key_index_file": instruction.rows_per_primary_key_index_file,
-        "rows_per_compacted_file": instruction.rows_per_compacted_file,
-        "hash_bucket_count": instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None),
-        "compacted_file_content_type": instruction.compacted_file_content_type,
-        "purge": instruction.purge,
-        "settings": instruction.engine_settings(**(settings_of(plan) if plan else {})),
-    }
+    settings = instruction.engine_settings(**(settings_of(plan) if plan else {}))
+    hash_bucket_count = instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None)
+    return request_of(instruction, settings, [session.partition], hash_bucket_count, session.attempt)
 
 
 def _outcome(result: SessionResult, seconds: float) -> Outcome:

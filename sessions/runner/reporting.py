@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from deltacompact.base.errors import StoreError
 from deltacompact.base.events import (
     Event,
@@ -29,6 +27,7 @@ from deltacompact.base.events import (
     TaskFinished,
 )
 from sessions.base.model import Progress, Session, SessionState
+from sessions.base.patience import patiently
 from sessions.planning.refine import refine, share_done
 from sessions.records.state_store import StateStore, Stored
 
@@ -88,12 +87,7 @@ class SessionReport:
 
     def write(self, **fields: Any) -> None:
         """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""
-        wait = wait_random_exponential(multiplier=0.2, max=5)
-        for attempt in Retrying(
-            stop=stop_after_attempt(_TRIES), wait=wait, retry=retry_if_exception_type(StoreError), reraise=True
-        ):
-            with attempt:
-                self._swap(fields)
+        patiently(lambda: self._swap(fields), _TRIES, wait_max_s=5)
 
     def _swap(self, fields: dict[str, Any]) -> None:
         while True:
