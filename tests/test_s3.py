@@ -63,6 +63,21 @@ def test_what_was_written_is_listed_in_byte_order_read_and_deleted(store):
     assert [stat.path for stat in store.list("a/")] == ["a/10", "a/b/c"]
 
 
+def test_ranges_are_fetched_with_the_size_and_etag_of_their_object(s3_catalog_uri):
+    store = open_store(s3_catalog_uri)
+    store.put("x", b"0123456789")
+    middle, tail, beyond = [store.fetch("x", start, length) for start, length in ((2, 3), (-4, 4), (8, 100))]
+    assert [found.result().data.to_pybytes() for found in (middle, tail, beyond)] == [b"234", b"6789", b"89"]
+    assert middle.result().object_bytes == 10
+    etag = middle.result().etag
+    assert store.fetch("x", 0, 1, etag).result().data == b"0"
+    store.put("x", b"something else")
+    with pytest.raises(deltacompact.InputError, match="x changed while it was read"):
+        store.fetch("x", 0, 1, etag).result()
+    with pytest.raises(deltacompact.NotFoundError):
+        store.fetch("y", 0, 1).result()
+
+
 @pytest.mark.parametrize("store", ["local", "s3"], indirect=True)  # memory stays in its process
 def test_a_store_travels_to_other_processes(store):
     store.put("x", b"1")

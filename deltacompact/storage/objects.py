@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import IO, Protocol, runtime_checkable
 
@@ -68,6 +69,26 @@ class ObjectStore(Protocol):
         """Names of the folders directly below the root, in byte order."""
 
     def delete(self, paths: Iterable[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A range of an object: its bytes, and the size and ETag that the whole object had in the same answer."""
+
+    data: pa.Buffer
+    object_bytes: int
+    etag: str | None
+
+
+@runtime_checkable
+class Fetches(Protocol):
+    """A store behind a network. It fetches several ranges at once, while the caller works."""
+
+    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        """One request for `length` bytes from `start` on, or fewer at the object's end; begun before this returns.
+
+        A negative `start` counts from the end. With `etag`, an object that has another one by now is an InputError.
+        """
 
 
 @runtime_checkable

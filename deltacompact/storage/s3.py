@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -29,13 +30,14 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.settings import at_least
 from deltacompact.base.wording import text_of
-from deltacompact.storage.objects import ObjectStat, refuse_overwriting
+from deltacompact.storage.objects import Fetched, ObjectStat, refuse_overwriting
 
 _PROBED: set[tuple[str | None, str]] = set()
 """Endpoints and URIs of stores that refused to overwrite when this process tested them."""
 _PROBING = threading.RLock()
 
 _LOG = logging.getLogger("deltacompact")
+_REQUESTS_AT_ONCE = 32
 _FIRST_ANSWER_S = 9.0
 _SILENT_S = 2.0
 """Waits shorter than this are not reported."""
@@ -177,6 +179,18 @@ class S3Store:
                 self.stat(path)
                 raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
 
+    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        return _fetching().submit(self._fetch, path, start, length, etag)
+
+    def _fetch(self, path: str, start: int, length: int, etag: str | None) -> Fetched:
+        wanted = f"bytes={start}" if start < 0 else f"bytes={start}-{start + length - 1}"
+        unchanged = {"IfMatch": etag} if etag else {}
+        with self._asking(path):
+            answer = self._client.get_object(Bucket=self.bucket, Key=self.prefix + path, Range=wanted, **unchanged)
+            data = pa.py_buffer(answer["Body"].read()[:length])
+        whole = int(answer["ContentRange"].rpartition("/")[2])
+        return Fetched(data, whole, answer["ETag"].strip('"'))
+
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
         # Spool to disk: an upload that begins after the last byte cannot make half a file visible.
@@ -311,6 +325,8 @@ class S3Store:
                 raise
             if code == "NoSuchBucket":
                 raise NotFoundError(f"bucket {self.bucket!r} does not exist") from error
+            if code == "PreconditionFailed":
+                raise InputError(f"{self.uri}{path} changed while it was read") from error
             if code in ("NoSuchKey", "404", "NotFound"):
                 raise NotFoundError(f"{self.uri}{path} does not exist") from error
             if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
@@ -328,6 +344,12 @@ class S3Store:
                 kind = NotFoundError if missing else StoreError
                 raise kind(f"bucket {self.bucket!r} does not exist" if missing else text_of(error)) from error
             raise
+
+
+@functools.cache
+def _fetching() -> ThreadPoolExecutor:
+    """The threads of this process that wait for answers."""
+    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, "deltacompact-fetches")
 
 
 def whole_bucket(bucket: str, access: Access | None = None) -> S3Store:
@@ -419,7 +441,7 @@ def _client_config(settings: S3Settings) -> Any:
         retries={"mode": "adaptive", "max_attempts": settings.max_attempts},  # backs off on SlowDown
         connect_timeout=settings.timeout_s,
         read_timeout=settings.timeout_s,
-        max_pool_connections=32,
+        max_pool_connections=_REQUESTS_AT_ONCE,
     )
 
 
