@@ -185,6 +185,13 @@ class SurvivorRanks:
     def ranks(self, ordinals: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """The rank of each of these rows among all marked ones: uint64 (n,). ValueError where one is not marked."""
 
+    def relocate(self, entries: npt.NDArray[np.uint8], first_output: int, rows_per_output: int) -> None:
+        """Change the pointers of entries (n, W) into these files, in place: the marked row of rank r becomes row
+        r % ``rows_per_output`` of file ``first_output`` + r // ``rows_per_output``. Other entries stay as they are.
+
+        ValueError: an entry points to a row that is not marked; a read-only array.
+        """
+
     def mask(self, ordinal: int) -> npt.NDArray[np.uint8]:
         """A file's marks as Arrow lays out booleans: row r is bit r % 8 of byte r // 8; uint8 (ceil(rows / 8),)."""
 
@@ -273,6 +280,9 @@ def changes(
 
 def merge_entries(older: npt.NDArray[np.uint8], newer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Merges two runs, strictly ascending by digest. The newer entry of a key wins; "gone" stays."""
+
+def points_into(entries: npt.NDArray[np.uint8], files: npt.NDArray[np.uint32]) -> bool:
+    """Whether any of the entries (n, W) points into one of these files, whose numbers ascend strictly."""
 
 def present_entries(entries: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """The entries of keys that are not gone."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltacompact import _kernels as kernels
+from deltacompact.index.entries import GONE, TOMBSTONE, fields
 
 
 @settings(deadline=None)
@@ -39,6 +40,50 @@ def test_ranks_are_those_of_the_twin(data: st.DataObject) -> None:
 
 def pointer_arrays(pointers: Any) -> tuple[Any, Any]:
     return np.array([p[0] for p in pointers], np.uint32), np.array([p[1] for p in pointers], np.uint64)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_pointers_are_relocated_like_those_of_the_twin(data: st.DataObject) -> None:
+    rewritten = sorted(data.draw(st.sets(st.integers(0, 9) | st.just(2**31), min_size=1, max_size=4)))
+    rows = {number: data.draw(st.integers(1, 700)) for number in rewritten}
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    marked = {(number, row) for number in rewritten for row in range(rows[number]) if rng.random() < 0.7}
+    survivors = kernels.SurvivorRanks(np.array(rewritten, np.uint32), np.array([*rows.values()], np.int64))
+    survivors.mark(*pointer_arrays(sorted(marked)))
+    first, per_output = data.draw(st.integers(0, 2**32 - 1_000_000)), data.draw(st.integers(1, 1_000))
+    others = [(10, 0), (11, 2**40), (TOMBSTONE, 5), (GONE, 0)]
+    pointers = data.draw(st.permutations(sorted(marked)[:50] + others))
+    width = data.draw(st.sampled_from([32, 41]))
+    entries = rng.integers(0, 256, (len(pointers), width), np.uint8)
+    view = fields(entries)
+    view["file"], view["row"] = pointer_arrays(pointers)
+    before, expected = entries.copy(), reference.ranks(marked)
+    assert kernels.points_into(entries, np.array(rewritten, np.uint32)) == bool(len(pointers) > len(others))
+    survivors.relocate(entries, first, per_output)
+    for (number, row), found in zip(
+        pointers, zip(view["file"].tolist(), view["row"].tolist(), strict=True), strict=True
+    ):
+        output, new_row = divmod(expected.get((number, row), 0), per_output)
+        assert found == ((first + output, new_row) if (number, row) in marked else (number, row))
+    assert np.array_equal(entries[:, :-12], before[:, :-12])
+
+
+def test_relocations_that_are_refused() -> None:
+    survivors = kernels.SurvivorRanks(np.array([3], np.uint32), np.array([10], np.int64))
+    survivors.mark(*pointer_arrays([(3, 4), (3, 5)]))
+    entries = np.zeros((1, 32), np.uint8)
+    fields(entries)["file"], fields(entries)["row"] = 3, 9
+    with pytest.raises(ValueError, match="file ordinal 3 row 9 is not marked"):
+        survivors.relocate(entries, 7, 100)
+    fields(entries)["row"] = 5
+    with pytest.raises(ValueError, match="output 4294967294 is not a file number"):
+        survivors.relocate(entries, GONE - 1, 1)
+    with pytest.raises(ValueError, match="rows_per_output"):
+        survivors.relocate(entries, 7, 0)
+    entries.flags.writeable = False
+    with pytest.raises(ValueError, match="may be written"):
+        survivors.relocate(entries, 7, 100)
 
 
 def test_ranks_follow_marks_that_come_later() -> None:

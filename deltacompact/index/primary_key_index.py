@@ -190,7 +190,8 @@ def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iter
         yield from runs[0]
         return
     relocator = Relocator(store, manifest.relocations)
-    for chunk in functools.reduce(_merged, runs):
+    # The newest runs are small. They are merged first, so the entries of the large ones are copied once.
+    for chunk in functools.reduce(lambda newer, older: _merged(older, newer), reversed(runs)):
         yield relocator.relocated(_kernels.present_entries(chunk))
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.index.entries import GONE, Entries, fields
+from deltacompact.index.entries import Entries
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.objects import ObjectStore
 
@@ -62,35 +63,30 @@ class Relocator:
 
     def relocated(self, entries: Entries) -> Entries:
         """The entries with pointers to current files. Raises CorruptionError if an entry points to a dead row."""
+        own = False
         for number, relocation in enumerate(self._relocations):
-            entries = self._relocate(entries, number, relocation)
-        return entries
-
-    def _relocate(self, entries: Entries, number: int, relocation: Relocation) -> Entries:
-        file = np.ascontiguousarray(fields(entries)["file"])
-        numbers = np.array([relocated.number for relocated in relocation.files], np.uint32)
-        moved = np.flatnonzero((file < GONE) & np.isin(file, numbers))
-        if not len(moved):
-            return entries
-        rows = np.ascontiguousarray(fields(entries)["row"][moved])
-        try:
-            ranks = self._ranks(number).ranks(file[moved], rows)
-        except ValueError as error:
-            raise CorruptionError(f"the primary key index points to a row that was not live: {error}") from error
-        output, row = np.divmod(ranks, np.uint64(relocation.rows_per_output))
-        entries = entries.copy()
-        view = fields(entries)
-        view["file"][moved] = output + np.uint64(relocation.first_output_number)
-        view["row"][moved] = row
+            if not _kernels.points_into(entries, _numbers(relocation)):
+                continue
+            if not own:
+                entries, own = entries.copy(), True
+            try:
+                self._ranks(number).relocate(entries, relocation.first_output_number, relocation.rows_per_output)
+            except ValueError as error:
+                raise CorruptionError(f"the primary key index points to a row that was not live: {error}") from error
         return entries
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:
         files = self._relocations[number].files
         masks: dict[str, Any] = {}
-        numbers = np.array([file.number for file in files], np.uint32)
-        ranks = _kernels.SurvivorRanks(numbers, np.array([file.rows for file in files], np.int64))
+        ranks = _kernels.SurvivorRanks(
+            _numbers(self._relocations[number]), np.array([file.rows for file in files], np.int64)
+        )
         for file in files:
             if file.masks_path not in masks:
                 masks[file.masks_path] = read_masks(self._store, file.masks_path)
             ranks.fill(file.number, masks[file.masks_path][file.ordinal])
         return ranks
+
+
+def _numbers(relocation: Relocation) -> npt.NDArray[np.uint32]:
+    return np.array([file.number for file in relocation.files], np.uint32)

@@ -197,6 +197,12 @@ pub fn count_to(entries: Entries, digest: &Digest) -> usize {
     low
 }
 
+/// Whether an entry points into one of these files, which ascend strictly.
+pub fn points_into(entries: Entries, files: &[u32]) -> bool {
+    let (Some(&first), Some(&last)) = (files.first(), files.last()) else { return false };
+    entries.iter().map(Entry::ordinal).any(|file| first <= file && file <= last && files.binary_search(&file).is_ok())
+}
+
 /// The entries of keys that are not gone.
 pub fn present(entries: Entries) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.bytes().len());

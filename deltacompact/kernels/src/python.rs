@@ -20,7 +20,7 @@ mod _kernels {
     #[pymodule_export]
     use super::assembler::{ParquetAssembler, ParquetFooter};
     #[pymodule_export]
-    use super::changes::{Touched, changes, count_to, merge_entries, present_entries};
+    use super::changes::{Touched, changes, count_to, merge_entries, points_into, present_entries};
     #[pymodule_export]
     use super::fold::Fold;
     #[pymodule_export]

@@ -9,6 +9,7 @@
 //! Each row has a bit. Each line of 512 bits has the number of set bits before it.
 
 use crate::Refused;
+use crate::entries::{Entry, GONE, pointer};
 
 const LINE_WORDS: usize = 8;
 
@@ -58,12 +59,17 @@ impl SurvivorRanks {
 
     #[inline(always)]
     fn file(&self, ordinal: u32) -> Result<usize, Refused> {
+        self.member(ordinal).ok_or_else(|| format!("file ordinal {ordinal} is not in this group"))
+    }
+
+    #[inline(always)]
+    fn member(&self, ordinal: u32) -> Option<usize> {
         // ordinals of a group are mostly neighbours
-        let guess = ordinal.wrapping_sub(*self.ordinals.first().unwrap_or(&0)) as usize;
+        let guess = ordinal.wrapping_sub(*self.ordinals.first()?) as usize;
         if self.ordinals.get(guess) == Some(&ordinal) {
-            return Ok(guess);
+            return Some(guess);
         }
-        self.ordinals.binary_search(&ordinal).map_err(|_| format!("file ordinal {ordinal} is not in this group"))
+        self.ordinals.binary_search(&ordinal).ok()
     }
 
     pub fn mark(&mut self, ordinals: &[u32], rows: &[u64]) -> Result<(), Refused> {
@@ -120,23 +126,57 @@ impl SurvivorRanks {
     }
 
     pub fn ranks(&mut self, ordinals: &[u32], rows: &[u64], out: &mut [u64]) -> Result<(), Refused> {
-        if self.before.is_empty() {
-            self.count();
-        }
+        self.count();
         for ((&ordinal, &row), rank) in ordinals.iter().zip(rows).zip(out) {
-            let (word, bit) = self.find(ordinal, row)?;
-            if self.words[word] >> bit & 1 == 0 {
-                return Err(format!("file ordinal {ordinal} row {row} is not marked"));
-            }
-            let line = word / LINE_WORDS;
-            let whole: u32 = self.words[line * LINE_WORDS..word].iter().map(|word| word.count_ones()).sum();
-            let part = (self.words[word] & ((1 << bit) - 1)).count_ones();
-            *rank = self.before[line] + u64::from(whole + part);
+            *rank = self.rank(ordinal, row)?;
         }
         Ok(())
     }
 
+    /// Rewrites the pointers into these files: a survivor's rank says which output it went to, and which row it is there.
+    /// Outputs have `rows_per_output` rows and are numbered from `first_output` on. Other entries stay as they are.
+    pub fn relocate(
+        &mut self,
+        entries: &mut [u8],
+        width: usize,
+        first_output: u32,
+        rows_per_output: u64,
+    ) -> Result<(), Refused> {
+        self.count();
+        for bytes in entries.chunks_exact_mut(width) {
+            let entry = Entry::new(bytes);
+            if self.member(entry.ordinal()).is_none() {
+                continue;
+            }
+            let rank = self.rank(entry.ordinal(), entry.row())?;
+            let output = u64::from(first_output) + rank / rows_per_output;
+            if output >= u64::from(GONE) {
+                return Err(format!("output {output} is not a file number"));
+            }
+            let moved = pointer(output as u32, rank % rows_per_output);
+            bytes[width - moved.len()..].copy_from_slice(&moved);
+        }
+        Ok(())
+    }
+
+    /// The bits must have been counted.
+    #[inline(always)]
+    fn rank(&self, ordinal: u32, row: u64) -> Result<u64, Refused> {
+        let (word, bit) = self.find(ordinal, row)?;
+        if self.words[word] >> bit & 1 == 0 {
+            return Err(format!("file ordinal {ordinal} row {row} is not marked"));
+        }
+        let line = word / LINE_WORDS;
+        let whole: u32 = self.words[line * LINE_WORDS..word].iter().map(|word| word.count_ones()).sum();
+        let part = (self.words[word] & ((1 << bit) - 1)).count_ones();
+        Ok(self.before[line] + u64::from(whole + part))
+    }
+
+    /// Counts the bits before each line, unless no mark has changed since the last count.
     fn count(&mut self) {
+        if !self.before.is_empty() {
+            return;
+        }
         let mut before = 0;
         self.before.extend(self.words.chunks(LINE_WORDS).map(|line| {
             let here = before;

@@ -12,7 +12,9 @@ use arrow_array::make_array;
 use arrow_data::ArrayData;
 use arrow_pyarrow::FromPyArrow;
 use arrow_schema::Field;
-use numpy::{Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{
+    Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -41,6 +43,13 @@ pub fn matrix<'py>(name: &str, value: &Bound<'py, PyAny>, width: Option<usize>) 
     let columns = width.map_or(format!("at least {FIXED_BYTES}"), |width| width.to_string());
     let got = describe(value);
     Err(refuse(format!("{name}: want a C-contiguous uint8 array (n, {columns}), got {got}")))
+}
+
+/// An entry matrix to change in place.
+pub fn writable<'py>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<PyReadwriteArray2<'py, u8>> {
+    matrix(name, value, None)?;
+    let array = value.cast::<PyArray2<u8>>()?;
+    array.try_readwrite().map_err(|_| refuse(format!("{name}: want an array that may be written to")))
 }
 
 pub fn vector<'py, T: Element>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, T>> {

@@ -72,3 +72,10 @@ pub fn present_entries<'py>(py: Python<'py>, entries: &Bound<'py, PyAny>) -> PyR
     let entries = one_as_entries(&entries)?;
     entries_from(py, py.detach(|| runs::present(entries)), entries.width())
 }
+
+#[pyfunction]
+pub fn points_into(py: Python<'_>, entries: &Bound<'_, PyAny>, files: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (entries, files) = (matrix("entries", entries, None)?, vector::<u32>("files", files)?);
+    let (entries, files) = (one_as_entries(&entries)?, files.as_slice()?);
+    Ok(py.detach(|| runs::points_into(entries, files)))
+}

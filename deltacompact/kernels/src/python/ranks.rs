@@ -1,6 +1,7 @@
 //! `SurvivorRanks` as a Python class.
 
 use super::arguments::*;
+use crate::entries::GONE;
 use crate::ranks;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -61,6 +62,21 @@ impl SurvivorRanks {
         let (ordinals, rows, out, ranks) = (ordinals.as_slice()?, rows.as_slice()?, out.as_slice_mut()?, &mut self.0);
         py.detach(|| ranks.ranks(ordinals, rows, out)).map_err(refuse)?;
         Ok(result)
+    }
+
+    fn relocate(
+        &mut self,
+        py: Python<'_>,
+        entries: &Bound<'_, PyAny>,
+        first_output: &Bound<'_, PyAny>,
+        rows_per_output: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let first_output = integer("first_output", first_output, 0, GONE - 1)?;
+        let rows_per_output = integer("rows_per_output", rows_per_output, 1, u64::MAX)?;
+        let mut entries = writable("entries", entries)?;
+        let width = entries.shape()[1];
+        let (bytes, ranks) = (entries.as_slice_mut()?, &mut self.0);
+        py.detach(|| ranks.relocate(bytes, width, first_output, rows_per_output)).map_err(refuse)
     }
 
     fn mask<'py>(&self, py: Python<'py>, ordinal: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
