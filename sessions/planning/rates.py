@@ -57,6 +57,9 @@ _HALF_LIFE = 100.0
 _LATELY = 8.0
 """Sessions after which an observation counts half, for rates and for how busy the machine is lately."""
 _LATELY_AFTER = 2.0
+_LEVEL_LATELY = 3.0
+_LEVEL_AFTER = 1.0
+"""The same for what the last sessions on one table took."""
 _OUTLIER = 0.35
 """A session that took e to the power of this more or less than expected pulls no harder than one that did so."""
 _FAR = 1.5
@@ -124,6 +127,8 @@ class Rates:
 class Expectation:
     """Rates made ready: core seconds by term, factors by stream, how things are lately; residuals for the interval.
 
+    `levels`: what all terms together took lately on a stream, of what was expected.
+
     `residuals`: of each session log(took / expected), its weight, log of the expected seconds, and how well its stream
     was known then.
     """
@@ -131,6 +136,7 @@ class Expectation:
     rates: Vector = field(default_factory=lambda: _SHIPPED)
     lately: float = 1.0
     streams: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
     seen: Mapping[str, int] = field(default_factory=dict)
     residuals: tuple[Vector, Vector, Vector, Vector] = (_NONE, _NONE, _NONE, _NONE)
 
@@ -149,7 +155,7 @@ class Expectation:
 
     def _by_term(self, work: Work, stream: str) -> Vector:
         amounts = work.vector
-        seconds: Vector = amounts * self.rates * self.lately
+        seconds: Vector = amounts * self.rates * (self.lately * self.levels.get(stream, 1.0))
         factor = self.streams.get(stream, 1.0)
         return np.where(_own(amounts), seconds * factor, seconds) if factor != 1.0 else seconds
 
@@ -184,8 +190,9 @@ def expectation(known: Rates) -> Expectation:
         factors = _stream_factors(of_stream, factors, work * terms, own, took, weights)
         scaled = np.where(own, work * factors[of_stream][:, None], work)
     left = took - np.log(scaled @ terms)
+    levels = _levels(of_stream, left)
     recent = 0.5 ** (age / _LATELY)
-    lately = math.exp(_shrunk(left, recent, _LATELY_AFTER))
+    lately = math.exp(_shrunk(left - levels[of_stream], recent, _LATELY_AFTER))
     said = np.log([one.expected_s for one in seen])
     knowns = np.minimum(_KNOWN, _places(of_stream))
     names = streams.tolist()
@@ -193,9 +200,18 @@ def expectation(known: Rates) -> Expectation:
         _SHIPPED * terms,
         lately,
         dict(zip(names, factors.tolist(), strict=True)),
+        dict(zip(names, np.exp(levels).tolist(), strict=True)),
         dict(zip(names, np.bincount(of_stream).tolist(), strict=True)),
         (took - said, 0.5 ** (age / _SPREAD_HALF_LIFE), said, knowns.astype(np.float64)),
     )
+
+
+def _levels(of_stream: Any, left: Vector) -> Vector:
+    """Of each stream, the mean log of its last errors, drawn towards 0."""
+    counts = np.bincount(of_stream)
+    recent = 0.5 ** ((counts[of_stream] - 1 - _places(of_stream)) / _LEVEL_LATELY)
+    errors = np.clip(left, -_OUTLIER, _OUTLIER)
+    return np.bincount(of_stream, recent * errors) / (np.bincount(of_stream, recent) + _LEVEL_AFTER)
 
 
 def _places(of_stream: Any) -> Any:
