@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+from faulty_s3 import faulty_s3
 
 import deltacompact
 from deltacompact import InputError
@@ -14,6 +14,8 @@ from deltacompact.storage import s3 as s3_store
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import PROBE, refuse_overwriting
 from deltacompact.storage.opening import open_store
+from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.traffic import listening
 
 
 class Overwriting(MemoryStore):
@@ -55,59 +57,57 @@ def in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return forget
 
 
-def requests_of(store: Any) -> list[str]:
-    asked: list[str] = []
-    store._client.meta.events.register(
-        "before-call.s3", lambda model, params, **_: asked.append(f"{model.name} {params['url_path']}")
-    )
-    return asked
+@pytest.fixture
+def asked() -> Iterator[list[str]]:
+    """The requests of this process, as "PutObject table.json"."""
+    told: list[str] = []
+    with listening(lambda request: told.append(f"{request.operation} {request.key.rpartition('/')[2]}")):
+        yield told
 
 
 def test_s3_is_probed_once_a_process_before_the_first_conditional_put(
-    s3_catalog_uri: str, in_a_new_process: Callable[[], None]
+    s3_catalog_uri: str, in_a_new_process: Callable[[], None], asked: list[str]
 ) -> None:
     catalog = deltacompact.open_catalog(s3_catalog_uri)
-    asked = requests_of(catalog.store)
     catalog.create_table("t", primary_keys=["k"])
-    assert [what.split("/")[-1] for what in asked] == [PROBE, PROBE, PROBE, "table.json"]
+    puts, get = f"PutObject {PROBE}", f"GetObject {PROBE}"
+    assert asked == [puts, puts, get, "PutObject table.json"]
     asked.clear()
     for key in range(3):
         catalog.append("t", pa.table({"k": [key]}))
     assert not [what for what in asked if PROBE in what]
     in_a_new_process()
     later = deltacompact.open_catalog(s3_catalog_uri)
-    asked = requests_of(later.store)
     later.append("t", pa.table({"k": [3]}))
     assert len([what for what in asked if PROBE in what]) == 1
     assert later.tables() == ["t"] and later.read("t").num_rows == 4
 
 
-def test_readers_of_s3_do_not_probe(s3_catalog_uri: str, in_a_new_process: Callable[[], None]) -> None:
+def test_readers_of_s3_do_not_probe(
+    s3_catalog_uri: str, in_a_new_process: Callable[[], None], asked: list[str]
+) -> None:
     catalog = deltacompact.open_catalog(s3_catalog_uri)
     catalog.create_table("t", primary_keys=["k"])
     catalog.append("t", pa.table({"k": [1]}))
     catalog.store.delete([PROBE])
     in_a_new_process()
+    asked.clear()
     reader = deltacompact.open_catalog(s3_catalog_uri)
-    asked = requests_of(reader.store)
     assert reader.read("t").num_rows == 1
     assert asked and not [what for what in asked if PROBE in what]
 
 
 def test_an_s3_that_ignores_the_condition_is_refused_at_the_first_write(
-    s3_catalog_uri: str, in_a_new_process: Callable[[], None]
+    s3_catalog_uri: str, moto_endpoint: str, in_a_new_process: Callable[[], None]
 ) -> None:
-    store: Any = open_store(s3_catalog_uri)
-
-    def drop(params: dict[str, Any], **_: Any) -> None:
-        params["headers"].pop("If-None-Match", None)
-
-    store._client.meta.events.register("before-call.s3.PutObject", drop)
-    catalog = deltacompact.DeltaStreamCatalog(store)
-    for _ in range(2):
-        with pytest.raises(InputError, match="ignores If-None-Match"):
-            catalog.create_table("t", primary_keys=["k"])
-    assert [stat.path for stat in store.list("")] == [PROBE]
-    store._client.meta.events.unregister("before-call.s3.PutObject", drop)
-    catalog.create_table("t", primary_keys=["k"])
-    assert catalog.tables() == ["t"]
+    with faulty_s3(moto_endpoint) as s3:
+        s3.fault = lambda request: "overwrite"
+        store = open_store(s3_catalog_uri, S3Settings(endpoint_url=s3.url))
+        catalog = deltacompact.DeltaStreamCatalog(store)
+        for _ in range(2):
+            with pytest.raises(InputError, match="ignores If-None-Match"):
+                catalog.create_table("t", primary_keys=["k"])
+        assert [stat.path for stat in store.list("")] == [PROBE]
+        s3.fault = lambda request: None
+        catalog.create_table("t", primary_keys=["k"])
+        assert catalog.tables() == ["t"]

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import boto3
 import pyarrow as pa
 import pytest
-from botocore.exceptions import ClientError
 
 import deltacompact
 from deltacompact import Settings, compact
@@ -87,23 +86,6 @@ def test_a_store_travels_to_other_processes(store):
 def test_secrets_are_not_shown(s3_catalog_uri):
     store = open_store(s3_catalog_uri)
     assert "testing" not in repr(store.__dict__)
-
-
-def test_a_conflicting_put_is_asked_again(s3_catalog_uri, monkeypatch):
-    store = open_store(s3_catalog_uri)
-    client, answers = store._client, ["ConditionalRequestConflict", "ConditionalRequestConflict"]
-    put = client.put_object
-
-    def conflicting(**given):
-        if answers:
-            raise ClientError({"Error": {"Code": answers.pop()}}, "PutObject")
-        return put(**given)
-
-    monkeypatch.setattr(client, "put_object", conflicting)
-    assert store.put_if_absent("x", b"1") is True
-    assert answers == []
-    assert store.put_if_absent("x", b"2") is False
-    assert store.get("x") == b"1"
 
 
 def test_the_whole_job_on_s3(s3_catalog_uri, ray_cluster, spark):

@@ -92,6 +92,14 @@ class Fetches(Protocol):
 
 
 @runtime_checkable
+class Copies(Protocol):
+    """The sink of a store that copies ranges of its objects by itself."""
+
+    def copy_from(self, store: ObjectStore, path: str, start: int, length: int) -> bool:
+        """Append a range of an object. False: it cannot be copied, and nothing has been appended."""
+
+
+@runtime_checkable
 class LeavesUnfinished(Protocol):
     """A store in which a process that dies during a write leaves bytes behind that no listing shows."""
 
@@ -111,6 +119,11 @@ def unfinished(store: ObjectStore, prefix: str) -> Iterator[ObjectStat]:
 def discard(store: ObjectStore, begun: Iterable[ObjectStat]) -> None:
     if isinstance(store, LeavesUnfinished):
         store.discard(begun)
+
+
+def copied(sink: IO[bytes], store: ObjectStore, path: str, start: int, length: int) -> bool:
+    """Append a range of an object to a sink without reading it, if that is possible."""
+    return isinstance(sink, Copies) and sink.copy_from(store, path, start, length)
 
 
 def refuse_overwriting(store: ObjectStore) -> None:

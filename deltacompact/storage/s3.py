@@ -2,27 +2,29 @@
 
 put if absent   PutObject with If-None-Match: *      412: another writer was first; 409: try again
                 tested once in each process: some stores with an S3 interface ignore the header
-a large file    a multipart upload, completed at the end of the block, aborted if it fails; if the process dies,
-                a vacuum finds the upload
+one object      obstore (s3_objects.py); boto3 where obstore cannot: keys that it cannot name, buckets of another
+                region, forked processes, and the first request of a process
+a large file    a multipart upload (upload.py), completed at the end of the block, aborted if it fails; if the process
+                dies, a vacuum finds the upload
 random access   Arrow's own S3 reader
 first request   must be answered within 9 seconds, credentials included; later requests have long time-outs and retries
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import logging
 import os
 import queue
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from typing import IO, Any
-from urllib.parse import urlsplit
+from typing import IO, Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -30,7 +32,14 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.settings import at_least
 from deltacompact.base.wording import text_of
+from deltacompact.storage import s3_objects
 from deltacompact.storage.objects import Fetched, ObjectStat, refuse_overwriting
+from deltacompact.storage.s3_objects import BACKOFF, Objects, Reach, RequestFailed
+from deltacompact.storage.s3_parts import S3Parts
+from deltacompact.storage.traffic import tell
+from deltacompact.storage.upload import Upload
+
+Answer = TypeVar("Answer")
 
 _PROBED: set[tuple[str | None, str]] = set()
 """Endpoints and URIs of stores that refused to overwrite when this process tested them."""
@@ -38,6 +47,8 @@ _PROBING = threading.RLock()
 
 _LOG = logging.getLogger("deltacompact")
 _REQUESTS_AT_ONCE = 32
+_ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
+"""S3's answers for a bucket of another region. boto3 follows it there."""
 _FIRST_ANSWER_S = 9.0
 _SILENT_S = 2.0
 """Waits shorter than this are not reported."""
@@ -94,11 +105,20 @@ class _StaticCredentials:
 Access = tuple[S3Settings, _StaticCredentials | None]
 
 
-class S3Store:
-    """Objects in a bucket below a prefix, through boto3; random-access reads through Arrow's own S3 reader.
+@dataclass(slots=True)
+class _Live:
+    """The clients of one process. They are renewed before a role's credentials can expire."""
 
-    Arrow's S3 file system has no conditional put and shows partial objects, so it is never used for writing.
-    """
+    client: Any
+    objects: Objects
+    session: Any
+    expires_s: float
+    process: int
+    arrow: Any = None
+
+
+class S3Store:
+    """Objects in a bucket below a prefix."""
 
     _CREDENTIALS_LAST_S = 600.0
     _TASK_ERRORS_RETRIED = 5
@@ -109,7 +129,8 @@ class S3Store:
         self.settings = _resolved(settings)
         self.uri = f"s3://{bucket}/{self.prefix}"
         self._static = _static_credentials(settings)
-        self._live: tuple[Any, Any, float] | None = None
+        self._live: _Live | None = None
+        self._elsewhere = False
 
     def __getstate__(self) -> dict[str, Any]:
         # Clients cannot be pickled: every process builds its own. If the endpoint has answered the sender of the store,
@@ -127,12 +148,19 @@ class S3Store:
         return self.settings, self._static
 
     def get(self, path: str) -> bytes:
-        with self._asking(path):
-            return bytes(self._client.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"].read())
+        def by_boto3() -> bytes:
+            return bytes(self.client.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"].read())
+
+        async def get(objects: Objects, key: str) -> bytes:
+            return bytes((await objects.get(key)).data)
+
+        return self._answered(path, get, by_boto3)
 
     def put(self, path: str, data: bytes) -> None:
-        with self._asking(path):
-            self._client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self._encryption)
+        def by_boto3() -> None:
+            self.client.put_object(Bucket=self.bucket, Key=self.prefix + path, Body=data, **self.encryption)
+
+        self._answered(path, lambda objects, key: objects.put(key, data), by_boto3)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         probed = (self.settings.endpoint_url, self.uri)
@@ -144,32 +172,38 @@ class S3Store:
                 except BaseException:
                     _PROBED.remove(probed)
                     raise
-        return self._put_if_absent(path, data)
+        return self._answered(
+            path,
+            lambda objects, key: objects.put_if_absent(key, data),
+            lambda: self._put_if_absent(path, data),
+        )
 
     def _put_if_absent(self, path: str, data: bytes) -> bool:
         from botocore.exceptions import ClientError
 
+        may_be_done = False
         for attempt in range(self._TASK_ERRORS_RETRIED + 1):
             try:
-                with self._asking(path, conditional=True):
-                    self._client.put_object(
-                        Bucket=self.bucket, Key=self.prefix + path, Body=data, IfNoneMatch="*", **self._encryption
-                    )
+                self.client.put_object(
+                    Bucket=self.bucket, Key=self.prefix + path, Body=data, IfNoneMatch="*", **self.encryption
+                )
                 return True
             except ClientError as error:
                 code = _code(error)
+                # boto3 tries again if no answer comes: the object that is there may be our own.
+                may_be_done |= error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
                 if code == "PreconditionFailed":
-                    return False
+                    return may_be_done and self.get(path) == data
                 # 409: another conditional put of this key is under way. Neither has taken effect yet; try again.
-                if attempt == self._TASK_ERRORS_RETRIED:
-                    raise StoreError(f"{self.uri}{path}: conditional put kept conflicting ({code})") from error
+                if code != "ConditionalRequestConflict" or attempt == self._TASK_ERRORS_RETRIED:
+                    raise
                 time.sleep(0.05 * 2**attempt)
         raise AssertionError("unreachable")
 
     def open(self, path: str) -> pa.NativeFile:
         if self.settings not in _ANSWERED:
             self.stat(path)  # Arrow would wait for minutes if nobody answers
-        with self._asking(path):
+        with self.asking(path):
             try:
                 return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
             except FileNotFoundError:
@@ -180,36 +214,54 @@ class S3Store:
                 raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
-        return _fetching().submit(self._fetch, path, start, length, etag)
+        return self._begun(
+            path,
+            lambda objects, key: objects.fetch(key, start, length, etag),
+            lambda: self._fetch(path, start, length, etag),
+        )
 
     def _fetch(self, path: str, start: int, length: int, etag: str | None) -> Fetched:
+        from botocore.exceptions import ClientError
+
+        named = {"Bucket": self.bucket, "Key": self.prefix + path, **({"IfMatch": etag} if etag else {})}
         wanted = f"bytes={start}" if start < 0 else f"bytes={start}-{start + length - 1}"
-        unchanged = {"IfMatch": etag} if etag else {}
-        with self._asking(path):
-            answer = self._client.get_object(Bucket=self.bucket, Key=self.prefix + path, Range=wanted, **unchanged)
-            data = pa.py_buffer(answer["Body"].read()[:length])
-        whole = int(answer["ContentRange"].rpartition("/")[2])
-        return Fetched(data, whole, answer["ETag"].strip('"'))
+        try:
+            answer = self.client.get_object(**named, Range=wanted)
+        except ClientError as error:
+            if _code(error) != "InvalidRange":
+                raise
+            head = self.client.head_object(**named)
+            return Fetched(pa.py_buffer(b""), head["ContentLength"], head["ETag"].strip('"'))
+        data = pa.py_buffer(answer["Body"].read())
+        return Fetched(data, int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"].strip('"'))
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        # Spool to disk: an upload that begins after the last byte cannot make half a file visible.
-        with tempfile.TemporaryFile() as spool:
-            yield spool
-            spool.seek(0)
-            with self._asking(path):
-                self._client.upload_fileobj(spool, self.bucket, self.prefix + path, ExtraArgs=self._encryption)
+        """A sink that is uploaded while it is written. It has `copy_from`, see objects.py."""
+        upload = Upload(S3Parts(self, path), _uploading())
+        try:
+            yield cast(IO[bytes], upload)
+            upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
 
     def stat(self, path: str) -> ObjectStat:
-        with self._asking(path):
-            head = self._client.head_object(Bucket=self.bucket, Key=self.prefix + path)
-        etag = head.get("ETag", "").strip('"') or None
-        return ObjectStat(path, head["ContentLength"], head["LastModified"].timestamp(), etag)
+        def by_boto3() -> ObjectStat:
+            head = self.client.head_object(Bucket=self.bucket, Key=self.prefix + path)
+            etag = head.get("ETag", "").strip('"') or None
+            return ObjectStat(path, head["ContentLength"], head["LastModified"].timestamp(), etag)
+
+        async def stat(objects: Objects, key: str) -> ObjectStat:
+            head = await objects.head(key)
+            return ObjectStat(path, head.bytes, head.modified_s, head.etag)
+
+        return self._answered(path, stat, by_boto3)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
         after = {"StartAfter": self.prefix + start_after} if start_after else {}
-        with self._asking(prefix):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
+        with self.asking(prefix):
+            pages = self.client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=self.prefix + prefix, **after
             )
             for page in pages:
@@ -218,8 +270,8 @@ class S3Store:
                     yield ObjectStat(path, item["Size"], item["LastModified"].timestamp())
 
     def folders(self) -> Iterator[str]:
-        with self._asking(""):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
+        with self.asking(""):
+            pages = self.client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"
             )
             for page in pages:
@@ -228,11 +280,17 @@ class S3Store:
 
     def delete(self, paths: Iterable[str]) -> None:
         keys = [{"Key": self.prefix + path} for path in paths]
-        for start in range(0, len(keys), 1000):
-            with self._asking("(delete)"):
-                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys[start : start + 1000]})
+
+        def delete(start: int) -> None:
+            page = {"Objects": keys[start : start + 1000], "Quiet": True}
+            with self.asking("(delete)"):
+                answer = self.client.delete_objects(Bucket=self.bucket, Delete=page)
             if failed := answer.get("Errors"):
                 raise StoreError(f"{self.uri}: deleting {failed[0]['Key']} failed: {failed[0]['Code']}")
+
+        if len(keys) <= 1000:
+            return delete(0) if keys else None
+        list(_asking_threads().map(delete, range(0, len(keys), 1000)))
 
     def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
         """Unfinished multipart uploads below `prefix`, with the time at which they began."""
@@ -246,48 +304,103 @@ class S3Store:
         for stat in begun:
             for upload in list(self._uploads(stat.path)):
                 if upload["Key"] == self.prefix + stat.path and upload["Initiated"].timestamp() <= stat.modified_s:
-                    with self._asking(stat.path), contextlib.suppress(self._client.exceptions.NoSuchUpload):
-                        self._client.abort_multipart_upload(
+                    with self.asking(stat.path), contextlib.suppress(self.client.exceptions.NoSuchUpload):
+                        self.client.abort_multipart_upload(
                             Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
                         )
 
     def _uploads(self, prefix: str) -> Iterator[dict[str, Any]]:
-        with self._asking(prefix):
-            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+        with self.asking(prefix):
+            pages = self.client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=self.bucket, Prefix=self.prefix + prefix
             )
             for page in pages:
                 yield from page.get("Uploads", ())
 
     @property
-    def _encryption(self) -> dict[str, str]:
+    def encryption(self) -> dict[str, str]:
         key = self.settings.kms_key_id
         return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
 
     @property
-    def _client(self) -> Any:
-        return self._connected()[0]
+    def client(self) -> Any:
+        """boto3's client."""
+        return self._connected().client
 
     @property
     def _arrow(self) -> Any:
-        return self._connected()[1]
+        live = self._connected()
+        if live.arrow is None:
+            live.arrow = _arrow_file_system(live.session, live.client, self.settings.endpoint_url)
+        return live.arrow
 
-    def _connected(self) -> tuple[Any, Any, float]:
-        """Client and Arrow file system. They are renewed before a role's credentials can expire."""
-        if self._live is None or time.monotonic() > self._live[2]:
-            with self._asking(""):
-                self._live = self._made()
+    def _answered(
+        self,
+        path: str,
+        ask: Callable[[Objects, str], Coroutine[Any, Any, Answer]],
+        by_boto3: Callable[[], Answer],
+    ) -> Answer:
+        """The answer to a request for one object, by obstore if it can."""
+        objects = self._objects(path)
+        if objects is None:
+            with self.asking(path):
+                return by_boto3()
+        answer = s3_objects.begin(self._asked(path, ask(objects, self.prefix + path), by_boto3))
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            answer.cancel()
+            raise
+
+    def _begun(
+        self,
+        path: str,
+        ask: Callable[[Objects, str], Coroutine[Any, Any, Answer]],
+        by_boto3: Callable[[], Answer],
+    ) -> Future[Answer]:
+        """The same, without waiting."""
+        objects = self._objects(path)
+        if objects is None:
+            return _asking_threads().submit(self._asked_boto3, path, by_boto3)
+        return s3_objects.begin(self._asked(path, ask(objects, self.prefix + path), by_boto3))
+
+    async def _asked(self, path: str, request: Awaitable[Answer], by_boto3: Callable[[], Answer]) -> Answer:
+        with self.asking(path):
+            try:
+                return await request
+            except RequestFailed as failure:
+                if failure.code not in _ELSEWHERE:
+                    raise
+        self._elsewhere = True
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_asking_threads(), self._asked_boto3, path, by_boto3)
+
+    def _asked_boto3(self, path: str, by_boto3: Callable[[], Answer]) -> Answer:
+        with self.asking(path):
+            return by_boto3()
+
+    def _objects(self, path: str) -> Objects | None:
+        """By which to ask for an object. None: boto3 must."""
+        objects = self._connected().objects
+        able = self.settings in _ANSWERED and not self._elsewhere and s3_objects.usable()
+        return objects if able and s3_objects.can_name(self.prefix + path) else None
+
+    def _connected(self) -> _Live:
+        if (live := self._live) and live.process == os.getpid() and time.monotonic() < live.expires_s:
+            return live
+        with self.asking(""):
+            self._live = self._made()
         return self._live
 
-    def _made(self) -> tuple[Any, Any, float]:
-        renewed_at = time.monotonic() + self._CREDENTIALS_LAST_S
+    def _made(self) -> _Live:
+        expires_s = time.monotonic() + self._CREDENTIALS_LAST_S
         deadline_s = time.monotonic() + _FIRST_ANSWER_S
         may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
         if self.settings in _ANSWERED or may_ask_its_user:
-            client, arrow = self._clients()
+            session, client, objects = self._clients()
         else:
             try:
-                client, arrow = _bounded(
+                session, client, objects = _bounded(
                     self._clients, deadline_s, f"connecting to {self.uri}: looking for AWS credentials"
                 )
             except TimeoutError:
@@ -295,15 +408,37 @@ class S3Store:
                     f"no AWS credentials for {self.uri} within {_FIRST_ANSWER_S:g} s: {_SET_THEM}"
                 ) from None
         client.meta.events.register("before-send.s3", functools.partial(self._send, client, deadline_s))
-        return client, arrow, renewed_at
+        client.meta.events.register("needs-retry.s3", _heed_slow_down)
+        client.meta.events.register("before-sign.s3.UploadPart", _unsigned)
+        return _Live(client, objects, session, expires_s, os.getpid())
 
-    def _clients(self) -> tuple[Any, Any]:
-        session, endpoint = _session(self.settings, self._static), self.settings.endpoint_url
-        client = session.client("s3", config=_client_config(self.settings), endpoint_url=endpoint)
-        return client, _arrow_file_system(session, client, endpoint)
+    def _clients(self) -> tuple[Any, Any, Objects]:
+        session = _session(self.settings, self._static)
+        client = session.client("s3", config=_client_config(self.settings), endpoint_url=self.settings.endpoint_url)
+        found = session.get_credentials()
+        if found is None:
+            raise InputError(f"no AWS credentials: {_SET_THEM}")
+        frozen = found.get_frozen_credentials()
+        signed = client.generate_presigned_url("get_object", Params={"Bucket": self.bucket, "Key": "k"})
+        reach = Reach(
+            url=signed.partition("?")[0].removesuffix("/k"),
+            region=client.meta.region_name or "us-east-1",
+            access_key=frozen.access_key,
+            secret_key=frozen.secret_key,
+            token=frozen.token,
+            kms_key_id=self.settings.kms_key_id,
+            ca_file=session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"),
+            max_attempts=self.settings.max_attempts,
+            timeout_s=self.settings.timeout_s,
+        )
+        return session, client, Objects(reach)
 
-    def _send(self, client: Any, deadline_s: float, request: Any, **_: Any) -> Any:
+    def _send(self, client: Any, deadline_s: float, request: Any, event_name: str, **_: Any) -> Any:
         """Send the first request of a process with a deadline. None lets boto3 send later requests itself."""
+        if wait_s := BACKOFF.turn_s():
+            time.sleep(wait_s)
+        key = unquote(urlsplit(request.url).path).partition(f"{self.bucket}/")[2]
+        tell(event_name.rpartition(".")[2], key, int(request.headers.get("Content-Length") or 0))
         if self.settings in _ANSWERED:
             return None
         answer = _first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
@@ -311,45 +446,66 @@ class S3Store:
         return answer
 
     @contextlib.contextmanager
-    def _asking(self, path: str, conditional: bool = False) -> Iterator[None]:
-        """Turn errors of boto3 into ours, in one line. A conditional put handles 412 and 409 itself."""
+    def asking(self, path: str, uri: str | None = None) -> Iterator[None]:
+        """Turn errors of boto3 and obstore into ours, in one line, about the object at a path (or a URI)."""
         import botocore.exceptions as aws
+
+        uri = uri or f"{self.uri}{path}"
 
         try:
             yield
         except DeltaCompactError:
             raise
-        except aws.ClientError as error:
+        except (aws.ClientError, RequestFailed) as error:
             code = _code(error)
-            if conditional and code in ("PreconditionFailed", "ConditionalRequestConflict"):
-                raise
             if code == "NoSuchBucket":
                 raise NotFoundError(f"bucket {self.bucket!r} does not exist") from error
             if code == "PreconditionFailed":
-                raise InputError(f"{self.uri}{path} changed while it was read") from error
+                raise InputError(f"{uri} changed while it was read") from error
             if code in ("NoSuchKey", "404", "NotFound"):
-                raise NotFoundError(f"{self.uri}{path} does not exist") from error
+                raise NotFoundError(f"{uri} does not exist") from error
             if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
-                raise InputError(f"{self.uri}{path}: S3 refused access ({code})") from error
-            raise StoreError(f"{self.uri}{path}: S3 answered {code}: {text_of(error)}") from error
+                raise InputError(f"{uri}: S3 refused access ({code})") from error
+            if code == "ConditionalRequestConflict":
+                raise StoreError(f"{uri}: conditional put kept conflicting ({code})") from error
+            answered = "" if code == "NoAnswer" else f"S3 answered {code}: "
+            raise StoreError(f"{uri}: {answered}{text_of(error)}") from error
         except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
             raise InputError(f"no AWS credentials for {self.uri}: {text_of(error)}") from error
         except (aws.ProfileNotFound, aws.NoRegionError, aws.ParamValidationError, ValueError) as error:
             raise InputError(f"{self.uri}: {text_of(error)}") from error
         except (aws.BotoCoreError, aws.HTTPClientError) as error:
-            raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
-        except Exception as error:
-            if type(error).__module__.startswith(("boto3.", "s3transfer.")):
-                missing = "NoSuchBucket" in str(error)
-                kind = NotFoundError if missing else StoreError
-                raise kind(f"bucket {self.bucket!r} does not exist" if missing else text_of(error)) from error
-            raise
+            raise StoreError(f"{uri}: {text_of(error)}") from error
 
 
 @functools.cache
-def _fetching() -> ThreadPoolExecutor:
-    """The threads of this process that wait for answers."""
-    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, "deltacompact-fetches")
+def _asking_threads() -> ThreadPoolExecutor:
+    """The threads of this process in which boto3 waits for answers."""
+    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, "deltacompact-s3-requests")
+
+
+@functools.cache
+def _uploading() -> ThreadPoolExecutor:
+    """The threads of this process that send parts."""
+    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, "deltacompact-s3-uploads")
+
+
+for _threads in (_asking_threads, _uploading):  # a forked child has none of them
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+def _unsigned(request: Any, **_: Any) -> None:
+    """Called by boto3 before it signs a part. The bytes need no signature if their CRC-32 is among the headers."""
+    from botocore.config import Config
+
+    if "x-amz-checksum-crc32" in request.headers:
+        request.context["client_config"] = Config(s3={"payload_signing_enabled": False})
+
+
+def _heed_slow_down(response: Any, **_: Any) -> None:
+    """Called by boto3 after each attempt. None leaves it to boto3 to try again."""
+    if response is not None and response[0].status_code in (429, 503):
+        BACKOFF.throttled()
 
 
 def whole_bucket(bucket: str, access: Access | None = None) -> S3Store:
@@ -438,7 +594,8 @@ def _client_config(settings: S3Settings) -> Any:
     from botocore.config import Config
 
     return Config(
-        retries={"mode": "adaptive", "max_attempts": settings.max_attempts},  # backs off on SlowDown
+        retries={"mode": "standard", "total_max_attempts": settings.max_attempts},  # BACKOFF heeds SlowDown
+        signature_version="s3v4",
         connect_timeout=settings.timeout_s,
         read_timeout=settings.timeout_s,
         max_pool_connections=_REQUESTS_AT_ONCE,
@@ -494,4 +651,6 @@ def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
 
 
 def _code(error: Any) -> str:
+    if isinstance(error, RequestFailed):
+        return error.code
     return str(error.response.get("Error", {}).get("Code", "unknown"))

@@ -1,0 +1,141 @@
+"""An S3 between a store and moto, which does to each request what a test wants.
+
+None          passes it on             "reset"       resets the connection, passes nothing on
+"lost"        passes it on, resets     "503", "500"  refuses it
+"truncated"   sends half of the answer "stall"       says nothing until the test ends
+"late"        answers 1.5 s later      "overwrite"   drops If-None-Match
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+CODES = {"400": "InvalidArgument", "500": "InternalError", "503": "SlowDown", "409": "ConditionalRequestConflict"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    method: str
+    path: str
+    number: int
+    """How many requests of the same method and path came before it."""
+    headers: dict[str, str]
+
+
+Fault = Callable[[Seen], str | None]
+
+
+class FaultyS3:
+    def __init__(self, upstream: str) -> None:
+        self.fault: Fault = lambda request: None
+        self.seen: list[Seen] = []
+        self.over = threading.Event()
+        self._lock = threading.Lock()
+        self._upstream = urlsplit(upstream).netloc
+        faulty = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one_request(self) -> None:
+                with contextlib.suppress(OSError):
+                    return super().handle_one_request()
+                self.close_connection = True
+
+            def log_message(self, *_: object) -> None: ...
+
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                fault = faulty._fault_of(self.command, self.path, dict(self.headers.items()))
+                if fault == "reset":
+                    return self.reset()
+                if fault == "stall":
+                    faulty.over.wait(60)
+                    return self.reset()
+                if fault in CODES:
+                    return self.refuse(int(fault), CODES[fault])
+                if fault == "overwrite":
+                    del self.headers["If-None-Match"]
+                server = http.client.HTTPConnection(faulty._upstream, timeout=60)
+                server.request(self.command, self.path, body, dict(self.headers.items()))
+                reply = server.getresponse()
+                data = reply.read()
+                server.close()
+                if fault == "lost":
+                    return self.reset()
+                if fault == "late":
+                    faulty.over.wait(1.5)
+                self.send_response_only(reply.status, reply.reason)
+                for name, value in reply.headers.items():
+                    if name.lower() not in ("transfer-encoding", "content-length", "connection"):
+                        self.send_header(name, value)
+                length = reply.headers.get("Content-Length", "0") if self.command == "HEAD" else len(data)
+                self.send_header("Content-Length", str(length))
+                self.end_headers()
+                self.wfile.write(data[: len(data) // 2] if fault == "truncated" else data)
+                if fault == "truncated":
+                    self.close_connection = True
+
+            def refuse(self, status: int, code: str) -> None:
+                data = f"<Error><Code>{code}</Code><Message>by a test</Message></Error>".encode()
+                self.send_response_only(status, code)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def reset(self) -> None:
+                self.close_connection = True
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def _fault_of(self, method: str, path: str, headers: dict[str, str]) -> str | None:
+        with self._lock:
+            before = sum((request.method, request.path) == (method, path) for request in self.seen)
+            self.seen.append(Seen(method, path, before, headers))
+            return self.fault(self.seen[-1])
+
+    def close(self) -> None:
+        self.over.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextlib.contextmanager
+def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
+    s3 = FaultyS3(upstream)
+    try:
+        yield s3
+    finally:
+        s3.close()
+
+
+def first(*faults: str | None, method: str | None = None, key: str = "") -> Fault:
+    """The first requests of a method with `key` in their path meet these faults, those after them none."""
+    left = list(faults)
+
+    def fault(request: Seen) -> str | None:
+        met = request.method == (method or request.method) and key in request.path
+        return left.pop(0) if met and left else None
+
+    return fault
+
+
+def timed(act: Callable[[], object]) -> tuple[object, float]:
+    began = time.monotonic()
+    return act(), time.monotonic() - began
