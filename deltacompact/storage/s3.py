@@ -4,7 +4,7 @@ put if absent   PutObject with If-None-Match: *      412: another writer was fir
                 tested once in each process: some stores with an S3 interface ignore the header
 a large file    a multipart upload, completed at the end of the block, aborted if it fails; if the process dies,
                 a vacuum finds the upload
-random access   Arrow's own S3 reader
+random access   ranges of a file, several at a time: see fetched_file.py
 first request   must be answered within 9 seconds, credentials included; later requests have long time-outs and retries
 """
 
@@ -30,6 +30,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.settings import at_least
 from deltacompact.base.wording import text_of
+from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.objects import Fetched, ObjectStat, refuse_overwriting
 
 _PROBED: set[tuple[str | None, str]] = set()
@@ -167,17 +168,7 @@ class S3Store:
         raise AssertionError("unreachable")
 
     def open(self, path: str) -> pa.NativeFile:
-        if self.settings not in _ANSWERED:
-            self.stat(path)  # Arrow would wait for minutes if nobody answers
-        with self._asking(path):
-            try:
-                return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
-            except FileNotFoundError:
-                self.stat(path)  # its error says which is missing: object or bucket
-                raise
-            except OSError as error:
-                self.stat(path)
-                raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
+        return open_fetched(self, path)
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
         return _fetching().submit(self._fetch, path, start, length, etag)
