@@ -20,7 +20,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, Entries, fields
-from deltacompact.index.live_bitmaps import read_masks
+from deltacompact.index.live_bitmaps import read_each_masks
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -86,11 +86,10 @@ class Relocator:
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:
         files = self._relocations[number].files
-        masks: dict[str, Any] = {}
+        paths = list(dict.fromkeys(file.masks_path for file in files))
+        masks = dict(zip(paths, read_each_masks(self._store, paths), strict=True))
         numbers = np.array([file.number for file in files], np.uint32)
         ranks = _kernels.SurvivorRanks(numbers, np.array([file.rows for file in files], np.int64))
         for file in files:
-            if file.masks_path not in masks:
-                masks[file.masks_path] = read_masks(self._store, file.masks_path)
             ranks.fill(file.number, masks[file.masks_path][file.ordinal])
         return ranks

@@ -183,12 +183,13 @@ class _Ranges:
         return self._size
 
     def announce(self, ranges: Iterable[Range]) -> None:
-        """All that will be read from now on, in the order of reading. The tail is kept as long as it is needed."""
+        """What will be read, in the order of reading. The tail is not kept longer than it is needed for this."""
         size = self.size()
         with self._ahead.lock:
             tail_start = self._tail.start if self._tail.answer is not None else size
-            wanted = [(start, min(stop, size)) for start, stop in ranges]
-            self._tail.unread = sum(max(0, stop - max(start, tail_start)) for start, stop in wanted)
+            wanted = [(start, min(stop, size)) for start, stop in ranges if 0 <= start < min(stop, size)]
+            in_tail = sum(max(0, stop - max(start, tail_start)) for start, stop in wanted)
+            self._tail.unread = in_tail + (0 if self._tail.unread == math.inf else self._tail.unread)
             if not self._tail.unread:
                 self._ahead.release(self._tail)
             self._plan((start, min(stop, tail_start)) for start, stop in wanted if not self._covers(start, stop))
@@ -339,7 +340,7 @@ class FetchedFile(pa.PythonFile):  # type: ignore[misc]
         return self._ranges.size()
 
     def announce(self, ranges: Iterable[Range]) -> None:
-        """All that will be read from now on, in the order of reading. Other bytes can be read too, but not ahead."""
+        """What will be read, in the order of reading. Other bytes can be read too, but are not fetched ahead."""
         self._ranges.announce(ranges)
 
     def read_at(self, nbytes: int, offset: int) -> pa.Buffer:
