@@ -326,7 +326,7 @@ class ParquetAssembler:
         """Copies row groups of the file of ``size`` bytes that has this footer.
 
         ``copy(start, length)`` asks the sink to append 5 MiB or more of the file's bytes by itself; all earlier bytes
-        have been written by then. False: it cannot, so 5 MiB are read and written before it is asked for the rest.
+        have been written by then. False: it cannot, so they are read and written.
 
         ValueError: no such row group, or one that ``footer.refusals`` refuses. Exceptions of ``read`` and ``write`` are
         raised unchanged. An assembler that has failed only raises RuntimeError from then on.

@@ -174,7 +174,7 @@ class _Ranges:
         if self._size is None:
             with self._ahead.lock:
                 answer = self._ahead.begin(self, self._tail)
-            found = self._first(answer)
+            found = answer.result()
             with self._ahead.lock:
                 if self._size is None:
                     self._check(found)
@@ -273,15 +273,6 @@ class _Ranges:
                     self._blocks.remove(block)
                 self._ahead.fill()
         return found.data.slice(low - block.start, high - low)
-
-    def _first(self, answer: Future[Fetched]) -> Fetched:
-        try:
-            return answer.result()
-        except StoreError:  # S3 refuses any range of an empty object
-            stat = self._store.stat(self.path)
-            if stat.bytes:
-                raise
-            return Fetched(pa.py_buffer(b""), 0, stat.etag)
 
     def _check(self, found: Fetched) -> None:
         if self.etag is None:

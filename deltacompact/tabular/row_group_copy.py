@@ -6,7 +6,7 @@
 A full rewrite decodes and encodes every byte; copying does not. The kernel reads the source's footer and decides which
 row groups can be copied: the output must store the columns in the same way, and the footer must be right about the
 bytes. Such a group is copied if it has the wanted codec and is large enough. Statistics, page indexes and histograms
-are copied with it. The rows of all other groups are decoded.
+are copied with it. The rows of all other groups are decoded. On S3, long runs of row groups are copied inside S3.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ CREATED_BY = "deltacompact version 0.1.0"
 """Other readers parse this form, and ignore the statistics of files that do not name their writer."""
 
 COPIED_BYTES_MIN = 5 << 20
-"""The least part of a multipart upload. The kernel asks a sink for no shorter copy; if the sink refuses, the kernel
-writes so many bytes, which may complete a part, and asks for the rest."""
+"""The kernel asks a sink for no shorter copies: S3's parts have at least this size."""
 
 GROUP_SHARE_MAX = 8
 """Row groups larger than this many full ones, by rows or by bytes, are not copied: a single dead row would later make
@@ -231,14 +230,11 @@ class CopyingWriter:
         if origin is None or not self.copies_inside:
             return None
         copy_from: Callable[..., bool] = self._sink.copy_from  # type: ignore[attr-defined]
-        asked_again = set[int]()
 
         def copied(start: int, length: int) -> bool:
             if copy_from(*origin, start, length):
                 return True
-            is_last_time = start in asked_again or length < 2 * COPIED_BYTES_MIN
-            announce(source, [(start, start + (length if is_last_time else COPIED_BYTES_MIN))])
-            asked_again.add(start + COPIED_BYTES_MIN)
+            announce(source, [(start, start + length)])
             return False
 
         return copied

@@ -79,19 +79,19 @@ impl<W: Write> Assembler<W> {
         row_groups.iter().try_for_each(|&place| self.describe(footer, place, &mut at)).map_err(refused)
     }
 
-    /// Appends bytes of the source. A sink that cannot take them may need a whole part of them to end its last part.
+    /// Appends bytes of the source.
     fn bring(&mut self, file: &File, (begin, length): (u64, u64), copy: Option<&CopyRange>) -> Result<()> {
         if self.is_copied(begin, length, copy)? {
             return Ok(());
         }
-        let first = length.min(COPIED_BYTES_MIN);
-        self.write(file, begin, first)?;
-        if self.is_copied(begin + first, length - first, copy)? {
-            return Ok(());
+        let only = File { size: file.size.min(begin.saturating_add(length)), ..*file };
+        match io::copy(&mut only.get_read(begin)?, &mut self.sink)? {
+            copied if copied == length => Ok(()),
+            copied => Err(ParquetError::EOF(format!("the pages from {begin} on end after {copied} of {length} bytes"))),
         }
-        self.write(file, begin + first, length - first)
     }
 
+    /// Whether the sink appended the bytes by itself.
     fn is_copied(&mut self, begin: u64, length: u64, copy: Option<&CopyRange>) -> Result<bool> {
         let Some(copy) = copy.filter(|_| length >= COPIED_BYTES_MIN) else { return Ok(false) };
         self.sink.flush()?;
@@ -103,14 +103,6 @@ impl<W: Write> Assembler<W> {
         self.sink.flush()?;
         self.sink.inner_mut().has_them = false;
         Ok(true)
-    }
-
-    fn write(&mut self, file: &File, begin: u64, length: u64) -> Result<()> {
-        let only = File { size: file.size.min(begin.saturating_add(length)), ..*file };
-        match io::copy(&mut only.get_read(begin)?, &mut self.sink)? {
-            copied if copied == length => Ok(()),
-            copied => Err(ParquetError::EOF(format!("the pages from {begin} on end after {copied} of {length} bytes"))),
-        }
     }
 
     /// Describes a row group whose bytes are in the sink from `at` on, and moves `at` behind them.
