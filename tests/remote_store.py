@@ -7,12 +7,15 @@ under_way_max           the most fetches that were under way at a time
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 from stores import InterceptedStore
@@ -68,6 +71,11 @@ class RemoteStore(InterceptedStore):
             with self._lock:
                 self.under_way -= 1
 
+    @property
+    def opened(self) -> Counter[str]:
+        """How often each file was opened: a file's first request is for its end."""
+        return Counter(path for path, start, _ in self.ranges if start < 0)
+
     def forget(self) -> None:
         """Count from here on."""
         self.requests.clear()
@@ -78,5 +86,36 @@ class RemoteStore(InterceptedStore):
         return sum(kind == "fetch" and path.startswith(prefix) for kind, path in self.requests)
 
 
+class CopyingStore(RemoteStore):
+    """Its sinks copy ranges of its objects inside the store. `copied` has the length of each copy."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        super().__init__(delay_s=delay_s)
+        self.copied: list[int] = []
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        with super().writer(path) as sink:
+            yield cast(IO[bytes], _CopyingSink(sink, self))
+
+
+class _CopyingSink:
+    def __init__(self, sink: IO[bytes], store: CopyingStore) -> None:
+        self._sink = sink
+        self._store = store
+
+    def copy_from(self, store: RemoteStore, path: str, start: int, length: int) -> bool:
+        assert store is self._store
+        if self._sink.tell() < 100:  # as on S3, where a part before a copy may not be tiny
+            return False
+        self._sink.write(store.inner.get(path)[start : start + length])
+        self._store.copied.append(length)
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+
+@functools.lru_cache(maxsize=256)
 def _etag(data: bytes) -> str:
     return hashlib.md5(data).hexdigest()

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
 
-from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
@@ -236,9 +236,10 @@ class FileReader:
         return isinstance(self._store, Fetches)
 
     def announce_if_open(self) -> None:
-        """Announce what will be read, if that can be told without waiting."""
+        """Announce what will be read, if that can be told without waiting. A broken file is reported when it is read."""
         if not self._announced and self._fetched is not None and self._fetched.is_open:
-            self._announce()
+            with contextlib.suppress(DeltaCompactError):
+                self._announce()
 
     def _announce(self) -> None:
         match self.file.content_type:
