@@ -152,9 +152,7 @@ def test_long_runs_of_row_groups_are_copied_inside_the_store(tmp_path: Path) -> 
     for store in (CopyingStore(), RemoteStore()):
         catalog = lake(store)
         rows, settings = 12_000, Settings(executor="local", local_threads=1, row_group_rows=1_000)
-        pq.write_table(
-            table(rows, width=6_000), tmp_path / "x.parquet", row_group_size=1_000, write_page_index=True
-        )
+        pq.write_table(table(rows, width=6_000), tmp_path / "x.parquet", row_group_size=1_000, write_page_index=True)
         catalog.append_files("t", [tmp_path / "x.parquet"])
         run(catalog, settings)
         catalog.append("t", pa.table({"k": [1_500, 9_500]}), operation="delete")

@@ -73,7 +73,7 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
     """Write the task's live rows to `path`."""
     ahead = ReadAhead(task.limits.reading)
     with contextlib.ExitStack() as opened:
-        options, pieces = _planned(store, task, _pieces(store, task), ahead, opened)
+        options, pieces = _planned(store, task, ahead, opened)
         out = opened.enter_context(_written(store, path, task, options, any(piece.copied for piece in pieces)))
         for piece in pieces:
             _announce(piece, isinstance(out, CopyingWriter) and out.copies_inside)
@@ -91,17 +91,6 @@ def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materia
     copied = sum(groups.stop - groups.start for piece in pieces for groups in piece.copied)
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
     return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)
-
-
-def _pieces(store: ObjectStore, task: MaterializeTask) -> list[Piece]:
-    masks: Masks = {}
-    for of_group in read_each_masks(store, task.masks_paths):
-        masks |= of_group
-    pieces = []
-    for source in task.sources:
-        lives = live_mask(masks[Ordinal(source.ordinal)], source.file.rows)
-        pieces.append(Piece(source.file, lives, _rows_of(lives, source)))
-    return pieces
 
 
 def _decoded_bytes(task: MaterializeTask) -> int | None:
@@ -165,18 +154,25 @@ def _check_rows(task: MaterializeTask, written: int) -> None:
 
 
 def _planned(
-    store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece], ahead: ReadAhead, opened: contextlib.ExitStack
+    store: ObjectStore, task: MaterializeTask, ahead: ReadAhead, opened: contextlib.ExitStack
 ) -> tuple[WriteOptions, list[Piece]]:
     """The write options, with a codec, and the pieces with the row groups to copy. Remote files stay open."""
     options, share_min = task.options, task.limits.copied_group_share_min
     codec, planned = options.codec, list[Piece]()
-    for piece, reader in begun_ahead(pieces, lambda piece: (piece, _reader_to_copy(store, task, piece, ahead))):
+    masks: Masks = {}
+    for source, reader in begun_ahead(
+        task.sources, lambda source: (source, _reader_to_copy(store, task, source, ahead))
+    ):
+        for of_group in () if masks else read_each_masks(store, task.masks_paths):  # while the first files are opened
+            masks |= of_group
+        lives = live_mask(masks[source.ordinal], source.file.rows)
+        piece = Piece(source.file, lives, _rows_of(lives, source))
         if reader is None and codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET:
             reader = FileReader(store, Part(piece.file), ahead)
         if reader is not None:
             opened.enter_context(reader)
             parquet = reader.parquet
-            found = copyable_ranges(parquet, piece.file, task.schema, options, piece.lives, piece.rows, share_min)
+            found = copyable_ranges(parquet, piece.file, task.schema, options, lives, piece.rows, share_min)
             codec = codec or codec_of(parquet.metadata)
             piece = replace(piece, copied=found, reader=reader)
             if not reader.is_remote:
@@ -185,9 +181,11 @@ def _planned(
     return replace(options, codec=codec), planned
 
 
-def _reader_to_copy(store: ObjectStore, task: MaterializeTask, piece: Piece, ahead: ReadAhead) -> FileReader | None:
-    copies = may_be_copied(piece.file, task.options, task.limits.copied_group_share_min)
-    return FileReader(store, Part(piece.file), ahead, to_copy=True) if copies else None
+def _reader_to_copy(
+    store: ObjectStore, task: MaterializeTask, source: LiveRange, ahead: ReadAhead
+) -> FileReader | None:
+    copies = may_be_copied(source.file, task.options, task.limits.copied_group_share_min)
+    return FileReader(store, Part(source.file), ahead, to_copy=True) if copies else None
 
 
 def _with_readers(store: ObjectStore, pieces: Sequence[Piece], ahead: ReadAhead) -> Iterator[Piece]:

@@ -236,7 +236,7 @@ class FileReader:
         return isinstance(self._store, Fetches)
 
     def announce_if_open(self) -> None:
-        """Announce what will be read, if that can be told without waiting. A broken file is reported when it is read."""
+        """Announce what will be read, if it is known without waiting. A broken file is reported when it is read."""
         if not self._announced and self._fetched is not None and self._fetched.is_open:
             with contextlib.suppress(DeltaCompactError):
                 self._announce()
