@@ -309,6 +309,12 @@ class ParquetFooter:
     def decoded(self, columns: list[str]) -> list[tuple[int, int]]:
         """For each row group its rows, and about the bytes that the columns of these names take when decoded."""
 
+    def chunks(self, columns: list[str]) -> list[list[tuple[int, int]]]:
+        """For each row group the chunks of the columns of these names, by their places: first byte and length."""
+
+    def runs(self, row_groups: list[int]) -> list[tuple[int, int]]:
+        """The bytes of row groups that can be copied: first byte and length of each run of adjacent chunks."""
+
 @final
 class ParquetAssembler:
     """A Parquet file made of row groups that are encoded already; nothing is decoded.
@@ -319,8 +325,18 @@ class ParquetAssembler:
     def __new__(cls, template: bytes, write: Callable[[bytes], object], created_by: str) -> ParquetAssembler:
         """``template``: a Parquet file without rows, which gives columns and key-value metadata."""
 
-    def append(self, footer: ParquetFooter, size: int, read: Callable[[int, int], Any], row_groups: list[int]) -> None:
+    def append(
+        self,
+        footer: ParquetFooter,
+        size: int,
+        read: Callable[[int, int], Any],
+        row_groups: list[int],
+        copy: Callable[[int, int], bool] | None = None,
+    ) -> None:
         """Copies row groups of the file of ``size`` bytes that has this footer.
+
+        ``copy(start, length)`` asks the sink to append 5 MiB or more of the file's bytes by itself; all earlier bytes
+        have been written by then. False: it cannot, so they are read and written.
 
         ValueError: no such row group, or one that ``footer.refusals`` refuses. Exceptions of ``read`` and ``write`` are
         raised unchanged. An assembler that has failed only raises RuntimeError from then on.

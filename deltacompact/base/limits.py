@@ -37,15 +37,21 @@ class ReadLimits:
     batch_bytes         decode about this many bytes at a time: the kernel must clear new pages for larger buffers
     batch_rows_max      and at most this many rows
     run_bytes           read row groups together up to this decoded size: this saves round trips to a remote file
-    read_ahead_bytes    fetch this many bytes of a remote file at a time
-    tail_bytes          fetch this many bytes at the end of a remote file: most footers then take one request
+    read_ahead_bytes    of remote files, let a task fetch this many bytes before it needs them
+    request_bytes       fetch at most this many bytes in one request
+    gap_bytes           fetch up to this many unwanted bytes rather than send another request
+    tail_bytes          open a remote file by fetching this many bytes at its end: most footers then take one request
+    whole_bytes         but fetch a file of up to this size whole
     """
 
     batch_bytes: int = 32 << 20
     batch_rows_max: int = 128 << 10
     run_bytes: int = 64 << 20
-    read_ahead_bytes: int = 8 << 20
+    read_ahead_bytes: int = 32 << 20
+    request_bytes: int = 8 << 20
+    gap_bytes: int = 96 << 10
     tail_bytes: int = 64 << 10
+    whole_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:
         _check(self)

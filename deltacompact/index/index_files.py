@@ -22,6 +22,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields
+from deltacompact.storage.fetched_file import FetchedFile, ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular.damage import is_stores_fault
@@ -38,23 +39,37 @@ class IndexFile:
 
 
 def read_bucket(
-    store: ObjectStore, files: Iterable[IndexFile], entry_bytes: int, hash_bucket_count: int, bucket: int
+    store: ObjectStore,
+    files: Iterable[IndexFile],
+    entry_bytes: int,
+    hash_bucket_count: int,
+    bucket: int,
+    ahead: ReadAhead | None = None,
 ) -> Iterator[Entries]:
     """Stream the entries of a bucket's files in digest order, verified chunk by chunk.
 
-    Raises CorruptionError if checksum, row count, order or bucket contradict the manifest.
+    Remote files are fetched from this call on, as far as `ahead` has room. Raises CorruptionError if checksum, row
+    count, order or bucket contradict the manifest.
     """
+    ahead = ahead or ReadAhead()
+    sources = [(file, session_object(store, file.path, ahead, file.bytes)) for file in files]
+    return _verified(store, sources, entry_bytes, hash_bucket_count, bucket)
+
+
+def _verified(
+    store: ObjectStore, sources: Iterable[tuple[IndexFile, OpenObject]], entry_bytes: int, count: int, bucket: int
+) -> Iterator[Entries]:
     last: bytes | None = None
-    for file in files:
+    for file, opened in sources:
         seen = 0
-        for chunk, crc32 in _chunks(store, file, entry_bytes):
+        for chunk, crc32 in _chunks(store, file, opened, entry_bytes):
             if _kernels.crc32(chunk) != crc32:
                 raise CorruptionError(f"{store.uri}{file.path}: CRC-32 differs from the index manifest's")
             if len(chunk):
                 first, last_of_chunk = chunk[0, :20].tobytes(), chunk[-1, :20].tobytes()
                 if (last is not None and first <= last) or not _kernels.is_ascending(chunk):
                     raise CorruptionError(f"{store.uri}{file.path}: entries are not in digest order")
-                if int.from_bytes(first, "big") % hash_bucket_count != bucket:
+                if int.from_bytes(first, "big") % count != bucket:
                     raise CorruptionError(f"{store.uri}{file.path}: entries do not belong to bucket {bucket}")
                 last = last_of_chunk
             seen += len(chunk)
@@ -63,8 +78,8 @@ def read_bucket(
             raise CorruptionError(f"{store.uri}{file.path} holds {seen} entries, the index manifest says {file.rows}")
 
 
-def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[tuple[Entries, int]]:
-    with session_object(store, file.path) as source:
+def _chunks(store: ObjectStore, file: IndexFile, opened: OpenObject, entry_bytes: int) -> Iterator[tuple[Entries, int]]:
+    with opened as source:
         reader = pa.ipc.open_file(source)
         if reader.num_record_batches != len(file.crc32s):
             raise CorruptionError(f"{store.uri}{file.path}: batches are missing")
@@ -76,12 +91,25 @@ def _chunks(store: ObjectStore, file: IndexFile, entry_bytes: int) -> Iterator[t
             yield raw.reshape(-1, entry_bytes), crc32
 
 
-@contextlib.contextmanager
-def session_object(store: ObjectStore, path: str) -> Iterator[pa.NativeFile]:
-    """Open an Arrow file that a session wrote. Raises CorruptionError if its bytes are broken."""
+OpenObject = contextlib.AbstractContextManager[pa.NativeFile]
+
+
+def session_object(
+    store: ObjectStore, path: str, ahead: ReadAhead | None = None, known_bytes: int | None = None
+) -> OpenObject:
+    """An Arrow file that a session wrote, to be read whole. A remote file is fetched from this call on.
+
+    Entering it raises CorruptionError if its bytes are broken.
+    """
     file_store, name = open_object(store, path)
+    fetched = (ahead or ReadAhead()).file(file_store, name, known_bytes, whole=True)
+    return _session_object(file_store, name, fetched)
+
+
+@contextlib.contextmanager
+def _session_object(file_store: ObjectStore, name: str, fetched: FetchedFile | None) -> Iterator[pa.NativeFile]:
     try:
-        with file_store.open(name) as source:
+        with file_store.open(name) if fetched is None else fetched as source:
             yield source
     except (pa.ArrowInvalid, OSError) as error:
         kind = StoreError if is_stores_fault(error) else CorruptionError

@@ -10,7 +10,8 @@ although it has dead rows, its deletion vector names its bitmap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,11 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.index_files import session_object
+from deltacompact.storage.fetched_file import ReadAhead, announce, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import files
+from deltacompact.tabular.files import Part, Slices
 
 Masks = dict[Ordinal, npt.NDArray[np.uint8]]
 """By ordinal: one bit for each row of the file, least significant first, set if the row lives."""
@@ -46,24 +49,49 @@ def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
 
 def read_masks(store: ObjectStore, path: str) -> Masks:
     """The masks of one file. Raises CorruptionError if a checksum differs."""
-    masks: Masks = {}
-    with session_object(store, path) as source:
-        for ordinal, bits, crc32 in zip(*pa.ipc.open_file(source).read_all().columns, strict=True):
-            mask = np.frombuffer(bits.as_buffer() or b"", np.uint8).copy()
-            if _kernels.crc32(mask) != crc32.as_py():
-                raise CorruptionError(f"{store.uri}{path}: CRC-32 of a mask differs")
-            masks[ordinal.as_py()] = mask
+    (masks,) = read_each_masks(store, [path])
     return masks
+
+
+def read_each_masks(store: ObjectStore, paths: Iterable[str]) -> Iterator[Masks]:
+    """The masks of each file, in order. Remote files are fetched ahead."""
+    ahead = ReadAhead()
+    for path, opened in begun_ahead(paths, lambda path: (path, session_object(store, path, ahead))):
+        masks: Masks = {}
+        with opened as source:
+            announce(source)
+            for ordinal, bits, crc32 in zip(*pa.ipc.open_file(source).read_all().columns, strict=True):
+                mask = np.frombuffer(bits.as_buffer() or b"", np.uint8).copy()
+                if _kernels.crc32(mask) != crc32.as_py():
+                    raise CorruptionError(f"{store.uri}{path}: CRC-32 of a mask differs")
+                masks[ordinal.as_py()] = mask
+        yield masks
+
+
+class LiveBits:
+    """The live bitmaps of files with deletion vectors. Each file of masks is read once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._masks = functools.cache(functools.partial(read_masks, store))
+
+    def of(self, file: DataFile) -> npt.NDArray[np.uint8] | None:
+        """The live bitmap of a file; None: all rows live."""
+        if file.deletions is None:
+            return None
+        masks = self._masks(file.deletions.masks_path)
+        if file.deletions.ordinal not in masks:
+            raise CorruptionError(f"{self._store.uri}{file.deletions.masks_path} has no mask for {file.path}")
+        return masks[file.deletions.ordinal]
 
 
 def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | None:
     """The live bitmap of a file with a deletion vector; None: all rows live."""
-    if file.deletions is None:
-        return None
-    masks = read_masks(store, file.deletions.masks_path)
-    if file.deletions.ordinal not in masks:
-        raise CorruptionError(f"{store.uri}{file.deletions.masks_path} has no mask for {file.path}")
-    return masks[file.deletions.ordinal]
+    return LiveBits(store).of(file)
+
+
+LiveSlices = Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]
+"""Rows of one file without dead rows: the row numbers in the file, and the rows."""
 
 
 def live_tables(
@@ -72,11 +100,24 @@ def live_tables(
     columns: Sequence[str] | None = None,
     rows: tuple[int, int] | None = None,
     limits: ReadLimits = READ_LIMITS,
-) -> Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]:
-    """Slices like those of `files.read`, without dead rows: the row numbers in the file, and the rows."""
-    bits = live_bits(store, file)
+) -> LiveSlices:
+    """Slices like those of `files.read`, without dead rows."""
+    for slices in live_tables_of_each(store, [Part(file, columns, rows)], limits):
+        yield from slices
+
+
+def live_tables_of_each(
+    store: ObjectStore, parts: Sequence[Part], limits: ReadLimits = READ_LIMITS
+) -> Iterator[LiveSlices]:
+    """Slices like those of `files.read_each`, without dead rows."""
+    bits = LiveBits(store)
+    for part, slices in zip(parts, files.read_each(store, parts, limits), strict=True):
+        yield _without_dead(slices, part.file, bits.of(part.file))
+
+
+def _without_dead(slices: Slices, file: DataFile, bits: npt.NDArray[np.uint8] | None) -> LiveSlices:
     lives = None if bits is None else live_mask(bits, file.rows)
-    for first, table in files.read(store, file, columns, rows, limits):
+    for first, table in slices:
         row_numbers = np.arange(first, first + table.num_rows, dtype=np.uint64)
         if lives is not None and not (wanted := lives[first : first + table.num_rows]).all():
             row_numbers, table = row_numbers[wanted], table.filter(pa.array(wanted))

@@ -35,6 +35,7 @@ from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, read_bucket
 from deltacompact.index.keys import ENCODING_VERSION, Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.index.remap import Relocation, Relocator
+from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 
 Run = tuple[tuple[IndexFile, ...], ...]
@@ -174,18 +175,37 @@ def numbered(files: Iterable[DataFile], manifest: IndexManifest) -> tuple[DataFi
     return tuple(replace(known[path], number=number) for path, number in sorted(number_of.items(), key=itemgetter(1)))
 
 
-def read_run(store: ObjectStore, manifest: IndexManifest, run: int, bucket: int) -> Iterator[Entries]:
+def read_run(
+    store: ObjectStore, manifest: IndexManifest, run: int, bucket: int, ahead: ReadAhead | None = None
+) -> Iterator[Entries]:
     """Stream one run's entries of a bucket, as stored."""
     files = manifest.runs[run][bucket]
-    return read_bucket(store, files, manifest.encoding.entry_bytes, manifest.hash_bucket_count, bucket)
+    return read_bucket(store, files, manifest.encoding.entry_bytes, manifest.hash_bucket_count, bucket, ahead)
 
 
-def read_index(store: ObjectStore, manifest: IndexManifest, bucket: int) -> Iterator[Entries]:
+def read_runs(
+    store: ObjectStore, manifest: IndexManifest, bucket: int, ahead: ReadAhead | None = None
+) -> list[Iterator[Entries]]:
+    """The streams of all runs of a bucket, the oldest first.
+
+    Remote files are fetched from this call on. The newer runs come first, as they are small: a merge needs all runs.
+    """
+    runs = reversed(range(len(manifest.runs)))
+    return [read_run(store, manifest, run, bucket, ahead) for run in runs][::-1]
+
+
+def read_index(
+    store: ObjectStore, manifest: IndexManifest, bucket: int, ahead: ReadAhead | None = None
+) -> Iterator[Entries]:
     """Stream the newest entry of each key in a bucket, relocated, in digest order.
 
-    Raises CorruptionError if checksum, row count, order or bucket contradict the manifest.
+    Remote files are fetched from this call on. Raises CorruptionError if checksum, row count, order or bucket
+    contradict the manifest.
     """
-    runs = [read_run(store, manifest, run, bucket) for run in range(len(manifest.runs))]
+    return _newest_of(store, manifest, read_runs(store, manifest, bucket, ahead or ReadAhead()))
+
+
+def _newest_of(store: ObjectStore, manifest: IndexManifest, runs: list[Iterator[Entries]]) -> Iterator[Entries]:
     if len(runs) == 1 and not manifest.relocations:
         yield from runs[0]
         return
@@ -219,12 +239,15 @@ def _next_chunk(stream: Iterator[Entries]) -> Entries | None:
 
 
 def newest_entries(
-    store: ObjectStore, manifest: IndexManifest, bucket: int, new: list[Entries], relocator: Relocator
+    manifest: IndexManifest, runs: Iterable[Iterator[Entries]], new: list[Entries], relocator: Relocator
 ) -> Entries:
-    """The index's newest entries of the keys of `new`, in digest order. Streams every run, a chunk at a time."""
+    """The index's newest entries of the keys of `new`, in digest order. `runs` has a bucket's runs, the newest first.
+
+    Streams every run, a chunk at a time.
+    """
     touched = _kernels.Touched(new, manifest.encoding.entry_bytes)
-    for run in reversed(range(len(manifest.runs))):
-        for chunk in read_run(store, manifest, run, bucket):
+    for run in runs:
+        for chunk in run:
             touched.find(chunk)
     return relocator.relocated(touched.found())
 

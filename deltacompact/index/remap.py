@@ -21,7 +21,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import Entries
-from deltacompact.index.live_bitmaps import read_masks
+from deltacompact.index.live_bitmaps import read_each_masks
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -77,13 +77,12 @@ class Relocator:
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:
         files = self._relocations[number].files
-        masks: dict[str, Any] = {}
+        paths = list(dict.fromkeys(file.masks_path for file in files))
+        masks = dict(zip(paths, read_each_masks(self._store, paths), strict=True))
         ranks = _kernels.SurvivorRanks(
             _numbers(self._relocations[number]), np.array([file.rows for file in files], np.int64)
         )
         for file in files:
-            if file.masks_path not in masks:
-                masks[file.masks_path] = read_masks(self._store, file.masks_path)
             ranks.fill(file.number, masks[file.masks_path][file.ordinal])
         return ranks
 

@@ -192,10 +192,8 @@ class CompactionPlan:
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
         entry_bytes = self.encoding.entry_bytes
         pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
-        chunk_entries = self.options.limits.chunk_entries
-        return sizing.peak_task_bytes(
-            self.task_rows, bucket_rows, entry_bytes, chunk_entries, self.read_bytes, pointer_rows
-        )
+        limits = self.options.limits
+        return sizing.peak_task_bytes(self.task_rows, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows)
 
     @property
     def pointed_rows(self) -> int:

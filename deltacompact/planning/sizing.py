@@ -46,7 +46,10 @@ DEDUPE_COPIES = 2.5
 """Entries that a dedupe task holds for each new entry: the received one, the sorted one and the merged one."""
 
 TASK_BASE_BYTES = 350 << 20
-"""Interpreter, libraries and read buffers of a task's process."""
+"""Interpreter and libraries of a task's process."""
+
+ROOMS_OF_A_READER = 2
+"""The room for what is fetched ahead of a remote file, and as much again for a read that does not wait for room."""
 
 ROW_BYTES_MAX = 64 << 20
 ROW_COPIES = 20
@@ -241,17 +244,19 @@ def node_memory(memory_bytes: int) -> tuple[int, int]:
 
 
 def peak_task_bytes(
-    task_rows: int, bucket_rows: int, entry_bytes: int, chunk_entries: int, read_bytes: int, pointer_rows: int = 0
+    task_rows: int, bucket_rows: int, entry_bytes: int, read_bytes: int, limits: Limits, pointer_rows: int = 0
 ) -> int:
     """Planned peak memory of the largest task: it hashes rows, folds a bucket, or reads and writes row groups.
 
     `read_bytes` are the decoded bytes of a row group. `pointer_rows` are the survivors of a bucket group, whose
-    pointers or ranks a task holds.
+    pointers or ranks a task holds. Any task may fetch ahead what it reads.
     """
+    chunk_bytes = limits.chunk_entries * entry_bytes
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
-    folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_entries * entry_bytes
-    pointing = pointer_rows * SPLIT_BYTES + 4 * chunk_entries * entry_bytes
-    return int(TASK_BASE_BYTES + max(hashing, folding, pointing, 4 * read_bytes))
+    folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_bytes
+    pointing = pointer_rows * SPLIT_BYTES + 4 * chunk_bytes
+    fetched = ROOMS_OF_A_READER * limits.reading.read_ahead_bytes
+    return int(TASK_BASE_BYTES + fetched + max(hashing, folding, pointing, 4 * read_bytes))
 
 
 def _power_of_two(n: int) -> int:

@@ -197,7 +197,7 @@ def predict(work: Work, capacity: Capacity, rates: Rates, limits: Limits = LIMIT
     }
     seconds = rates.session_s + sum(stages_s.values()) + driver_s
     bucket_rows = math.ceil(round_rows / buckets)
-    peak = sizing.peak_task_bytes(task_rows, bucket_rows, entry_bytes, limits.chunk_entries, READ_BYTES)
+    peak = sizing.peak_task_bytes(task_rows, bucket_rows, entry_bytes, READ_BYTES, limits)
     return Prediction(seconds, stages_s, driver_s, buckets, rounds, tasks, objects, peak)
 
 

@@ -93,9 +93,8 @@ def live_sources(
         next(hash_bucket(store, decided.encoding, partition, work, count, (0, count), limits))
         for work in slices(deltas, 4_000_000)
     ]
-    for bucket in range(count):
-        new = [entries for part in hashed for entries in part.of(bucket)]
-        found = base.newest(store, bucket, new, decided.encoding, relocator)
+    new_of_bucket = ((bucket, [entries for part in hashed for entries in part.of(bucket)]) for bucket in range(count))
+    for _, new, found in base.newest_of_each(store, new_of_bucket, decided.encoding, relocator):
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
         run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))
         ranks.unmark(dead_ordinals, dead_rows)

@@ -25,10 +25,11 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
 from deltacompact.index.index_files import IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
-from deltacompact.index.live_bitmaps import live_bits, write_masks
+from deltacompact.index.live_bitmaps import LiveBits, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
 from deltacompact.planning.pointer_map import PointerMap, SourceGroup
-from deltacompact.steps.shuffle import Arrays, Groups, Parcel, parcels, taken
+from deltacompact.steps.shuffle import Arrays, Groups, Parcel, parcels, taken_of_each
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
@@ -51,13 +52,18 @@ class FoldedBuckets:
     index: IndexManifest | None
     chunk_entries: int
 
-    def chunks(self, store: ObjectStore, bucket: int, held: Groups | None) -> Iterator[Entries]:
-        """The entries of one bucket, in digest order."""
+    def chunks(self, store: ObjectStore, held: Groups | None) -> Iterator[Iterator[Entries]]:
+        """The entries of each bucket, in digest order. The index files of the next buckets are fetched ahead."""
         if held is None:
             assert self.index is not None
-            yield from read_index(store, self.index, bucket)
+            index, ahead = self.index, ReadAhead()
+            yield from begun_ahead(self.buckets, lambda bucket: read_index(store, index, bucket, ahead))
             return
-        (entries,) = held.of(bucket)
+        for bucket in self.buckets:
+            (entries,) = held.of(bucket)
+            yield self._in_chunks(entries)
+
+    def _in_chunks(self, entries: Entries) -> Iterator[Entries]:
         for start in range(0, len(entries), self.chunk_entries):
             yield entries[start : start + self.chunk_entries]
 
@@ -77,8 +83,8 @@ def survivors(
     """
     groups = parcel_starts[-1]
     living, dead = _kernels.PointerSplit(group_of, groups), _kernels.PointerSplit(group_of, groups)
-    for bucket in folded.buckets:
-        for chunk in folded.chunks(store, bucket, held):
+    for chunks in folded.chunks(store, held):
+        for chunk in chunks:
             living.push_entries(chunk)
     if died is not None:
         dead.push_pointers(*died)
@@ -116,14 +122,16 @@ def assign(
     [parcel_starts[i], parcel_starts[i + 1]).
     """
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
+    bits = LiveBits(store)
     for ordinal, file in group.whole:
-        ranks.fill(ordinal, live_bits(store, file))
-    for living, died in sent:
+        ranks.fill(ordinal, bits.of(file))
+    alive = [living for living, _ in sent]
+    for (_, died), pointers in zip(sent, taken_of_each(store, alive, number), strict=True):
         ranks.unmark(*died.of(number))
-        ranks.mark(*taken(store, living, number))
+        ranks.mark(*pointers)
     write_masks(store, masks_path, {Ordinal(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
     # Ranks within the group fit 32 bits: it has fewer than 2^32 rows.
-    ranked = [ranks.ranks(*taken(store, living, number)).astype(np.uint32) for living, _ in sent]
+    ranked = [ranks.ranks(*pointers).astype(np.uint32) for pointers in taken_of_each(store, alive, number)]
     yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)
 
 
@@ -158,7 +166,7 @@ def write_index(
 ) -> IndexResult:
     """Write the session's entries with pointers for readers. `ranked` has a parcel of ranks from each source group."""
     pointers, group = task.pointers, task.folded.group
-    (ranks,), offsets = _one_after_another([taken(store, parcel, group)[0] for parcel in ranked])
+    (ranks,), offsets = _one_after_another([ranks for (ranks,) in taken_of_each(store, ranked, group)])
     publisher = _kernels.Publisher(
         pointers.group_of,
         pointers.number_of,
@@ -171,10 +179,10 @@ def write_index(
         task.expired_position,
     )
     written, rows, tombstones = [], 0, 0
-    for bucket in task.folded.buckets:
+    for chunks in task.folded.chunks(store, held):
         entry_bytes, chunk_entries = task.folded.encoding.entry_bytes, task.folded.chunk_entries
         with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file, chunk_entries) as writer:
-            for chunk in task.folded.chunks(store, bucket, held):
+            for chunk in chunks:
                 writer.write(_repointed(publisher, chunk))
             written.append(writer.close())
         rows, tombstones = rows + writer.rows, tombstones + writer.tombstones

@@ -11,7 +11,7 @@ to session ordinals, in every round (paper, dedupe step and compaction rounds).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
@@ -23,10 +23,18 @@ from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import BucketWriter, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
-from deltacompact.index.primary_key_index import IndexManifest, newest_entries, read_index, reencoded, renumbered
+from deltacompact.index.primary_key_index import (
+    IndexManifest,
+    newest_entries,
+    read_index,
+    read_runs,
+    reencoded,
+    renumbered,
+)
 from deltacompact.index.remap import Relocator
 from deltacompact.steps.assign_pointers import Pointers, joined
 from deltacompact.steps.shuffle import Groups
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -62,19 +70,35 @@ class BaseIndex:
     manifest: IndexManifest
     ordinals: Mapping[ChainFileNumber, Ordinal] | None = None
 
-    def chunks(self, store: ObjectStore, bucket: int, encoding: Encoding) -> Iterator[Entries]:
-        """A bucket's entries, with the session's encoding and ordinals."""
-        for chunk in read_index(store, self.manifest, bucket):
-            chunk = reencoded(chunk, self.manifest.encoding, encoding)
-            yield chunk if self.ordinals is None else renumbered(chunk, self.ordinals)
+    def chunks(
+        self, store: ObjectStore, bucket: int, encoding: Encoding, ahead: ReadAhead | None = None
+    ) -> Iterator[Entries]:
+        """A bucket's entries, with the session's encoding and ordinals. Remote files are fetched from this call on."""
+        return (self._translated(chunk, encoding) for chunk in read_index(store, self.manifest, bucket, ahead))
 
-    def newest(
-        self, store: ObjectStore, bucket: int, new: list[Entries], encoding: Encoding, relocator: Relocator
-    ) -> Entries:
-        """The bucket's newest entries of the keys of `new`, with the session's encoding and ordinals."""
-        found = newest_entries(store, self.manifest, bucket, new, relocator)
-        found = reencoded(found, self.manifest.encoding, encoding)
-        return found if self.ordinals is None else renumbered(found, self.ordinals)
+    def newest_of_each(
+        self,
+        store: ObjectStore,
+        new_of_bucket: Iterable[tuple[int, list[Entries]]],
+        encoding: Encoding,
+        relocator: Relocator,
+    ) -> Iterator[tuple[int, list[Entries], Entries]]:
+        """Each bucket, its new entries, and the index's newest entries of their keys, with the session's ordinals.
+
+        The files of the next buckets are fetched ahead. Those of buckets without new keys are not opened.
+        """
+        ahead = ReadAhead()
+
+        def begun(bucket: int, new: list[Entries]) -> tuple[int, list[Entries], list[Iterator[Entries]]]:
+            return bucket, new, read_runs(store, self.manifest, bucket, ahead) if any(map(len, new)) else []
+
+        for bucket, new, runs in begun_ahead(new_of_bucket, lambda item: begun(*item)):
+            found = newest_entries(self.manifest, reversed(runs), new, relocator)
+            yield bucket, new, self._translated(found, encoding)
+
+    def _translated(self, entries: Entries, encoding: Encoding) -> Entries:
+        entries = reencoded(entries, self.manifest.encoding, encoding)
+        return entries if self.ordinals is None else renumbered(entries, self.ordinals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +136,7 @@ def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult
     """Fold the new entries (a parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
-    for bucket in task.buckets:
-        folded = _fold_bucket(store, task, bucket, parts)
+    for folded in _folded_buckets(store, task, parts):
         with task.bucket_writer(store) as writer:
             for chunk in folded:
                 live += live_rows(chunk, len(live))
@@ -127,8 +150,7 @@ def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterato
     """Dedupe for a last round that fits the object store: yields the result, then the folded entries, not files."""
     chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     live = np.zeros(len(task.positions), np.int64)
-    for bucket in task.buckets:
-        folded = _fold_bucket(store, task, bucket, parts)
+    for folded in _folded_buckets(store, task, parts):
         chunks += folded
         offsets.append(sum(map(len, chunks)))
         counts += folded.counts
@@ -151,9 +173,8 @@ def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> t
     runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     dead: list[Pointers] = []
     relocator = Relocator(store, task.base.manifest.relocations)
-    for bucket in task.buckets:
-        new = _of_bucket(parts, bucket)
-        found = task.base.newest(store, bucket, new, task.encoding, relocator)
+    new_of_bucket = ((bucket, _of_bucket(parts, bucket)) for bucket in task.buckets)
+    for _, new, found in task.base.newest_of_each(store, new_of_bucket, task.encoding, relocator):
         folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
         run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
         runs.append(run)
@@ -182,10 +203,12 @@ def _of_bucket(parts: Sequence[Groups], bucket: int) -> list[Entries]:
     return [entries for part in parts for entries in part.of(bucket)]
 
 
-def _fold_bucket(store: ObjectStore, task: DedupeTask, bucket: int, parts: Sequence[Groups]) -> Folded:
-    new = _of_bucket(parts, bucket)
-    base = task.base.chunks(store, bucket, task.encoding)
-    return Folded(new, base, task.encoding, task.positions, task.tombstone_retention)
+def _folded_buckets(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> Iterator[Folded]:
+    """The fold of each bucket. The index files of the next buckets are fetched ahead."""
+    ahead = ReadAhead()
+    bases = begun_ahead(task.buckets, lambda bucket: task.base.chunks(store, bucket, task.encoding, ahead))
+    for bucket, base in zip(task.buckets, bases, strict=True):
+        yield Folded(_of_bucket(parts, bucket), base, task.encoding, task.positions, task.tombstone_retention)
 
 
 def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:

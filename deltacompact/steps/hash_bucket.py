@@ -23,10 +23,11 @@ from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, none
 from deltacompact.index.keys import Encoding, keyless
-from deltacompact.index.live_bitmaps import live_tables
+from deltacompact.index.live_bitmaps import live_tables_of_each
 from deltacompact.steps.shuffle import Groups
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import formats, schemas
+from deltacompact.tabular.files import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +77,21 @@ def hash_bucket(
     reading: ReadLimits,
 ) -> Iterator[Groups]:
     """Entries of the slices' rows by bucket. Each parcel has the buckets [parcel_starts[i], parcel_starts[i + 1])."""
-    parts = [part for piece in work for part in _pack(store, encoding, partition, piece, reading)]
+    parts = list(_packed(store, encoding, partition, work, reading))
     entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
     del parts
     yield from Groups(0, (entries,), offsets).parcels(parcel_starts)
 
 
-def _pack(
-    store: ObjectStore, encoding: Encoding, partition: Partition, piece: SourceSlice, reading: ReadLimits
+def _packed(
+    store: ObjectStore, encoding: Encoding, partition: Partition, work: Sequence[SourceSlice], reading: ReadLimits
 ) -> Iterator[Entries]:
     columns = (*encoding.columns, *partition.names)
-    for rows, table in live_tables(store, piece.file, columns, piece.rows, reading):
-        schemas.check_partition_values(table, partition, piece.file.path)
-        yield pack(table, encoding, piece.file.path, piece.ordinal, piece.operation, rows)
+    parts = [Part(piece.file, columns, piece.rows) for piece in work]
+    for piece, slices in zip(work, live_tables_of_each(store, parts, reading), strict=True):
+        for rows, table in slices:
+            schemas.check_partition_values(table, partition, piece.file.path)
+            yield pack(table, encoding, piece.file.path, piece.ordinal, piece.operation, rows)
 
 
 def pack(

@@ -9,7 +9,8 @@ lives are copied without decoding (row_group_copy.py). The rows of all others ar
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import contextlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -21,12 +22,24 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
+from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
+from deltacompact.storage.fetched_file import Range, ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas, writing
-from deltacompact.tabular.prefetch import ahead
-from deltacompact.tabular.row_group_copy import CopyingWriter, Encoded, GroupRange, codec_of, copyable_ranges, encoded
+from deltacompact.tabular import prefetch, schemas, writing
+from deltacompact.tabular.damage import naming
+from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.row_group_copy import (
+    CopyingWriter,
+    Encoded,
+    GroupRange,
+    bytes_of,
+    codec_of,
+    copyable_ranges,
+    encoded,
+    may_be_copied,
+)
 from deltacompact.tabular.row_groups import WriteOptions
+from deltacompact.tabular.writing import TableWriter
 
 ENCODED_AHEAD = 2
 """Row groups that another thread encodes while copying waits for the disk or the network."""
@@ -58,34 +71,25 @@ class MaterializeTask:
 
 def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materialized:
     """Write the task's live rows to `path`."""
-    by_ordinal: Masks = {}
-    for masks_path in task.masks_paths:
-        by_ordinal |= read_masks(store, masks_path)
-    pieces = []
-    for source in task.sources:
-        lives = live_mask(by_ordinal[Ordinal(source.ordinal)], source.file.rows)
-        pieces.append(Piece(source.file, lives, _rows_of(lives, source)))
-    options, ranges = _copyable(store, task, pieces)
-    if any(ranges):
-        with (
-            ahead(_steps(store, task, pieces, ranges, options), ENCODED_AHEAD) as steps,
-            writing.written(store, path, options.content_type, lambda sink: _copying(sink, task)) as out,
-        ):
+    ahead = ReadAhead(task.limits.reading)
+    with contextlib.ExitStack() as opened:
+        options, pieces = _planned(store, task, ahead, opened)
+        out = opened.enter_context(_written(store, path, task, options, any(piece.copied for piece in pieces)))
+        for piece in pieces:
+            _announce(piece, isinstance(out, CopyingWriter) and out.copies_inside)
+        if isinstance(out, CopyingWriter):
+            steps = opened.enter_context(prefetch.ahead(_steps(store, task, pieces, options, ahead), ENCODED_AHEAD))
             for step in steps:
                 if isinstance(step, Encoded):
                     out.add(step)
                 else:
-                    with files.opened(store, step.file) as source:
-                        out.copy(source, step.groups)
-            _check_rows(task, out.rows)
-    else:
-        with writing.writer(store, path, task.schema, options) as out:
-            for table in _live_rows(store, task, pieces):
+                    _copy(out, step)
+        else:
+            for table in _live_rows(task, _with_readers(store, pieces, ahead)):
                 out.write(table)
-            _check_rows(task, out.rows)
-    size = writing.bytes_of(store, path)
-    copied = sum(groups.stop - groups.start for of_piece in ranges for groups in of_piece)
-    described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, size, task.schema)
+        _check_rows(task, out.rows)
+    copied = sum(groups.stop - groups.start for piece in pieces for groups in piece.copied)
+    described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
     return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)
 
 
@@ -105,23 +109,43 @@ class Materialized:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of a file that goes into an output: the live rows (`lives`, one element a row) in a half-open range."""
+    """The part of a file that goes into an output: the live rows (`lives`, one element a row) in a half-open range.
+
+    `copied` are its row groups that are copied. `reader` is there once the file is to be opened.
+    """
 
     file: DataFile
     lives: npt.NDArray[np.bool_]
     rows: tuple[int, int]
+    copied: Sequence[GroupRange] = ()
+    reader: FileReader | None = None
+
+    @property
+    def stays_open(self) -> bool:
+        """Whether the file is opened once and stays open, because opening takes a request, and two threads read it."""
+        return bool(self.copied) and self.reader is not None and self.reader.is_remote
+
+    def has_live_rows(self) -> bool:
+        return bool(self.lives[slice(*self.rows)].any())
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
     """Row groups of a file to copy without decoding."""
 
-    file: DataFile
+    reader: FileReader
     groups: GroupRange
 
 
-def _copying(sink: IO[bytes], task: MaterializeTask) -> CopyingWriter:
-    return CopyingWriter(sink, task.schema, task.limits.reading)
+def _written(
+    store: ObjectStore, path: str, task: MaterializeTask, options: WriteOptions, copies: bool
+) -> contextlib.AbstractContextManager[TableWriter | CopyingWriter]:
+    def made(sink: IO[bytes]) -> TableWriter | CopyingWriter:
+        if copies:
+            return CopyingWriter(sink, task.schema, task.limits.reading)
+        return TableWriter(sink, task.schema, options)
+
+    return writing.written(store, path, options.content_type, made)
 
 
 def _check_rows(task: MaterializeTask, written: int) -> None:
@@ -129,56 +153,103 @@ def _check_rows(task: MaterializeTask, written: int) -> None:
         raise CorruptionError(f"compacted file {task.number} got {written} rows, {task.rows} were assigned")
 
 
-def _copyable(
-    store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]
-) -> tuple[WriteOptions, list[list[GroupRange]]]:
-    """The write options, with a codec, and the row groups of each piece that can be copied."""
-    options, limits = task.options, task.limits
-    if options.content_type is not ContentType.PARQUET:
-        return options, [[] for _ in pieces]
-    ranges, codec = [], options.codec
-    for piece in pieces:
-        found: list[GroupRange] = []
-        if piece.file.content_type is ContentType.PARQUET:
-            with files.opened(store, piece.file) as source:
-                parquet = files.described_parquet(source, piece.file, True, limits.reading)
-                share_min = limits.copied_group_share_min
-                found = copyable_ranges(parquet, piece.file, task.schema, options, piece.lives, piece.rows, share_min)
-                codec = codec or codec_of(parquet.metadata)
-        ranges.append(found)
-    return replace(options, codec=codec), ranges
+def _planned(
+    store: ObjectStore, task: MaterializeTask, ahead: ReadAhead, opened: contextlib.ExitStack
+) -> tuple[WriteOptions, list[Piece]]:
+    """The write options, with a codec, and the pieces with the row groups to copy. Remote files stay open."""
+    options, share_min = task.options, task.limits.copied_group_share_min
+    codec, planned = options.codec, list[Piece]()
+    masks: Masks = {}
+    for source, reader in begun_ahead(
+        task.sources, lambda source: (source, _reader_to_copy(store, task, source, ahead))
+    ):
+        for of_group in () if masks else read_each_masks(store, task.masks_paths):  # while the first files are opened
+            masks |= of_group
+        lives = live_mask(masks[source.ordinal], source.file.rows)
+        piece = Piece(source.file, lives, _rows_of(lives, source))
+        if reader is None and codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET:
+            reader = FileReader(store, Part(piece.file), ahead)
+        if reader is not None:
+            opened.enter_context(reader)
+            parquet = reader.parquet
+            found = copyable_ranges(parquet, piece.file, task.schema, options, lives, piece.rows, share_min)
+            codec = codec or codec_of(parquet.metadata)
+            piece = replace(piece, copied=found, reader=reader)
+            if not reader.is_remote:
+                reader.close()
+        planned.append(piece)
+    return replace(options, codec=codec), planned
+
+
+def _reader_to_copy(
+    store: ObjectStore, task: MaterializeTask, source: LiveRange, ahead: ReadAhead
+) -> FileReader | None:
+    copies = may_be_copied(source.file, task.options, task.limits.copied_group_share_min)
+    return FileReader(store, Part(source.file), ahead, to_copy=True) if copies else None
+
+
+def _with_readers(store: ObjectStore, pieces: Sequence[Piece], ahead: ReadAhead) -> Iterator[Piece]:
+    """The pieces with their readers; the next files are opened ahead."""
+
+    def begun(piece: Piece) -> Piece:
+        return replace(piece, reader=piece.reader or FileReader(store, Part(piece.file, None, piece.rows), ahead))
+
+    return begun_ahead(pieces, begun)
+
+
+def _announce(piece: Piece, copies_inside: bool) -> None:
+    """Announce what will be read of an open file: row groups to decode and row groups to copy, in their order."""
+    if piece.reader is None or not piece.reader.is_remote or piece.file.content_type is not ContentType.PARQUET:
+        return
+    ranges: list[Range] = []
+    start, stop = piece.rows
+    for groups in piece.copied:
+        if piece.lives[start : groups.start].any():
+            ranges += piece.reader.ranges((start, groups.start))
+        ranges += bytes_of(groups, copies_inside and piece.file.managed)
+        start = groups.stop
+    if piece.lives[start:stop].any():
+        ranges += piece.reader.ranges((start, stop))
+    piece.reader.announce(ranges)
 
 
 def _steps(
-    store: ObjectStore,
-    task: MaterializeTask,
-    pieces: Sequence[Piece],
-    ranges: Sequence[Sequence[GroupRange]],
-    options: WriteOptions,
+    store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece], options: WriteOptions, ahead: ReadAhead
 ) -> Generator[Copy | Encoded]:
     """The parts of the output, in order: row groups to copy, and between them newly encoded row groups."""
     between: list[Piece] = []
-    for piece, of_piece in zip(pieces, ranges, strict=True):
+    for piece in _with_readers(store, pieces, ahead):
         start, stop = piece.rows
-        for groups in of_piece:
+        for groups in piece.copied:
+            assert piece.reader is not None, "its footer was read"
             between.append(replace(piece, rows=(start, groups.start)))
-            yield from encoded(_live_rows(store, task, between), task.schema, options)
-            yield Copy(piece.file, groups)
+            yield from encoded(_live_rows(task, between), task.schema, options)
+            yield Copy(piece.reader if piece.stays_open else piece.reader.again(), groups)
             between, start = [], groups.stop
         between.append(replace(piece, rows=(start, stop)))
-    yield from encoded(_live_rows(store, task, between), task.schema, options)
+    yield from encoded(_live_rows(task, between), task.schema, options)
 
 
-def _live_rows(store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+def _copy(out: CopyingWriter, step: Copy) -> None:
+    reader = step.reader
+    with naming(reader.file.path):
+        out.copy(reader.source, step.groups, reader.origin if reader.file.managed else None)
+    if not reader.is_remote:
+        reader.close()
+
+
+def _live_rows(task: MaterializeTask, pieces: Iterable[Piece]) -> Iterator[pa.Table]:
     """Decode the live rows of these pieces."""
     for piece in pieces:
-        if not piece.lives[slice(*piece.rows)].any():
+        if piece.reader is None or not piece.has_live_rows():
             continue
-        for first, table in files.read(store, piece.file, None, piece.rows, task.limits.reading):
+        for first, table in piece.reader.slices(piece.rows):
             wanted = piece.lives[first : first + table.num_rows]
             if not wanted.all():
                 table = table.filter(pa.array(wanted))
             yield schemas.align(table, task.schema, task.partition, piece.file.path)
+        if not piece.stays_open:
+            piece.reader.close()
 
 
 def _rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.index.index_files import session_object
+from deltacompact.index.index_files import OpenObject, session_object
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
 Arrays = tuple[npt.NDArray[Any], ...]
@@ -78,13 +79,21 @@ def parcels(
         yield Stored(path, groups.first)
 
 
-def taken(store: ObjectStore, parcel: Parcel, group: int) -> Arrays:
-    """The rows of one group in a parcel."""
-    if isinstance(parcel, Groups):
-        return parcel.of(group)
-    with session_object(store, parcel.path) as source:
-        batch = pa.ipc.open_file(source).get_batch(group - parcel.first)
-        return tuple(np.array(column.to_numpy(zero_copy_only=False)) for column in batch.columns)
+def taken_of_each(store: ObjectStore, parcels: Sequence[Parcel], group: int) -> Iterator[Arrays]:
+    """The rows of one group in each parcel. Stored parcels are fetched ahead."""
+    ahead = ReadAhead()
+
+    def begun(parcel: Parcel) -> tuple[Parcel, OpenObject | None]:
+        return parcel, None if isinstance(parcel, Groups) else session_object(store, parcel.path, ahead)
+
+    for parcel, opened in begun_ahead(parcels, begun):
+        if isinstance(parcel, Groups):
+            yield parcel.of(group)
+            continue
+        assert opened is not None, "it is stored"
+        with opened as source:
+            batch = pa.ipc.open_file(source).get_batch(group - parcel.first)
+            yield tuple(np.array(column.to_numpy(zero_copy_only=False)) for column in batch.columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from deltacompact.base.errors import InputError
+from deltacompact.storage.fetched_file import announce
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
 
@@ -114,6 +115,7 @@ def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> 
     """Copy a file (local path or URI) into the store. Returns the number of bytes."""
     origin, name = open_object(store, as_uri(source))
     with origin.open(name) as reader, store.writer(path) as sink:
+        announce(reader)
         shutil.copyfileobj(reader, sink, 8 << 20)
         return int(reader.tell())
 

@@ -6,7 +6,7 @@ one object      obstore (s3_objects.py); boto3 where obstore cannot: keys that i
                 region, forked processes, and the first request of a process
 a large file    a multipart upload (upload.py), completed at the end of the block, aborted if it fails; if the process
                 dies, a vacuum finds the upload
-random access   Arrow's own S3 reader
+random access   ranges of a file, several at a time: see fetched_file.py
 first request   must be answered within 9 seconds, credentials included; later requests have long time-outs and retries
 """
 
@@ -33,6 +33,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundErro
 from deltacompact.base.settings import at_least
 from deltacompact.base.wording import text_of
 from deltacompact.storage import s3_objects
+from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.objects import Fetched, ObjectStat, refuse_overwriting
 from deltacompact.storage.s3_objects import BACKOFF, Objects, Reach, RequestFailed
 from deltacompact.storage.s3_parts import S3Parts
@@ -114,7 +115,6 @@ class _Live:
     session: Any
     expires_s: float
     process: int
-    arrow: Any = None
 
 
 class S3Store:
@@ -201,17 +201,7 @@ class S3Store:
         raise AssertionError("unreachable")
 
     def open(self, path: str) -> pa.NativeFile:
-        if self.settings not in _ANSWERED:
-            self.stat(path)  # Arrow would wait for minutes if nobody answers
-        with self.asking(path):
-            try:
-                return self._arrow.open_input_file(f"{self.bucket}/{self.prefix}{path}")
-            except FileNotFoundError:
-                self.stat(path)  # its error says which is missing: object or bucket
-                raise
-            except OSError as error:
-                self.stat(path)
-                raise StoreError(f"{self.uri}{path}: {text_of(error)}") from error
+        return open_fetched(self, path)
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
         return self._begun(
@@ -326,13 +316,6 @@ class S3Store:
     def client(self) -> Any:
         """boto3's client."""
         return self._connected().client
-
-    @property
-    def _arrow(self) -> Any:
-        live = self._connected()
-        if live.arrow is None:
-            live.arrow = _arrow_file_system(live.session, live.client, self.settings.endpoint_url)
-        return live.arrow
 
     def _answered(
         self,
@@ -629,24 +612,6 @@ def _session(settings: S3Settings, static: _StaticCredentials | None) -> Any:
         aws_secret_access_key=assumed["SecretAccessKey"],
         aws_session_token=assumed["SessionToken"],
         region_name=session.region_name,
-    )
-
-
-def _arrow_file_system(session: Any, client: Any, endpoint: str | None) -> Any:
-    from pyarrow import fs
-
-    found = session.get_credentials()
-    if found is None:
-        raise InputError(f"no AWS credentials: {_SET_THEM}")
-    frozen = found.get_frozen_credentials()
-    url = urlsplit(endpoint) if endpoint else None
-    return fs.S3FileSystem(
-        access_key=frozen.access_key,
-        secret_key=frozen.secret_key,
-        session_token=frozen.token,
-        region=client.meta.region_name or "us-east-1",
-        endpoint_override=url.netloc if url else None,
-        scheme=url.scheme if url else "https",
     )
 
 

@@ -13,13 +13,15 @@ import functools
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import IO, Any
 
 import pyarrow as pa
 
 from deltacompact.base.settings import Settings
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.fetched_file import open_fetched
+from deltacompact.storage.objects import Fetched, Fetches, ObjectStat, ObjectStore
 
 BURST_S = 0.25
 """A process may use this many seconds of its allowance at once."""
@@ -53,7 +55,9 @@ def _part(cap: float | None, factor: float) -> float | None:
 
 def paced(store: ObjectStore, pace: Pace) -> ObjectStore:
     """The store, throttled to a pace, for tasks."""
-    return store if pace.is_free else PacedStore(store, pace)
+    if pace.is_free:
+        return store
+    return PacedRemote(store, pace) if isinstance(store, Fetches) else PacedStore(store, pace)
 
 
 class Allowance:
@@ -92,10 +96,10 @@ class PacedStore:
 
     def alike(self, store: ObjectStore) -> PacedStore:
         """Another store that shares this allowance."""
-        return PacedStore(store, self._pace)
+        return PacedRemote(store, self._pace) if isinstance(store, Fetches) else PacedStore(store, self._pace)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PacedStore, (self._store, self._pace)
+        return type(self), (self._store, self._pace)
 
     def __getattr__(self, name: str) -> Any:
         """Other attributes (root, settings) are those of the store."""
@@ -147,6 +151,19 @@ class PacedStore:
     def delete(self, paths: Iterable[str]) -> None:
         self._requests.take(1)
         self._store.delete(paths)
+
+
+class PacedRemote(PacedStore):
+    """A store behind a network that keeps within one process's pace: its files are fetched at this pace."""
+
+    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        self._requests.take(1)
+        self._reads.take(length)
+        begun: Future[Fetched] = self._store.fetch(path, start, length, etag)  # type: ignore[attr-defined]
+        return begun
+
+    def open(self, path: str) -> pa.NativeFile:
+        return open_fetched(self, path)
 
 
 class _PacedFile:

@@ -3,6 +3,8 @@
     inspect("orders.csv", known schema)              -> schema, 1,000 rows
     read(file, ["id"], rows 200,000‥400,000)         -> (first row, table), … only the row groups that are needed
 
+    read_each([a, b, c])                             -> slices of a, of b, of c; b and c are opened and fetched ahead
+
 Parquet, ORC and Arrow files store their types. CSV and JSON lines take theirs from the table's schema. The log records
 the types at append, so every later reader uses the same ones. A file that is not managed is checked against its stamp
 whenever it is opened.
@@ -11,19 +13,23 @@ whenever it is opened.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
 
-from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
+from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import field_ids, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
@@ -49,8 +55,9 @@ def inspect(
     """
     file_store, name = open_object(store, path)
     with naming(path):
-        stat = file_store.stat(name) if managed else stamps.settled(file_store, name)
+        before = None if isinstance(file_store, Fetches) else stamps.settled(file_store, name, managed)
         with file_store.open(name) as source:
+            stat = stamps.stat_of(file_store, name, source) if before is None else before
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             schema, rows, decoded_bytes = _described(source, path, content_type, known, partition)
@@ -81,7 +88,7 @@ def _described(
     partition: Partition | None,
 ) -> tuple[pa.Schema, int, int | None]:
     """Schema, rows and about the decoded bytes of an opened file. None: the bytes are not known without reading."""
-    decoded_bytes = None
+    decoded_bytes, parquet = None, None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
@@ -102,7 +109,11 @@ def _described(
     if partition and names and parquet_read.is_near(source):
         file = DataFile(UNNUMBERED, path, content_type, rows, 0, schema)
         source.seek(0)
-        for _, table in _units(source, file, names, 0, rows, READ_LIMITS):
+        if parquet is None:
+            units = _units(source, file, names, 0, rows)
+        else:
+            units = parquet_read.batches(source, parquet, names, 0, rows, READ_LIMITS)
+        for _, table in units:
             schemas.check_partition_values(table, partition, path)
     return schema, rows, decoded_bytes
 
@@ -116,25 +127,177 @@ def check_columns(schema: pa.Schema, path: str) -> None:
         seen.add(name)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a file to read: those of `columns` that the file has, and a half-open range of rows. None: all."""
+
+    file: DataFile
+    columns: Sequence[str] | None = None
+    rows: tuple[int, int] | None = None
+
+
+Slices = Iterator[tuple[int, pa.Table]]
+"""Rows of one file, in row order: the number of the first row, and the rows."""
+
+
 def read(
     store: ObjectStore,
     file: DataFile,
     columns: Sequence[str] | None = None,
     rows: tuple[int, int] | None = None,
     limits: ReadLimits = READ_LIMITS,
-) -> Iterator[tuple[int, pa.Table]]:
-    """Slices (first row, table) of a file in row order, with those of `columns` that the file has.
+) -> Slices:
+    """Slices of a part of a file. Units outside of it (row groups, batches, stripes) are not read.
 
-    `rows` is a half-open range. Units outside of it (row groups, batches, stripes) are not read. Raises InputError
-    naming the file if it is corrupt, and NotFoundError if it is missing.
+    Raises InputError naming the file if it is corrupt, and NotFoundError if it is missing.
     """
-    wanted = [name for name in file.schema.names if columns is None or name in columns]
-    start, stop = rows or (0, file.rows)
-    with opened(store, file) as source:
-        names = field_ids.stored_names(file, wanted)
-        stored = _units(source, field_ids.as_stored(file), names, start, stop, limits)
-        units = ((first, field_ids.projected(table, file, wanted)) for first, table in stored)
-        yield from _clipped(file, units, start, stop)
+    for slices in read_each(store, [Part(file, columns, rows)], limits):
+        yield from slices
+
+
+def read_each(store: ObjectStore, parts: Iterable[Part], limits: ReadLimits = READ_LIMITS) -> Iterator[Slices]:
+    """The slices of each part, in order; take them all before the next part's. Errors are those of `read`.
+
+    Remote files are opened ahead, and what is wanted of them is fetched while earlier files are decoded.
+    """
+    ahead, remaining = ReadAhead(limits), iter(parts)
+    upcoming: deque[FileReader] = deque()
+    try:
+        while True:
+            for part in islice(remaining, FILES_AHEAD + 1 - len(upcoming)):
+                upcoming.append(FileReader(store, part, ahead))
+            if not upcoming:
+                return
+            yield _used_up(upcoming.popleft(), upcoming)
+    finally:
+        for reader in upcoming:
+            reader.close()
+
+
+def _used_up(reader: FileReader, upcoming: Iterable[FileReader]) -> Slices:
+    with reader:
+        for slice_ in reader.slices():
+            for following in upcoming:
+                following.announce_if_open()
+            yield slice_
+
+
+class FileReader:
+    """Reads a part of a file. The file is opened once, when it is needed; a remote file's first request begins now."""
+
+    def __init__(self, store: ObjectStore, part: Part, ahead: ReadAhead, to_copy: bool = False) -> None:
+        self.file = part.file
+        self._part = part
+        self._ahead = ahead
+        self._limits = ahead.limits
+        self._to_copy = to_copy
+        self.origin = self._store, self._name = open_object(store, part.file.path)
+        self._fetched = ahead.file(self._store, self._name, part.file.bytes or None)
+        self._open = contextlib.ExitStack()
+        self._source: pa.NativeFile | None = None
+        self._announced = False
+
+    def __enter__(self) -> FileReader:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._source = None
+        with naming(self.file.path):
+            self._open.__exit__(*error)
+        if self._fetched is not None:
+            self._fetched.close()
+            self._fetched = None
+
+    def close(self) -> None:
+        """A file that is read again is opened again."""
+        self.__exit__(None, None, None)
+
+    def again(self) -> FileReader:
+        """A reader of the same part that opens the file by itself."""
+        return FileReader(self._store, self._part, self._ahead, self._to_copy)
+
+    @property
+    def source(self) -> pa.NativeFile:
+        """The open file. Raises InputError if it changed since it was appended."""
+        if self._source is None:
+            with naming(self.file.path):
+                self._source = self._open.enter_context(_opened(self._store, self._name, self.file, self._fetched))
+        return self._source
+
+    @cached_property
+    def parquet(self) -> parquet_read.Described:
+        """The footer of a Parquet file."""
+        with naming(self.file.path):
+            return described_parquet(self.source, self.file, self._to_copy, self._limits)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether opening the file takes a request."""
+        return isinstance(self._store, Fetches)
+
+    def announce_if_open(self) -> None:
+        """Announce what will be read, if it is known without waiting. A broken file is reported when it is read."""
+        if not self._announced and self._fetched is not None and self._fetched.is_open:
+            with contextlib.suppress(DeltaCompactError):
+                self._announce()
+
+    def _announce(self) -> None:
+        match self.file.content_type:
+            case ContentType.PARQUET:
+                self.announce(self.ranges(self._rows))
+            case ContentType.CSV | ContentType.JSON:
+                self.announce(None)
+
+    def ranges(self, rows: tuple[int, int]) -> list[Range]:
+        """Where the wanted columns of these rows are in a Parquet file."""
+        start, stop = rows
+        return [
+            range_ for group in self._chunks if group.stop > start and group.first < stop for range_ in group.ranges
+        ]
+
+    @cached_property
+    def _chunks(self) -> list[parquet_read.GroupChunks]:
+        return parquet_read.group_chunks(self.parquet, self._stored_names)
+
+    def announce(self, ranges: Sequence[Range] | None) -> None:
+        """Announce all that will be read; None: the whole file."""
+        self._announced = True
+        announce(self.source, ranges)
+
+    @property
+    def _wanted(self) -> list[str]:
+        columns = self._part.columns
+        return [name for name in self.file.schema.names if columns is None or name in columns]
+
+    @property
+    def _stored_names(self) -> list[str]:
+        return field_ids.stored_names(self.file, self._wanted)
+
+    @property
+    def _rows(self) -> tuple[int, int]:
+        return self._part.rows or (0, self.file.rows)
+
+    def slices(self, rows: tuple[int, int] | None = None) -> Slices:
+        """Slices of the part, or of a range of its rows."""
+        start, stop = rows or self._rows
+        with naming(self.file.path):
+            source = self.source
+            if not self._announced:
+                self._announce()
+            if self.file.content_type is ContentType.PARQUET:
+                stored = parquet_read.batches(source, self.parquet, self._stored_names, start, stop, self._limits)
+            else:
+                file = field_ids.as_stored(self.file)
+                stored = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
+            units = ((first, field_ids.projected(table, self.file, self._wanted)) for first, table in stored)
+            yield from _clipped(self.file, units, start, stop)
+
+
+def _at_once(source: pa.NativeFile, file: DataFile, limits: ReadLimits) -> pa.NativeFile:
+    """ORC and Arrow files are read in many small pieces, so a remote file that fits the room is fetched whole."""
+    if file.content_type in UNTYPED or not isinstance(source, FetchedFile) or source.size() > limits.read_ahead_bytes:
+        return source
+    return pa.BufferReader(source.read_at(source.size(), 0))
 
 
 def _clipped(
@@ -158,13 +321,9 @@ def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Ta
             yield first + start, table.slice(start, ROW_GROUP_ROWS) if table.num_columns else table
 
 
-def _units(
-    source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int, limits: ReadLimits
-) -> Iterator[tuple[int, pa.Table]]:
+def _units(source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int) -> Slices:
+    """Stripes or batches of a file that is not Parquet; of a text, all rows at once."""
     match file.content_type:
-        case ContentType.PARQUET:
-            parquet = described_parquet(source, file, limits=limits)
-            yield from parquet_read.batches(source, parquet, columns, start, stop, limits)
         case ContentType.ORC:
             orc, first = pa.orc.ORCFile(source), 0
             for stripe in range(orc.nstripes):
@@ -185,7 +344,13 @@ def _units(
 def opened(store: ObjectStore, file: DataFile) -> Iterator[pa.NativeFile]:
     """Open a file. Errors inside the block name it. Raises InputError if the file changed since it was appended."""
     file_store, name = open_object(store, file.path)
-    with naming(file.path), file_store.open(name) as source:
+    with naming(file.path), _opened(file_store, name, file, None) as source:
+        yield source
+
+
+@contextlib.contextmanager
+def _opened(file_store: ObjectStore, name: str, file: DataFile, fetched: FetchedFile | None) -> Iterator[pa.NativeFile]:
+    with file_store.open(name) if fetched is None else fetched as source:
         if file.managed:
             yield source
             return

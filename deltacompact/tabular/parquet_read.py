@@ -5,11 +5,14 @@
 
 The footer tells how many bytes a decoded row group has, which gives the rows of a batch. It does not tell how the bytes
 are spread over the rows. If a batch comes out too large, the following batches are smaller.
+
+The footer also tells where the column chunks are. A remote file fetches those of the next row groups while one is
+decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +22,7 @@ import pyarrow.parquet as pq
 from deltacompact import _kernels
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
+from deltacompact.storage.fetched_file import FetchedFile, Range
 
 WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
@@ -36,17 +40,22 @@ def is_near(source: pa.NativeFile) -> bool:
     return isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
 
 
+def pieces(source: pa.NativeFile) -> ReadAt:
+    """A function that reads pieces of a file, each by itself."""
+    return lambda offset, length: source.read_at(length, offset)
+
+
 def reading(source: pa.NativeFile, limits: ReadLimits) -> ReadAt:
-    """A function that reads pieces of a file. It fetches large pieces of a remote file."""
+    """A function that reads pieces of a footer. It fetches large pieces of a remote file."""
     if is_near(source):
-        return lambda offset, length: source.read_at(length, offset)
+        return pieces(source)
     ahead: list[Any] = [0, pa.py_buffer(b"")]
 
     def read(offset: int, length: int) -> pa.Buffer:
         begin, buffer = ahead
         if not begin <= offset <= offset + length <= begin + buffer.size:
             begin = max(0, min(offset, source.size() - limits.tail_bytes))  # callers ask for a footer's length first
-            wanted = max(offset + length - begin, limits.read_ahead_bytes)
+            wanted = max(offset + length - begin, limits.request_bytes)
             ahead[:] = begin, buffer = begin, pa.py_buffer(source.read_at(wanted, begin))
         return buffer.slice(offset - begin, length)
 
@@ -76,25 +85,54 @@ def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits =
     return Described(pq.read_metadata(pa.BufferReader(read(size - length, length))), footer)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupChunks:
+    """A row group: the half-open range of its rows, and where the chunks of some columns are in the file."""
+
+    first: int
+    stop: int
+    ranges: list[Range]
+
+
+def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks]:
+    """Where the chunks of these columns are. Empty if the kernel cannot read the footer."""
+    found, first = list[GroupChunks](), 0
+    if parquet.footer is not None:
+        for (rows, _), chunks in zip(_groups(parquet, []), parquet.footer.chunks(list(columns)), strict=True):
+            found.append(GroupChunks(first, first + rows, [(begin, begin + length) for begin, length in chunks]))
+            first += rows
+    return found
+
+
 def batches(
     source: pa.NativeFile, parquet: Described, columns: list[str], start: int, stop: int, limits: ReadLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of the row groups that have rows in the half-open range."""
-    reader = pq.ParquetFile(source, metadata=parquet.metadata, pre_buffer=not is_near(source))
-    first, waiting, waiting_first, waiting_bytes, waiting_rows = 0, list[int](), 0, 0, 0
-    for group, (rows, size) in enumerate(_groups(parquet, columns)):
-        if first + rows > start and first < stop:
-            if waiting and waiting_bytes + size > limits.run_bytes:
-                yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
-                waiting, waiting_bytes, waiting_rows = [], 0, 0
-            if not waiting:
-                waiting_first = first
-            waiting.append(group)
-            waiting_bytes += size
-            waiting_rows += rows
-        first += rows
+    fetches_by_itself = is_near(source) or isinstance(source, FetchedFile)
+    reader = pq.ParquetFile(source, metadata=parquet.metadata, pre_buffer=not fetches_by_itself)
+    sizes = _groups(parquet, columns)
+    waiting, waiting_first, waiting_bytes, waiting_rows = list[int](), 0, 0, 0
+    for group, first in _overlapping(parquet, start, stop):
+        rows, size = sizes[group]
+        if waiting and waiting_bytes + size > limits.run_bytes:
+            yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
+            waiting, waiting_bytes, waiting_rows = [], 0, 0
+        if not waiting:
+            waiting_first = first
+        waiting.append(group)
+        waiting_bytes += size
+        waiting_rows += rows
     if waiting:
         yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
+
+
+def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The row groups that have rows in the half-open range, with the first row of each."""
+    first = 0
+    for group, (rows, _) in enumerate(_groups(parquet, [])):
+        if first + rows > start and first < stop:
+            yield group, first
+        first += rows
 
 
 def decoded_bytes(parquet: Described, columns: list[str]) -> int:

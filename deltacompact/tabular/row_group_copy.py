@@ -6,13 +6,13 @@
 A full rewrite decodes and encodes every byte; copying does not. The kernel reads the source's footer and decides which
 row groups can be copied: the output must store the columns in the same way, and the footer must be right about the
 bytes. Such a group is copied if it has the wanted codec and is large enough. Statistics, page indexes and histograms
-are copied with it. The rows of all other groups are decoded.
+are copied with it. The rows of all other groups are decoded. On S3, long runs of row groups are copied inside S3.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -24,17 +24,28 @@ import pyarrow.parquet as pq
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import LIMITS, READ_LIMITS, ReadLimits
-from deltacompact.base.model import DataFile
+from deltacompact.base.model import ContentType, DataFile
+from deltacompact.storage.fetched_file import Range, announce
+from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, schemas
-from deltacompact.tabular.parquet_read import Described, Footer, reading
+from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
 CREATED_BY = "deltacompact version 0.1.0"
 """Other readers parse this form, and ignore the statistics of files that do not name their writer."""
 
+COPIED_BYTES_MIN = 5 << 20
+"""The kernel asks a sink for no shorter copies: S3's parts have at least this size."""
+
 GROUP_SHARE_MAX = 8
 """Row groups larger than this many full ones, by rows or by bytes, are not copied: a single dead row would later make
 a session decode all of it."""
+
+
+Origin = tuple[ObjectStore, str]
+"""A store, and the path of an object in it."""
+Copied = Callable[[int, int], bool]
+"""Asks the sink to append bytes of a source from an offset on. False: it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,21 @@ def copyable_ranges(
                 ranges.append(GroupRange(range(group, group + 1), begin, end, footer))
         begin = end
     return ranges
+
+
+def may_be_copied(file: DataFile, options: WriteOptions, group_share_min: float) -> bool:
+    """Whether a file may have row groups to copy. That all of its rows make less than a small group needs no footer."""
+    if file.content_type is not ContentType.PARQUET or options.content_type is not ContentType.PARQUET:
+        return False
+    # Levels and page headers are not in the decoded bytes, but together they are smaller than the values.
+    decoded_bytes = ROW_GROUP_BYTES if file.decoded_bytes is None else 2 * file.decoded_bytes
+    return max(file.rows / options.row_group_rows, decoded_bytes / ROW_GROUP_BYTES) >= group_share_min
+
+
+def bytes_of(groups: GroupRange, inside: bool) -> list[Range]:
+    """Where the bytes are that copying will read. `inside`: without those that a sink takes by itself."""
+    runs = groups.footer.runs(list(groups.groups))
+    return [(begin, begin + length) for begin, length in runs if not (inside and length >= COPIED_BYTES_MIN)]
 
 
 def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
@@ -169,16 +195,21 @@ class _Encoder(RowGroups):
 
 
 class CopyingWriter:
-    """Writes a Parquet file from row groups that are encoded already."""
+    """Writes a Parquet file from row groups that are encoded already. After `close`, `bytes` is its size."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
         self.rows = 0
+        self.bytes = 0
+        self._sink = sink
         self._limits = limits
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
 
-    def copy(self, source: pa.NativeFile, groups: GroupRange) -> None:
-        """Append these row groups of a file. Raises CorruptionError if the file contradicts its footer."""
-        self._append(groups.footer, source, groups.groups)
+    def copy(self, source: pa.NativeFile, groups: GroupRange, origin: Origin | None = None) -> None:
+        """Append these row groups of a file. Raises CorruptionError if the file contradicts its footer.
+
+        `origin` is where the store has the file: a sink on the same store may take the bytes from there.
+        """
+        self._append(groups.footer, source, groups.groups, self._copied_inside(source, origin))
         self.rows += groups.stop - groups.start
 
     def add(self, group: Encoded) -> None:
@@ -186,11 +217,32 @@ class CopyingWriter:
             self._append(Footer(source.size(), reading(source, self._limits)), source, [0])
         self.rows += group.rows
 
+    @property
+    def copies_inside(self) -> bool:
+        """Whether the sink can append a range of another object without the bytes passing through this process."""
+        return hasattr(self._sink, "copy_from")
+
     def close(self) -> None:
         self._assembler.close()
+        self.bytes = self._sink.tell()
 
-    def _append(self, footer: Footer, source: pa.NativeFile, groups: Sequence[int]) -> None:
+    def _copied_inside(self, source: pa.NativeFile, origin: Origin | None) -> Copied | None:
+        if origin is None or not self.copies_inside:
+            return None
+        copy_from: Callable[..., bool] = self._sink.copy_from  # type: ignore[attr-defined]
+
+        def copied(start: int, length: int) -> bool:
+            if copy_from(*origin, start, length):
+                return True
+            announce(source, [(start, start + length)])
+            return False
+
+        return copied
+
+    def _append(
+        self, footer: Footer, source: pa.NativeFile, groups: Sequence[int], copied: Copied | None = None
+    ) -> None:
         try:
-            self._assembler.append(footer, source.size(), reading(source, self._limits), list(groups))
+            self._assembler.append(footer, source.size(), pieces(source), list(groups), copied)
         except ValueError as error:
             raise CorruptionError(f"a row group cannot be copied: {error}") from error

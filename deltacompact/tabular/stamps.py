@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import DataFile, Stamp
+from deltacompact.storage.fetched_file import FetchedFile, announce
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 from deltacompact.storage.opening import open_object
 
@@ -26,13 +27,18 @@ _TICK_S = 0.02
 _HASHED_AT_ONCE_BYTES = 8 << 20
 
 
-def settled(store: ObjectStore, name: str) -> ObjectStat:
-    """The file's size and time, taken so late that any further edit would change the time."""
+def settled(store: ObjectStore, name: str, managed: bool = False) -> ObjectStat:
+    """The file's size and time, so late that any further edit would change the time. Nobody edits a managed file."""
     stat = store.stat(name)
-    if stat.etag is None and abs(time.time() - stat.modified_s) < _TICK_S:
+    if not managed and stat.etag is None and abs(time.time() - stat.modified_s) < _TICK_S:
         time.sleep(_TICK_S)
         stat = store.stat(name)
     return stat
+
+
+def stat_of(store: ObjectStore, name: str, source: pa.NativeFile) -> ObjectStat:
+    """What the store says of an open file. A remote file knows its size and ETag since it was opened."""
+    return ObjectStat(name, source.size(), 0.0, source.etag) if isinstance(source, FetchedFile) else store.stat(name)
 
 
 def stamp_of(stat: ObjectStat, source: pa.NativeFile | None = None) -> Stamp:
@@ -55,7 +61,7 @@ def check_unchanged(store: ObjectStore, name: str, source: pa.NativeFile, file: 
         raise _changed(file, f"it had {file.bytes:,} bytes, now it has {size:,}")
     if file.stamp is None:  # an older release appended it
         return
-    stat = _opened(name, source, size) or store.stat(name)
+    stat = stat_of(store, name, source)
     if _agrees(file.stamp, stat):
         return
     if file.stamp.sha256 is None:
@@ -67,6 +73,7 @@ def check_unchanged(store: ObjectStore, name: str, source: pa.NativeFile, file: 
 def sha256(source: pa.NativeFile) -> str:
     """The hex digest of a file's bytes. Afterwards the file is at its beginning."""
     digest = hashlib.sha256()
+    announce(source)
     source.seek(0)
     while data := source.read_buffer(_HASHED_AT_ONCE_BYTES):
         digest.update(data)
@@ -78,12 +85,6 @@ def _agrees(stamp: Stamp, stat: ObjectStat) -> bool:
     if stamp.etag is not None:
         return stamp.etag == stat.etag
     return stamp.modified_s == stat.modified_s
-
-
-def _opened(name: str, source: pa.NativeFile, size: int) -> ObjectStat | None:
-    """The ETag that Arrow's S3 reader got when it opened the object. This saves a request."""
-    etag = None if isinstance(source, pa.PythonFile) else source.metadata().get("ETag")
-    return None if etag is None else ObjectStat(name, size, 0.0, etag.decode().strip('"'))
 
 
 def _changed(file: DataFile, difference: str) -> InputError:

@@ -31,10 +31,11 @@ from deltacompact.tabular.row_groups import DEFAULT_CODEC, RowGroups, WriteOptio
 
 
 class TableWriter(RowGroups):
-    """Writes row groups to a file of any format."""
+    """Writes row groups to a file of any format. After `close`, `bytes` is the size of the file."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
         super().__init__(schema, options)
+        self.bytes = 0
         self._sink = sink
         self._file: Any = None
         self._dictionaries: dict[str, pa.Array] = {}
@@ -44,6 +45,7 @@ class TableWriter(RowGroups):
         if self._file is None:
             self._write(self._schema.empty_table())
         self._file.close()
+        self.bytes = self._sink.tell()
 
     def _write(self, table: pa.Table) -> None:
         if self._options.content_type is ContentType.CSV and table.num_columns == 1 and table.column(0).null_count:
@@ -153,12 +155,6 @@ def writer(
     return written(store, path, options.content_type, lambda sink: TableWriter(sink, schema, options))
 
 
-def bytes_of(store: ObjectStore, path: str) -> int:
-    """The size of a stored file."""
-    file_store, name = open_object(store, path)
-    return file_store.stat(name).bytes
-
-
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
     """Write one table as one file (number 0). Raises InputError naming a column that the format cannot hold."""
     if table.num_rows and not table.num_columns:
@@ -174,9 +170,9 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
-    size, schema = bytes_of(store, path), schemas.unmarked(table.schema)
+    schema = schemas.unmarked(table.schema)
     return DataFile(
-        UNNUMBERED, path, options.content_type, table.num_rows, size, schema, decoded_bytes=out.decoded_bytes
+        UNNUMBERED, path, options.content_type, table.num_rows, out.bytes, schema, decoded_bytes=out.decoded_bytes
     )
 
 

@@ -135,9 +135,7 @@ def _peak_task_bytes(
         sizing.pointer_groups(pointed, buckets, on.memory_per_task_bytes),
     )
     bucket_rows, pointer_rows = math.ceil(round_rows / buckets), math.ceil(pointed / groups)
-    return sizing.peak_task_bytes(
-        task_rows, bucket_rows, given.entry_bytes, LIMITS.chunk_entries, given.read_bytes, pointer_rows
-    )
+    return sizing.peak_task_bytes(task_rows, bucket_rows, given.entry_bytes, given.read_bytes, LIMITS, pointer_rows)
 
 
 def _gib(size: float) -> str:

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from deltacompact.base.limits import Limits, ReadLimits
 from deltacompact.catalog.delta_stream.log import LogLimits
 
-SMALL_READS = ReadLimits(batch_bytes=64, batch_rows_max=2, run_bytes=100, read_ahead_bytes=64, tail_bytes=64)
+SMALL_READS = ReadLimits(
+    batch_bytes=64,
+    batch_rows_max=2,
+    run_bytes=100,
+    read_ahead_bytes=200,
+    request_bytes=64,
+    gap_bytes=8,
+    tail_bytes=64,
+    whole_bytes=300,
+)
 
 
 @dataclass(frozen=True)

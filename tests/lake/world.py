@@ -7,10 +7,10 @@ about what waits to be compacted, and remembers what this version says.
 from __future__ import annotations
 
 import contextlib
-import io
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from stores import Intercept, InterceptedStore
 
 from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.model import Partition
+from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import Fetched
 
 from .limits import SMALL_READS, LakeLimits
 from .model import Event, Shape, Stream, folded, unfolded
@@ -35,12 +37,11 @@ def passes(kind: str, path: str, act: Callable[[], Any]) -> Any:
 
 
 class HookedStore(InterceptedStore):
-    """Its hook may be exchanged. As a remote store it gives files that cannot be mapped."""
+    """Its hook may be exchanged."""
 
-    def __init__(self, inner: MemoryStore, remote: bool) -> None:
+    def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner, lambda *operation: self._hook(*operation))
         self._hook: Intercept = passes
-        self._remote = remote
 
     @contextlib.contextmanager
     def behaving(self, hook: Intercept) -> Iterator[None]:
@@ -51,9 +52,22 @@ class HookedStore(InterceptedStore):
         finally:
             self._hook = before
 
+
+class RemoteHookedStore(HookedStore):
+    """Its files are fetched range by range. Each range has its answer at once."""
+
     def open(self, path: str) -> pa.NativeFile:
-        opened = super().open(path)
-        return pa.PythonFile(io.BytesIO(opened.read()), "r") if self._remote else opened
+        return open_fetched(self, path, SMALL_READS)
+
+    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        answer: Future[Fetched] = Future()
+        try:
+            data = self._intercept("fetch", path, lambda: self.inner.get(path))
+            begin = max(0, len(data) + start) if start < 0 else start
+            answer.set_result(Fetched(pa.py_buffer(data[begin : begin + length]), len(data), str(hash(data))))
+        except BaseException as error:
+            answer.set_exception(error)
+        return answer
 
 
 class World:
@@ -64,7 +78,7 @@ class World:
         self.limits = limits
         self.now_s = 1_000_000_000.0
         self.inner = MemoryStore(clock=self._clock)
-        self.store = HookedStore(self.inner, limits.remote)
+        self.store = (RemoteHookedStore if limits.remote else HookedStore)(self.inner)
         self.catalog = self.fresh()
         self.streams = {day: Stream() for day in shape.days}
         self.seen: Counter[str] = Counter()

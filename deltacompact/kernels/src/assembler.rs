@@ -25,6 +25,12 @@ use std::io::{self, BufReader, Read, Write};
 /// Fills a buffer with the bytes of a source from an offset on.
 pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'a;
 
+/// Asks the sink to append so many bytes of the source from an offset on, without our seeing them. False: it cannot.
+pub type CopyRange<'a> = dyn Fn(u64, u64) -> io::Result<bool> + Send + Sync + 'a;
+
+/// The least part of a multipart upload on S3. The sink is not asked to copy less.
+const COPIED_BYTES_MIN: u64 = 5 << 20;
+
 /// How much of a chunk is in memory at a time. The buffer is small, and reused.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -32,7 +38,7 @@ const PIECE_BYTES: usize = 256 << 10;
 type PageIndexes = (Option<Vec<u8>>, OffsetIndexMetaData);
 
 pub struct Assembler<W: Write> {
-    sink: TrackedWrite<W>,
+    sink: TrackedWrite<Sink<W>>,
     template: Footer,
     created_by: String,
     groups: Vec<RowGroupMetaData>,
@@ -44,18 +50,20 @@ impl<W: Write> Assembler<W> {
     /// `template` is a whole Parquet file; only its footer is looked at.
     pub fn new(template: &[u8], sink: W, created_by: String) -> std::result::Result<Self, Refused> {
         let template = Footer::of_template(template)?;
-        let mut sink = TrackedWrite::new(sink);
+        let mut sink = TrackedWrite::new(Sink { inner: sink, has_them: false });
         sink.write_all(b"PAR1").map_err(|error| error.to_string())?;
         Ok(Self { sink, template, created_by, groups: Vec::new(), indexes: Some(Vec::new()) })
     }
 
-    /// Copies row groups of a source. If it refuses one of them, it copies none.
+    /// Copies row groups of a source. If it refuses one of them, it copies none. With `copy`, the sink may take long
+    /// runs of bytes from the source by itself.
     pub fn append(
         &mut self,
         footer: &Footer,
         size: u64,
         read: &ReadAt,
         row_groups: &[usize],
+        copy: Option<&CopyRange>,
     ) -> std::result::Result<(), Refused> {
         let refusals = footer.refusals(&self.template);
         for &place in row_groups {
@@ -66,26 +74,49 @@ impl<W: Write> Assembler<W> {
             }
         }
         let file = File { size, read };
-        row_groups.iter().try_for_each(|&place| self.copy(footer, &file, place)).map_err(refused)
+        let mut at = self.sink.bytes_written() as i64;
+        footer.runs(row_groups).into_iter().try_for_each(|run| self.bring(&file, run, copy)).map_err(refused)?;
+        row_groups.iter().try_for_each(|&place| self.describe(footer, place, &mut at)).map_err(refused)
     }
 
-    fn copy(&mut self, footer: &Footer, file: &File, place: usize) -> Result<()> {
+    /// Appends bytes of the source.
+    fn bring(&mut self, file: &File, (begin, length): (u64, u64), copy: Option<&CopyRange>) -> Result<()> {
+        if self.is_copied(begin, length, copy)? {
+            return Ok(());
+        }
+        let only = File { size: file.size.min(begin.saturating_add(length)), ..*file };
+        match io::copy(&mut only.get_read(begin)?, &mut self.sink)? {
+            copied if copied == length => Ok(()),
+            copied => Err(ParquetError::EOF(format!("the pages from {begin} on end after {copied} of {length} bytes"))),
+        }
+    }
+
+    /// Whether the sink appended the bytes by itself.
+    fn is_copied(&mut self, begin: u64, length: u64, copy: Option<&CopyRange>) -> Result<bool> {
+        let Some(copy) = copy.filter(|_| length >= COPIED_BYTES_MIN) else { return Ok(false) };
+        self.sink.flush()?;
+        if !copy(begin, length)? {
+            return Ok(false);
+        }
+        self.sink.inner_mut().has_them = true;
+        io::copy(&mut io::repeat(0).take(length), &mut self.sink)?;
+        self.sink.flush()?;
+        self.sink.inner_mut().has_them = false;
+        Ok(true)
+    }
+
+    /// Describes a row group whose bytes are in the sink from `at` on, and moves `at` behind them.
+    fn describe(&mut self, footer: &Footer, place: usize, at: &mut i64) -> Result<()> {
         let group = footer.metadata.row_group(place);
         let schema = self.schema();
         let mut made = RowGroupMetaData::builder(schema.clone())
             .set_num_rows(group.num_rows())
             .set_total_byte_size(group.columns().iter().map(ColumnChunkMetaData::uncompressed_size).sum())
-            .set_file_offset(self.sink.bytes_written() as i64);
+            .set_file_offset(*at);
         let mut indexes = Some(Vec::new());
         for (column, chunk) in group.columns().iter().enumerate() {
-            let moved = self.sink.bytes_written() as i64 - chunk_begin(chunk);
-            let mut pages = file.get_read(chunk_begin(chunk) as u64)?.take(chunk.compressed_size() as u64);
-            if io::copy(&mut pages, &mut self.sink)? != chunk.compressed_size() as u64 {
-                return Err(ParquetError::EOF(format!(
-                    "row group {place}: column {}: its pages end too soon",
-                    chunk.column_path()
-                )));
-            }
+            let moved = *at - chunk_begin(chunk);
+            *at += chunk.compressed_size();
             made = made.add_column_metadata(described(chunk, &schema, column, footer, moved)?);
             let found = footer.page_indexes(place, column, group.num_rows());
             keep(&mut indexes, found.map(|(bounds, offsets)| (bounds, at_new_place(offsets, moved))));
@@ -127,6 +158,22 @@ impl<W: Write> Assembler<W> {
             offsets.push(of_chunks);
         }
         Ok(offsets)
+    }
+}
+
+/// A sink that counts bytes without writing them while it has them already.
+struct Sink<W: Write> {
+    inner: W,
+    has_them: bool,
+}
+
+impl<W: Write> Write for Sink<W> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.has_them { Ok(data.len()) } else { self.inner.write(data) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 

@@ -97,6 +97,32 @@ impl Footer {
         self.metadata.row_groups().iter().map(group).collect()
     }
 
+    /// For each row group the chunks of these columns, by their places in the file: first byte and length.
+    pub fn chunks(&self, columns: &[String]) -> Vec<Vec<(i64, i64)>> {
+        let wanted =
+            |chunk: &&ColumnChunkMetaData| chunk.column_path().parts().first().is_some_and(|name| columns.contains(name));
+        let group = |group: &RowGroupMetaData| {
+            let mut found: Vec<_> =
+                group.columns().iter().filter(wanted).map(|chunk| (chunk_begin(chunk), chunk.compressed_size())).collect();
+            found.sort_unstable();
+            found
+        };
+        self.metadata.row_groups().iter().map(group).collect()
+    }
+
+    /// The chunks of these row groups in their order, those that follow each other in the file as one run of bytes.
+    pub fn runs(&self, row_groups: &[usize]) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for chunk in row_groups.iter().flat_map(|&place| self.metadata.row_group(place).columns()) {
+            let (begin, length) = (chunk_begin(chunk) as u64, chunk.compressed_size() as u64);
+            match runs.last_mut() {
+                Some(run) if run.0 + run.1 == begin => run.1 += length,
+                _ => runs.push((begin, length)),
+            }
+        }
+        runs
+    }
+
     fn unfit(&self, template: &Self) -> Option<Refused> {
         if self.encrypted {
             return Some("the file is encrypted".into());

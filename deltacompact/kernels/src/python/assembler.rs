@@ -2,7 +2,7 @@
 //! with any store. They raise the callable's exceptions unchanged.
 
 use super::arguments::*;
-use crate::assembler::{Assembler, ReadAt};
+use crate::assembler::{Assembler, CopyRange, ReadAt};
 use crate::parquet_footer::Footer;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -53,6 +53,20 @@ impl ParquetFooter {
         self.0.decoded(&columns)
     }
 
+    /// For each row group the chunks of the columns of these names, by their places: first byte and length.
+    fn chunks(&self, columns: Vec<String>) -> Vec<Vec<(i64, i64)>> {
+        self.0.chunks(&columns)
+    }
+
+    /// The bytes of these row groups, in their order: first byte and length of each run of chunks.
+    fn runs(&self, row_groups: Vec<usize>) -> PyResult<Vec<(u64, u64)>> {
+        let count = self.0.metadata.num_row_groups();
+        match row_groups.iter().find(|&&place| place >= count) {
+            Some(place) => Err(refuse(format!("row group {place}: there is none"))),
+            None => Ok(self.0.runs(&row_groups)),
+        }
+    }
+
     /// Whether some of its pages are encrypted, though the footer is not.
     #[getter]
     fn encrypted(&self) -> bool {
@@ -78,6 +92,7 @@ impl ParquetAssembler {
         Assembler::new(template, sink, created_by).map(|made| Self(Some(made), raised)).map_err(refuse)
     }
 
+    #[pyo3(signature = (footer, size, read, row_groups, copy=None))]
     fn append(
         &mut self,
         py: Python<'_>,
@@ -85,10 +100,12 @@ impl ParquetAssembler {
         size: u64,
         read: Py<PyAny>,
         row_groups: Vec<usize>,
+        copy: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let Self(assembler, raised) = self;
         let made = assembler.as_mut().ok_or_else(closed)?;
-        let done = py.detach(|| made.append(&footer.0, size, &reading(&read, raised), &row_groups));
+        let copy = copy.as_ref().map(|copy| copying(copy, raised));
+        let done = py.detach(|| made.append(&footer.0, size, &reading(&read, raised), &row_groups, copy.as_deref()));
         if done.is_err() {
             *assembler = None;
         }
@@ -108,6 +125,13 @@ fn closed() -> PyErr {
 
 fn reading<'a>(read: &'a Py<PyAny>, raised: &'a Raised) -> Box<ReadAt<'a>> {
     Box::new(|offset, out| Python::attach(|py| read_at(read.bind(py), offset, out).map_err(|error| raised.remember(error))))
+}
+
+fn copying<'a>(copy: &'a Py<PyAny>, raised: &'a Raised) -> Box<CopyRange<'a>> {
+    Box::new(|offset, length| {
+        Python::attach(|py| copy.call1(py, (offset, length))?.extract(py).map_err(Into::into))
+            .map_err(|error| raised.remember(error))
+    })
 }
 
 fn read_at(read: &Bound<'_, PyAny>, offset: u64, out: &mut [u8]) -> PyResult<()> {
