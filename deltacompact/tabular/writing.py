@@ -36,6 +36,8 @@ class TableWriter(RowGroups):
     def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
         super().__init__(schema, options)
         self._sink = sink
+        self.file_bytes = 0
+        """The size of the file, once it is closed: nobody needs to ask the store."""
         self._file: Any = None
         self._dictionaries: dict[str, pa.Array] = {}
 
@@ -44,6 +46,7 @@ class TableWriter(RowGroups):
         if self._file is None:
             self._write(self._schema.empty_table())
         self._file.close()
+        self.file_bytes = self._sink.tell()
 
     def _write(self, table: pa.Table) -> None:
         if self._options.content_type is ContentType.CSV and table.num_columns == 1 and table.column(0).null_count:
@@ -174,9 +177,9 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     table = schemas.computable(table)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
-    size, schema = bytes_of(store, path), schemas.unmarked(table.schema)
+    schema = schemas.unmarked(table.schema)
     return DataFile(
-        UNNUMBERED, path, options.content_type, table.num_rows, size, schema, decoded_bytes=out.decoded_bytes
+        UNNUMBERED, path, options.content_type, table.num_rows, out.file_bytes, schema, decoded_bytes=out.decoded_bytes
     )
 
 

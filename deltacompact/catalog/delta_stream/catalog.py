@@ -20,7 +20,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, PositionError
+from deltacompact.base.errors import (
+    ConflictError,
+    CorruptionError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    PositionError,
+)
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import (
     FORMAT_VERSION,
@@ -150,7 +157,14 @@ class DeltaStreamCatalog:
         return table
 
     def table(self, table_id: str) -> Table:
-        """The table with its declared keys, or those of its first compaction. Raises NotFoundError."""
+        """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
+        known = self._declared(table_id)
+        if known.source_table_id is None and not known.holds_streams:
+            self._tables[table_id] = known = self._with_source(known)
+        return known
+
+    def _declared(self, table_id: str) -> Table:
+        """The table with its keys. Its source is there only if an earlier call looked for it."""
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
@@ -164,8 +178,6 @@ class DeltaStreamCatalog:
             self._tables[table_id] = known
         if known.keys is None:
             known = known.with_keys(self._first_compaction_keys(paths))
-        if known.source_table_id is None and not known.holds_streams:
-            known = self._with_source(known)
         self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
         return known
 
@@ -387,14 +399,31 @@ class DeltaStreamCatalog:
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
     ) -> tuple[StreamWriter, OperationType, TableKeys | None]:
-        table = self.table(table_id)
+        table = self._declared(table_id)
+        chosen = Partition.of(table.partition_keys, partition)
+        if not self._holds_rows_of_its_own(table_id, chosen):
+            table = self.table(table_id)
         if table.source_table_id is not None:
             raise is_destination(table_id, table.source_table_id)
         try:
             kind = OperationType(str(operation).lower())
         except ValueError:
             raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-        return self._writer(table_id, Partition.of(table.partition_keys, partition)), kind, table.keys
+        return self._writer(table_id, chosen), kind, table.keys
+
+    def _holds_rows_of_its_own(self, table_id: str, partition: Partition) -> bool:
+        """Whether the stream has rows that no other table brought: then the table is no destination, and never will be.
+
+        The log says so, which an append reads anyway.
+        """
+        log = self.log(table_id, partition)
+        try:
+            state = log.recent() if log.exists() else None
+        except DeltaCompactError:  # the append says what is wrong with the log
+            return False
+        if state is None or state.compacted is None:
+            return state is not None and bool(state.commits)
+        return state.compacted.source_table_id == table_id
 
     def _writer(self, table_id: str, partition: Partition) -> StreamWriter:
         key = (table_id, partition)

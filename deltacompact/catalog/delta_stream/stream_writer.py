@@ -236,7 +236,7 @@ class StreamWriter:
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
             return None
-        known = log.active().known(token)
+        known = log.recent().known(token)
         return None if known is None else _skipped(self._table_id, token, known, (operation,))[0]
 
     def _known_types(self) -> pa.Schema | None:
