@@ -43,8 +43,10 @@ from deltacompact.base.model import (
     Token,
     whole_number,
 )
+from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
 from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
+from deltacompact.catalog.delta_stream.listing import Listing, read_listing
 from deltacompact.catalog.delta_stream.log import LOG_LIMITS, LogLimits, StreamLog
 from deltacompact.catalog.delta_stream.log_entries import dump
 from deltacompact.catalog.delta_stream.paths import TablePaths, check_path, table_name, table_root
@@ -60,7 +62,7 @@ from deltacompact.catalog.delta_stream.table_documents import (
     table_document,
     table_from,
 )
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3 import S3Settings
 from deltacompact.tabular import schemas
@@ -104,14 +106,20 @@ class DeltaStreamCatalog:
         self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._tables: dict[str, Table] = {}
+        self._listings: dict[str, Listing] = {}
         self._writers: dict[tuple[str, Partition], StreamWriter] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_logs": {}, "_tables": {}, "_writers": {}}
+        return {**self.__dict__, "_logs": {}, "_tables": {}, "_listings": {}, "_writers": {}}
 
     @property
     def uri(self) -> str:
         return self.store.uri
+
+    @property
+    def at_once(self) -> int:
+        """How many partitions to open or read at a time: several where the store is behind a network."""
+        return READ_AT_ONCE if isinstance(self.store, Fetches) else 1
 
     @property
     def where(self) -> str:
@@ -194,8 +202,21 @@ class DeltaStreamCatalog:
         table, paths = self.table(table_id), TablePaths.of(table_id)
         marks = [paths.partition_of(stat.path, table.partition_keys) for stat in self.store.list(paths.partitions)]
         marked = [partition for partition in marks if partition is not None]
+        listed = self.listing(table_id) if self.at_once > 1 and len(marked) > 1 else {}
         # A writer may have died between the mark and the stream.
-        return [partition for partition in marked if self.log(table_id, partition).exists()]
+        unlisted = [partition for partition in marked if partition not in listed]
+        exist = side_by_side(unlisted, lambda unknown: self.log(table_id, unknown).exists(), self.at_once)
+        missing = {partition for partition, exists in zip(unlisted, exist, strict=True) if not exists}
+        return [partition for partition in marked if partition not in missing]
+
+    def listing(self, table_id: str) -> Listing:
+        """The listing of a table as this process first read it, or wrote it: see listing.py."""
+        if table_id not in self._listings:
+            self._listings[table_id] = read_listing(self, table_id)
+        return self._listings[table_id]
+
+    def remember_listing(self, table_id: str, listing: Listing) -> None:
+        self._listings[table_id] = listing
 
     def partition(self, table_id: str, given: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""

@@ -104,6 +104,12 @@ class StreamLog:
             self._begun = has_log or self._is_there(GENESIS, 0) or self._has_entries()
         return self._begun
 
+    @property
+    def remembered(self) -> StreamState | None:
+        """The active version as this process last saw it, without a request; None: it has not read the log."""
+        state = self._seen.get(self._active)
+        return None if state is None or state.sealed else state
+
     def recent(self) -> StreamState:
         """The active version as this process or the head last saw it: entries may have come since."""
         if self._active not in self._seen:

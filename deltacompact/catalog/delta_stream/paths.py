@@ -3,6 +3,7 @@
     ORDERS/table.json                                            created once
     ORDERS/keys.json                                             by the first compaction, where keys were not declared
     ORDERS/partitions/order_day=1995-04-03                       the mark of a partition that exists
+    ORDERS/listing.json                                          where each stream stood when somebody last looked
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
     ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all other objects, under names used once
 
@@ -86,6 +87,10 @@ class TablePaths:
     @property
     def source(self) -> str:
         return f"{self.root}/source.json"
+
+    @property
+    def listing(self) -> str:
+        return f"{self.root}/listing.json"
 
     @property
     def partitions(self) -> str:
