@@ -95,6 +95,8 @@ def live_sources(
     ]
     for bucket in range(count):
         new = [entries for part in hashed for entries in part.of(bucket)]
+        if not any(map(len, new)):  # then nothing in the bucket changes: its index stays unopened
+            continue
         found = base.newest(store, bucket, new, decided.encoding, relocator)
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
         run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))

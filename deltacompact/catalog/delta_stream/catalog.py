@@ -102,6 +102,9 @@ class DeltaStreamCatalog:
     ) -> None:
         self.store = store
         self.clock = clock
+        self.is_remote = isinstance(store, Fetches)
+        self.at_once = READ_AT_ONCE if self.is_remote else 1
+        """How many partitions to open or read at a time: several where the store is behind a network."""
         self.log_limits = log_limits
         self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
@@ -115,11 +118,6 @@ class DeltaStreamCatalog:
     @property
     def uri(self) -> str:
         return self.store.uri
-
-    @property
-    def at_once(self) -> int:
-        """How many partitions to open or read at a time: several where the store is behind a network."""
-        return READ_AT_ONCE if isinstance(self.store, Fetches) else 1
 
     @property
     def where(self) -> str:
@@ -202,7 +200,7 @@ class DeltaStreamCatalog:
         table, paths = self.table(table_id), TablePaths.of(table_id)
         marks = [paths.partition_of(stat.path, table.partition_keys) for stat in self.store.list(paths.partitions)]
         marked = [partition for partition in marks if partition is not None]
-        listed = self.listing(table_id) if self.at_once > 1 and len(marked) > 1 else {}
+        listed = self.listing(table_id) if self.is_remote and len(marked) >= self.log_limits.streams_listed_min else {}
         # A writer may have died between the mark and the stream.
         unlisted = [partition for partition in marked if partition not in listed]
         exist = side_by_side(unlisted, lambda unknown: self.log(table_id, unknown).exists(), self.at_once)

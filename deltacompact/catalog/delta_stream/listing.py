@@ -29,19 +29,17 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, Partition
-from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
+from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_stream.paths import GENESIS, TablePaths, is_version
-from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.delta_stream.state import StreamState
 
-KEYS_IN_A_PAGE = 1000
-"""How many keys S3 returns in one answer to a LIST request."""
-_STREAMS_MIN = 8
-"""In fewer streams, a listing would cost more requests than it saves."""
+_SHARE_MIN = 16
+"""Streams that one thread looks through: with fewer, a page of keys would be read in vain too often."""
 _STALE_SHARE = 1 / 64
 """Of the streams of a table, so many must have turned out not to be as listed before somebody lists them anew."""
 
@@ -86,9 +84,7 @@ def read_listing(catalog: DeltaStreamCatalog, table_id: str) -> Listing:
         if document["format"] != FORMAT_VERSION or document["sha256"] != _checksum(paths.root, streams):
             return {}
         keys = catalog.table(table_id).partition_keys
-        found = {
-            Partition(tuple(zip(keys, values, strict=True))): ListedStream(*fields) for values, *fields in streams
-        }
+        found = {Partition(tuple(zip(keys, values, strict=True))): ListedStream(*fields) for values, *fields in streams}
         return {partition: listed for partition, listed in found.items() if is_version(listed.version)}
     except (NotFoundError, ValueError, LookupError, TypeError):
         return {}
@@ -110,20 +106,20 @@ def idle_streams(
 ) -> dict[Partition, NothingToDo]:
     """The partitions that need no compaction into the table itself, told without opening their streams.
 
-    The others may need one or not. A table in a store on this machine has none: opening a stream takes no time there.
+    The others may need one or not. A store on this machine has no listings: opening a stream takes no time there.
     """
-    if len(partitions) < _STREAMS_MIN or not isinstance(catalog.store, Fetches):
+    if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
         return {}
     known = {**catalog.listing(table_id), **_remembered(catalog, table_id, partitions)}
     asked = set(partitions)
     idle = {partition: stream for partition, stream in known.items() if partition in asked and stream.is_idle(purge)}
-    unchanged = unchanged_streams(catalog.store, TablePaths.of(table_id), idle)
+    unchanged = _unchanged(catalog, TablePaths.of(table_id), idle)
     return {partition: idle[partition].nothing_to_do for partition in unchanged}
 
 
 def keep_listing(catalog: DeltaStreamCatalog, table_id: str, partitions: Sequence[Partition]) -> None:
     """Write the listing anew where many of these streams, which this process has opened, are not as it says."""
-    if len(partitions) < _STREAMS_MIN or not isinstance(catalog.store, Fetches):
+    if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
         return
     listed, found = catalog.listing(table_id), _remembered(catalog, table_id, partitions)
     stale = sum(listed.get(partition) != stream for partition, stream in found.items())
@@ -152,7 +148,7 @@ class _Tail:
     last: str
 
 
-def unchanged_streams(store: ObjectStore, paths: TablePaths, listing: Listing) -> set[Partition]:
+def _unchanged(catalog: DeltaStreamCatalog, paths: TablePaths, listing: Listing) -> set[Partition]:
     """The streams to whose listed version no entry has come. Of the others, a few may be unchanged as well."""
     tails = []
     for partition, stream in listing.items():
@@ -160,20 +156,21 @@ def unchanged_streams(store: ObjectStore, paths: TablePaths, listing: Listing) -
         last = stream_paths.entry(stream.version, stream.tail - 1)
         tails.append(_Tail(partition, stream_paths.version(stream.version), last))
     tails.sort(key=lambda tail: tail.last)
-    share = max(16, -(-len(tails) // READ_AT_ONCE))
+    share = max(_SHARE_MIN, -(-len(tails) // catalog.at_once))
     shares = [tails[first : first + share] for first in range(0, len(tails), share)]
-    found = side_by_side(shares, lambda tails: _unchanged(store, f"{paths.root}/", tails), READ_AT_ONCE)
+    page, root = catalog.log_limits.keys_in_a_page, f"{paths.root}/"
+    found = side_by_side(shares, lambda tails: _looked_through(catalog.store, root, tails, page), catalog.at_once)
     return {partition for unchanged in found for partition in unchanged}
 
 
-def _unchanged(store: ObjectStore, root: str, tails: Sequence[_Tail]) -> list[Partition]:
+def _looked_through(store: ObjectStore, root: str, tails: Sequence[_Tail], page_keys: int) -> list[Partition]:
     """Go through a sorted share of the streams, a page of keys at a time."""
     todo, found = deque(tails), list[Partition]()
     while todo:
         first = todo[0]
         from_here = store.list(root, first.last.removesuffix(".json"))
-        page = [stat.path for stat in islice(from_here, KEYS_IN_A_PAGE)]
-        whole = len(page) < KEYS_IN_A_PAGE
+        page = [stat.path for stat in islice(from_here, page_keys)]
+        whole = len(page) < page_keys
         while todo and (whole or f"{todo[0].folder}~" < page[-1]):  # "~" follows every name in the folder
             tail = todo.popleft()
             place = bisect_left(page, tail.last)

@@ -60,11 +60,15 @@ class LogLimits:
     entry_bytes_max                a longer entry stores its body as a separate object and names it
     entries_between_checkpoints    in a short log; a long log has checkpoints less often
     probes_before_listing          entries to probe for one by one before listing the rest of the log
+    streams_listed_min             of a table with fewer streams, none is written into a listing (listing.py)
+    keys_in_a_page                 how many keys S3 returns in one answer to a LIST request
     """
 
     entry_bytes_max: int = 64 << 10
     entries_between_checkpoints: int = 100
     probes_before_listing: int = 8
+    streams_listed_min: int = 8
+    keys_in_a_page: int = 1000
 
 
 LOG_LIMITS = LogLimits()
@@ -174,10 +178,17 @@ class StreamLog:
 
     def written_s(self, state: StreamState) -> float:
         """When the last entry was put that is not a fence, by the store's clock."""
+        return self.store.stat(self.last_written(state)).modified_s
+
+    def last_written(self, state: StreamState) -> str:
+        """The path of the last entry that is not a fence."""
         sequence = state.tail - 1
-        while sequence and isinstance(self._read(self.paths.entry(state.version, sequence))[0], Fence):
+        while sequence and state.fences and isinstance(self._entry(state.version, sequence), Fence):
             sequence -= 1
-        return self.store.stat(self.paths.entry(state.version, sequence)).modified_s
+        return self.paths.entry(state.version, sequence)
+
+    def _entry(self, version: str, sequence: int) -> Entry:
+        return self._read(self.paths.entry(version, sequence))[0]
 
     def state_at(self, version: str, tail: int) -> StreamState:
         """The state of a version when its log had `tail` entries."""

@@ -127,6 +127,10 @@ class StreamPaths(Workspace):
         return f"{self.version(version)}{sequence:020d}.json"
 
     @property
+    def vacuum_mark(self) -> str:
+        return f"{self.root}/vacuum.json"
+
+    @property
     def logs(self) -> str:
         """The folder of all versions' logs."""
         return f"{self.root}/stream/"
@@ -154,6 +158,11 @@ class StreamPaths(Workspace):
     def rooms(self) -> tuple[str, ...]:
         """The folders whose objects vacuum may delete."""
         return tuple(f"{self.root}/{room}/" for room in ("data", "index", "manifest", "sessions"))
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All folders of the stream. In a table without partitions, the table's own objects lie beside them."""
+        return (*self.rooms, self.logs, self.checkpoints())
 
     def is_data(self, path: str) -> bool:
         return path.startswith(f"{self.root}/data/")
