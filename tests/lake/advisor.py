@@ -50,7 +50,7 @@ class Advisor:
                 return self._copies[path][cut % len(self._copies[path])]
             case "damaged":
                 return data[: cut * 7 % (len(data) + 1)]
-            case "of another":
+            case "of another" if "/checkpoints/" not in path:
                 name = path.rsplit("/", 1)[-1]
                 others = [other for other in sorted(self._copies) if other.endswith(f"/{name}")]
                 return self._copies[others[cut % len(others)]][-1]
