@@ -31,13 +31,12 @@ from deltacompact.tabular.row_groups import DEFAULT_CODEC, RowGroups, WriteOptio
 
 
 class TableWriter(RowGroups):
-    """Writes row groups to a file of any format."""
+    """Writes row groups to a file of any format. After `close`, `bytes` is the size of the file."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
         super().__init__(schema, options)
+        self.bytes = 0
         self._sink = sink
-        self.file_bytes = 0
-        """The size of the file, once it is closed: nobody needs to ask the store."""
         self._file: Any = None
         self._dictionaries: dict[str, pa.Array] = {}
 
@@ -46,7 +45,7 @@ class TableWriter(RowGroups):
         if self._file is None:
             self._write(self._schema.empty_table())
         self._file.close()
-        self.file_bytes = self._sink.tell()
+        self.bytes = self._sink.tell()
 
     def _write(self, table: pa.Table) -> None:
         if self._options.content_type is ContentType.CSV and table.num_columns == 1 and table.column(0).null_count:
@@ -179,7 +178,7 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
         out.write(table)
     schema = schemas.unmarked(table.schema)
     return DataFile(
-        UNNUMBERED, path, options.content_type, table.num_rows, out.file_bytes, schema, decoded_bytes=out.decoded_bytes
+        UNNUMBERED, path, options.content_type, table.num_rows, out.bytes, schema, decoded_bytes=out.decoded_bytes
     )
 
 

@@ -96,7 +96,7 @@ def write_rows(
         path,
         options.content_type,
         out.rows,
-        out.file_bytes,
+        out.bytes,
         described,
         longest=tuple(longest.items()),
         decoded_bytes=out.decoded_bytes,
