@@ -93,6 +93,8 @@ class StreamLog:
         self._begun = False
         self._head: Head | None = None
         self._recent = _RecentEntries()
+        self._unlisted: dict[str, int] = {}
+        """Versions that a head has shown: the entry from which on a listing has yet to look for holes."""
         self._led_by: dict[str, tuple[str, int]] = {}
         """The seals that led to versions: version and number of each seal."""
         self._keeps_heads = isinstance(store, Fetches)
@@ -166,7 +168,8 @@ class StreamLog:
         elif known.sealed:
             return known
         elif strictly:
-            state = replay(version, self._entries(version, known.tail, self._listed_tail(version, known.tail)), known)
+            tail = self._listed_tail(version, known.tail, self._unlisted.pop(version, known.tail))
+            state = replay(version, self._entries(version, known.tail, tail), known)
         else:
             state = replay(version, list(self._entries_from(version, known.tail)), known)
         self._seen[version] = state
@@ -313,7 +316,7 @@ class StreamLog:
                 return
             yield self._decoded(document, path)  # outside the try: a missing body is not the end of the log
             sequence += 1
-        yield from self._entries(version, sequence, self._listed_tail(version, sequence))
+        yield from self._entries(version, sequence, self._listed_tail(version, sequence, sequence))
 
     def _entries(self, version: str, first: int, stop: int) -> Iterator[tuple[Entry, str | None]]:
         """Entries that are known to be there."""
@@ -324,14 +327,14 @@ class StreamLog:
             with ThreadPoolExecutor(16) as threads:
                 yield from threads.map(self._read, paths)
 
-    def _listed_tail(self, version: str, known: int = 0) -> int:
-        """The sequence number after the last entry that a listing of the version shows. `known` entries were read.
+    def _listed_tail(self, version: str, known: int = 0, first: int = 0) -> int:
+        """The sequence number after the last entry that a listing of the version shows, which begins at `first`.
 
         A listing is not atomic: one page may miss an entry while a later page has the next one. So get each entry that
-        the listing lacks. Raises CorruptionError where it is missing. The last known entry is listed as well: if it is
-        missing, the log has lost its end.
+        the listing lacks. Raises CorruptionError where it is missing. If the last of `known` entries is missing, the
+        log has lost its end; so it is listed as well.
         """
-        first = max(0, known - 1)
+        first = max(0, min(first, known - 1))
         after = self.paths.entry(version, first - 1) if first else ""
         stats = self.store.list(self.paths.version(version), after)
         listed = sorted(n for stat in stats if (n := self.paths.sequence(version, stat.path)) is not None)
@@ -444,6 +447,7 @@ class StreamLog:
             self._recent.add(head.version, sequence, dump(document))
             entries.append(self._decoded(document, self.paths.entry(head.version, sequence)))
         self._recent.written[head.version] = head.tail
+        self._unlisted[head.version] = head.first
         return replay(head.version, entries, known)
 
     def _put_head(self, version: str, tail: int) -> None:
