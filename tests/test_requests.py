@@ -136,7 +136,7 @@ def vacuum_stream(lake: Lake) -> None:
 OPERATIONS = [
     Operation("append, again", 3, LENGTHS, lambda lake: lake.append(lake.warm)),
     Operation("append", 7, LENGTHS, lambda lake: lake.append(lake.fresh())),
-    Operation("append the first delta of a partition", 16, lakes((0, 0)), lambda lake: lake.append(lake.fresh())),
+    Operation("append the first delta of a partition", 11, lakes((0, 0)), lambda lake: lake.append(lake.fresh())),
     Operation("open a stream to read", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition())),
     Operation("open a stream to compact", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition(), True)),
     Operation("read", 9, LENGTHS, lambda lake: lake.fresh().read("t"), is_no_data),

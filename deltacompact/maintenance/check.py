@@ -229,8 +229,12 @@ def index_entries(
     catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
 ) -> int:
     """The number of index entries of a table, or of one partition."""
-    refs = [catalog.state(table_id, chosen).index for chosen in catalog.chosen(table_id, partition)]
-    return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
+
+    def entries(chosen: Partition) -> int:
+        ref = catalog.state(table_id, chosen).index
+        return read_manifest(catalog.store, ref).entries if ref else 0
+
+    return sum(side_by_side(catalog.chosen(table_id, partition), entries, catalog.at_once))
 
 
 def rehash_table(

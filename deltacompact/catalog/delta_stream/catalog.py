@@ -301,7 +301,7 @@ class DeltaStreamCatalog:
         Raises InputError where the table is the other sort: a destination, or a table with streams of its own.
         """
         log = self.log(table_id, partition)
-        if not log.exists():
+        if log.was_absent or not log.exists():
             check_path(f"table {table_id!r}, partition {str(partition)[:80]}", log.paths.root)
             # The mark comes first: a mark without a stream is an empty partition, a stream without a mark is lost.
             self.store.put_if_absent(TablePaths.of(table_id).partition_mark(partition), b"")

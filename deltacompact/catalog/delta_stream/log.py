@@ -91,6 +91,8 @@ class StreamLog:
         self._seen: dict[str, StreamState] = {}
         self._active = GENESIS
         self._begun = False
+        self.was_absent = False
+        """`exists` has found no stream. To begin it does no harm if somebody else has done so since."""
         self._head: Head | None = None
         self._recent = _RecentEntries()
         self._unlisted: dict[str, int] = {}
@@ -108,6 +110,7 @@ class StreamLog:
             self._head = self._read_head()
             has_log = self._head is not None and self._head.tail > 0
             self._begun = has_log or self._is_there(GENESIS, 0) or self._has_entries()
+            self.was_absent = not self._begun
         return self._begun
 
     @property
@@ -121,6 +124,8 @@ class StreamLog:
         if self._active not in self._seen:
             self._active = self._hinted()
         state = self._seen.get(self._active)
+        if state is None:
+            self._head = Head(GENESIS)  # there is nothing more to learn from it
         if state is None or state.sealed:
             return self.active()
         self._begun = True
@@ -203,7 +208,7 @@ class StreamLog:
     def begin(self) -> None:
         """Put the first entry of the genesis version; every caller writes the same bytes."""
         self._put_certainly(GENESIS, 0, _GENESIS_ENTRY)
-        self._begun = True
+        self._begun, self.was_absent = True, False
 
     def put(self, version: str, sequence: int, entry: Entry) -> bool:
         """Put one entry at its sequence number. False: another entry holds the slot; read it before the next try.
