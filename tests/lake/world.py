@@ -11,18 +11,16 @@ import io
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from oracle import Row
-from stores import Intercept, InterceptedStore
+from stores import Fetching, Intercept, InterceptedStore
 
 from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.model import Partition
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import Fetched
 
 from .limits import SMALL_READS, LakeLimits
 from .model import Event, Shape, Stream, folded, unfolded
@@ -58,18 +56,8 @@ class HookedStore(InterceptedStore):
         return pa.PythonFile(io.BytesIO(opened.read()), "r") if self._remote else opened
 
 
-class RemoteStore(HookedStore):
-    """It fetches ranges, as a store behind a network does: so streams have heads, and tables listings."""
-
-    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
-        answer: Future[Fetched] = Future()
-        try:
-            data = self._intercept("fetch", path, lambda: self.inner.get(path))
-            chosen = data[start:] if start < 0 else data[start : start + length]
-            answer.set_result(Fetched(pa.py_buffer(chosen[:length]), len(data), None))
-        except Exception as error:
-            answer.set_exception(error)
-        return answer
+class RemoteStore(Fetching, HookedStore):
+    """A HookedStore behind a network."""
 
 
 class World:
