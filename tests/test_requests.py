@@ -21,11 +21,15 @@ from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.model import Partition
+from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.compact import Request, prepare
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.storage.memory import MemoryStore
 
 PAGE = Path(__file__).parent.parent / "docs/requests.md"
@@ -156,9 +160,24 @@ OPERATIONS = [
     Operation("retract", 7, lakes((10, 1)), lambda lake: retract(lake.fresh(), "t", newest(lake))),
     Operation("roll back (reads the history)", 30, lakes((3, 2)), lambda lake: rollback(lake.fresh(), "t", "1")),
     Operation("restate", 14, lakes((3, 1)), lambda lake: lake.fresh().restate("t", pa.table({"k": [1]}))),
+    Operation("rehash", 14, lakes((3, 1)), lambda lake: rehashed(lake.fresh()), is_no_data),
+    Operation("publish lists of files", 10, lakes((0, 1)), lambda lake: publish(lake.fresh(), "t")),
+    Operation("check (reads the history)", 30, lakes((3, 2)), lambda lake: check(lake.fresh(), "t"), is_no_data),
     Operation("vacuum, again", 3, IDLE, vacuum_stream, prepare=Lake.vacuum_days_later),
+    Operation(
+        "vacuum a table, again",
+        305,
+        many(0),
+        lambda lake: vacuum(lake.fresh(), "t"),
+        prepare=Lake.vacuum_days_later,
+    ),
     Operation("vacuum after one compaction", 25, IDLE, vacuum_stream, prepare=compact_and_vacuum),
 ]
+
+
+def rehashed(catalog: DeltaStreamCatalog) -> None:
+    options = Options.of(LOCAL)
+    assert rehash_table(catalog, "t", 3, LocalExecutor(options), options=options)
 
 
 def newest(lake: Lake) -> int:
