@@ -17,11 +17,13 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
+from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
 from deltacompact.executors.choose import executor_for
@@ -184,6 +186,7 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
                     result = run_session(job, work, work.found, executor, emit)
             emit(_finished(job, work, result))
             results.append(result)
+    keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
     done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
         error = done.errors[0]
@@ -239,12 +242,16 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     destination = request.destination_table_id or source_table_id
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
-    work = []
-    for partition in chosen:
+    in_place = destination == source_table_id
+    idle = idle_streams(catalog, source_table_id, chosen, options.purge) if in_place else {}
+
+    def work(partition: Partition) -> Work:
         stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
-        work.append(Work(stream, _found(stream, source, keys)))
+        return Work(stream, idle.get(partition) or _found(stream, source, keys))
+
+    found = side_by_side(chosen, work, catalog.at_once)
     terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
-    return Job(source_table_id, destination, terms, tuple(work))
+    return Job(source_table_id, destination, terms, tuple(found))
 
 
 def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from stores import Crash, InterceptedStore
+from stores import Crash, FetchingStore, InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -46,10 +46,14 @@ def at_the_log(kind: str, path: str) -> bool:
 
 
 class Simulation:
-    """One store and one clock. Processes that begin from now on divide logs by `log_limits`."""
+    """One store and one clock. Processes that begin from now on divide logs by `log_limits`.
 
-    def __init__(self, log_limits: LogLimits = LOG_LIMITS) -> None:
+    `remote`: to the processes that are scheduled, the store is behind a network.
+    """
+
+    def __init__(self, log_limits: LogLimits = LOG_LIMITS, remote: bool = False) -> None:
         self.log_limits = log_limits
+        self.remote = remote
         self.now_s = 1_000_000_000.0
         self.store = MemoryStore(clock=self.clock)
         self.actors: list[Actor] = []
@@ -124,7 +128,8 @@ class Actor:
 
     def _run(self) -> None:
         try:
-            store = InterceptedStore(self._simulation.store, self._intercept)
+            kind = FetchingStore if self._simulation.remote else InterceptedStore
+            store = kind(self._simulation.store, self._intercept)
             self.result = self._work(self._simulation.catalog_on(store))
         except Crash:
             self.died = True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import IO, Any
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ import pytest
 
 from deltacompact.base.errors import StoreError
 from deltacompact.executors import measure
+from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import ObjectStat
+from deltacompact.storage.objects import Fetched, ObjectStat
 
 Intercept = Callable[[str, str, Callable[[], Any]], Any]
 
@@ -63,6 +65,30 @@ class InterceptedStore:
     def delete(self, paths: Iterable[str]) -> None:
         gone = list(paths)
         self._intercept("delete", "", lambda: self.inner.delete(gone))
+
+
+class Fetching:
+    """Makes of an InterceptedStore one behind a network: it fetches ranges, so streams have heads, tables listings."""
+
+    inner: MemoryStore
+    _intercept: Intercept
+
+    def open(self, path: str) -> pa.NativeFile:
+        return open_fetched(self, path)
+
+    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        answer: Future[Fetched] = Future()
+        try:
+            data = self._intercept("fetch", path, lambda: self.inner.get(path))
+            chosen = data[start:] if start < 0 else data[start : start + length]
+            answer.set_result(Fetched(pa.py_buffer(chosen[:length]), len(data), None))
+        except Exception as error:
+            answer.set_exception(error)
+        return answer
+
+
+class FetchingStore(Fetching, InterceptedStore):
+    """An InterceptedStore behind a network."""
 
 
 def copy_of(store: MemoryStore) -> MemoryStore:

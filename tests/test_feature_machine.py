@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from lake import draws
+from lake.advisor import HOWS
 from lake.lake import SMALL, Lake, rows
 from lake.limits import LakeLimits
 from lake.model import Shape
@@ -192,6 +193,11 @@ class FeatureMachine(RuleBasedStateMachine):
         plain = self.lake.world.shape.plain
         self.lake.publisher.export(self._day(data), data.draw(st.sampled_from(draws.EXPORTS[: 4 if plain else 2])))
 
+    @precondition(lambda self: self.begun)
+    @rule(how=st.sampled_from(HOWS), choice=PLACES, cut=PLACES)
+    def spoil_advice(self, how: str, choice: int, cut: int) -> None:
+        self.lake.advisor.spoil(how, choice, cut)
+
     @rule()
     def another_process(self) -> None:
         self.lake.world.catalog = self.lake.world.fresh()
@@ -248,6 +254,7 @@ def test_small_limits_bring_about_what_only_large_tables_see() -> None:
         lake.publisher.publish(None)
         lake.publisher.export(None, ".csv")
         lake.vacuum.run_days_later()
+        lake.vacuum.run()
         lake.historian.restate(None, rows(1))
         verify()
         seen = lake.world.seen

@@ -30,7 +30,7 @@ def explore(seed: int, with_vacuum: bool, with_destination: bool = False, log_li
     names = random.Random(seed)
     sort_keys = random_.choice([[], [("s", "ascending")], [("s", "descending")]])
     retention = random_.choice([None, None, 0, 20]) if sort_keys else None
-    world = World(sort_keys, retention, Simulation(log_limits))
+    world = World(sort_keys, retention, Simulation(log_limits, remote=seed % 2 == 0))
     world.simulation.catalog().create_table(
         "t", primary_keys=["k"], sort_keys=sort_keys, tombstone_retention=world.retention
     )

@@ -118,7 +118,8 @@ def test_a_vacuum_days_later_between_any_two_operations_of_a_writer_loses_nothin
     work: Callable[[World], Task],
 ) -> None:
     refused = 0
-    for world, late, vacuuming in each_meeting(work, cleaning_days_later, unless_it_commits_now):
+    # Everywhere: a writer reads nothing between its data and its put.
+    for world, late, vacuuming in each_meeting(work, cleaning_days_later, unless_it_commits_now, everywhere):
         assert vacuuming.error is None
         assert late.error is None or isinstance(late.error, ConflictError), late.error
         refused += late.error is not None

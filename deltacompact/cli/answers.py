@@ -67,13 +67,17 @@ def answer(as_json: bool, document: Any, *lines: str) -> None:
 
 
 def for_each(
-    catalog: DeltaStreamCatalog, table: str, only: Partition | None, work: Callable[[Partition], Iterable[T]]
+    catalog: DeltaStreamCatalog,
+    table: str,
+    only: Partition | None,
+    work: Callable[[Partition], Iterable[T]],
+    at_once: int = 1,
 ) -> tuple[list[T], list[tuple[Partition, Exception]]]:
     """Do the work for all partitions (or one): the results of those that succeed, and the errors of the others."""
     from deltacompact.base.partitions import done_for_each
 
     chosen = catalog.partitions(table) if only is None else [only]
-    results, errors = done_for_each(chosen, lambda partition: list(work(partition)))
+    results, errors = done_for_each(chosen, lambda partition: list(work(partition)), at_once)
     return [item for found in results for item in found], errors
 
 

@@ -152,6 +152,7 @@ def rehash(
 )
 @click.option("--force", is_flag=True, help="Allow less than 72 hours, if no reader, writer or compaction runs.")
 @click.option("--dry-run", is_flag=True, help="List what would be deleted.")
+@click.option("--full", is_flag=True, help="Read the whole history, not only what came since the last vacuum.")
 @json_option
 def vacuum(
     catalog: DeltaStreamCatalog,
@@ -160,6 +161,7 @@ def vacuum(
     older_than_hours: float,
     force: bool,
     dry_run: bool,
+    full: bool,
     as_json: bool,
 ) -> None:
     """Delete files that nothing reaches any more.
@@ -193,8 +195,8 @@ def vacuum(
         }
 
     def vacuumed(chosen: Partition) -> list[VacuumResult]:
-        return vacuum_table(catalog, table, chosen, age_min_s=age_min_s, force=force, dry_run=dry_run)
+        return vacuum_table(catalog, table, chosen, age_min_s=age_min_s, force=force, dry_run=dry_run, full=full)
 
     only = one_partition(catalog, table, partition)
-    results, errors = for_each(catalog, table, only, vacuumed)
+    results, errors = for_each(catalog, table, only, vacuumed, catalog.at_once)
     answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result, dry_run))

@@ -21,7 +21,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
-from deltacompact.base.partitions import all_done
+from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.advice import with_advice
@@ -44,6 +44,9 @@ from deltacompact.session.rehash import rehash
 from deltacompact.steps.hash_bucket import pack
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
+
+_CHECKED_AT_ONCE = 8
+"""Checking a partition takes memory: its rows are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,9 @@ def check(
     `quick` reads no rows: it checks neither the digests of the compacted rows nor the values of deltas.
     """
     expect.flag("quick", quick)
-    return [_check_stream(catalog, table_id, chosen, quick) for chosen in catalog.chosen(table_id, partition)]
+    chosen = catalog.chosen(table_id, partition)
+    at_once = min(catalog.at_once, _CHECKED_AT_ONCE)
+    return side_by_side(chosen, lambda stream: _check_stream(catalog, table_id, stream, quick), at_once)
 
 
 def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, quick: bool) -> CheckResult:
@@ -79,9 +84,10 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
     paths = TablePaths.of(table_id).stream(partition)
     log = StreamLog(catalog.store, paths, catalog.log_limits)  # a new log, which reads every entry again
     try:
-        evidence = Evidence.of(log)
+        evidence = Evidence.of(log, catalog.store.list(f"{paths.root}/"))
         chain = list(log.chain())
-        problems += [f"log: {contradiction}" for contradiction in contradictions(log, evidence, chain)]
+        tails = {state.version: state.tail for state in chain}
+        problems += [f"log: {contradiction}" for contradiction in contradictions(log, evidence, tails)]
     except Exception as error:
         return CheckResult(partition, 0, 0, 0, 0, (f"log: {one_line(error)}",))
     versions, state = len(chain), chain[-1]
@@ -223,8 +229,12 @@ def index_entries(
     catalog: DeltaStreamCatalog, table_id: str, partition: Mapping[str, Any] | Partition | None = None
 ) -> int:
     """The number of index entries of a table, or of one partition."""
-    refs = [catalog.state(table_id, chosen).index for chosen in catalog.chosen(table_id, partition)]
-    return sum(read_manifest(catalog.store, ref).entries for ref in refs if ref)
+
+    def entries(chosen: Partition) -> int:
+        ref = catalog.state(table_id, chosen).index
+        return read_manifest(catalog.store, ref).entries if ref else 0
+
+    return sum(side_by_side(catalog.chosen(table_id, partition), entries, catalog.at_once))
 
 
 def rehash_table(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Capacity, CompactionPlan, Source, plan
+from deltacompact.reading.parts import Part
 from deltacompact.steps.dedupe import BaseIndex, Folded
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.storage.objects import ObjectStore
@@ -31,6 +33,8 @@ from deltacompact.table.ports import Snapshot
 from deltacompact.tabular import files, schemas
 
 _HERE = Capacity(1, 1 << 40, 1 << 40)
+_UNPACKED = 4
+"""How many times as large rows are in memory as in a file, where the log does not say."""
 
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:
@@ -49,15 +53,38 @@ def live_batches(
     store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
 ) -> Iterator[pa.Table]:
     """The live rows of a snapshot in fold order, file by file, with the columns of `schema`."""
+    for part in live_parts(store, snapshot, table, schema, limits):
+        yield from part.tables()
+
+
+def live_parts(
+    store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
+) -> list[Part]:
+    """The files that have live rows, in fold order, each to be read when it is asked for."""
     partition = snapshot.partition
-    if table.keys is None or not snapshot.deltas:
-        for file in [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]:
-            for _, rows in live_tables(store, file, schema.names, limits=limits):
-                schemas.check_partition_values(rows, partition, file.path)
-                yield schemas.align(rows, schema, partition, file.path)
-        return
-    for source, bits in live_sources(store, snapshot, table, limits):
-        yield from live_rows_of(store, source.file, bits, partition, schema, limits)
+    if table.keys is not None and snapshot.deltas:
+        return [
+            Part(
+                _decoded_bytes(source.file), partial(live_rows_of, store, source.file, bits, partition, schema, limits)
+            )
+            for source, bits in live_sources(store, snapshot, table, limits)
+        ]
+    files_ = [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]
+    return [
+        Part(_decoded_bytes(file), partial(_rows_of_file, store, file, partition, schema, limits)) for file in files_
+    ]
+
+
+def _rows_of_file(
+    store: ObjectStore, file: DataFile, partition: Partition, schema: pa.Schema, limits: ReadLimits
+) -> Iterator[pa.Table]:
+    for _, rows in live_tables(store, file, schema.names, limits=limits):
+        schemas.check_partition_values(rows, partition, file.path)
+        yield schemas.align(rows, schema, partition, file.path)
+
+
+def _decoded_bytes(file: DataFile) -> int:
+    return file.decoded_bytes or file.bytes * _UNPACKED
 
 
 def live_rows_of(

@@ -112,7 +112,6 @@ class _Live:
 
     client: Any
     objects: Objects
-    session: Any
     expires_s: float
     process: int
 
@@ -380,10 +379,10 @@ class S3Store:
         deadline_s = time.monotonic() + _FIRST_ANSWER_S
         may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
         if self.settings in _ANSWERED or may_ask_its_user:
-            session, client, objects = self._clients()
+            client, objects = self._clients()
         else:
             try:
-                session, client, objects = _bounded(
+                client, objects = _bounded(
                     self._clients, deadline_s, f"connecting to {self.uri}: looking for AWS credentials"
                 )
             except TimeoutError:
@@ -393,9 +392,9 @@ class S3Store:
         client.meta.events.register("before-send.s3", functools.partial(self._send, client, deadline_s))
         client.meta.events.register("needs-retry.s3", _heed_slow_down)
         client.meta.events.register("before-sign.s3.UploadPart", _unsigned)
-        return _Live(client, objects, session, expires_s, os.getpid())
+        return _Live(client, objects, expires_s, os.getpid())
 
-    def _clients(self) -> tuple[Any, Any, Objects]:
+    def _clients(self) -> tuple[Any, Objects]:
         session = _session(self.settings, self._static)
         client = session.client("s3", config=_client_config(self.settings), endpoint_url=self.settings.endpoint_url)
         found = session.get_credentials()
@@ -414,7 +413,7 @@ class S3Store:
             max_attempts=self.settings.max_attempts,
             timeout_s=self.settings.timeout_s,
         )
-        return session, client, Objects(reach)
+        return client, Objects(reach)
 
     def _send(self, client: Any, deadline_s: float, request: Any, event_name: str, **_: Any) -> Any:
         """Send the first request of a process with a deadline. None lets boto3 send later requests itself."""

@@ -9,6 +9,7 @@
     vacuum        deletes what is old
     historian     retracts, restates, rolls back
     publisher     lists and exports for other programs
+    advisor       spoils heads, checkpoints, listings and marks, which only save time
     reader        compares everything with the model
     lake          all of them together
     draws         what hypothesis chooses from

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from columns import PLAIN
 
+from .advisor import Advisor
 from .compactor import Compactor
 from .destination import Destination
 from .historian import Historian
@@ -28,6 +29,7 @@ class Lake:
         self.compactor = Compactor(self.world, Destination(self.world))
         self.vacuum = Vacuum(self.world)
         self.historian = Historian(self.world)
+        self.advisor = Advisor(self.world)
         self.publisher = Publisher(self.world)
         self.reader = Reader(self.world)
 

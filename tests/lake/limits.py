@@ -61,4 +61,6 @@ class LakeLimits:
 
     @property
     def of_logs(self) -> LogLimits:
-        return LogLimits(self.entry_bytes_max, self.checkpoint_after, probes_before_listing=2)
+        return LogLimits(
+            self.entry_bytes_max, self.checkpoint_after, probes_before_listing=2, streams_listed_min=1, keys_in_a_page=9
+        )

@@ -10,19 +10,17 @@ import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from oracle import Row
-from stores import Intercept, InterceptedStore
+from stores import Fetching, Intercept, InterceptedStore
 
 from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.model import Partition
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import Fetched
 
 from .limits import SMALL_READS, LakeLimits
 from .model import Event, Shape, Stream, folded, unfolded
@@ -53,21 +51,11 @@ class HookedStore(InterceptedStore):
             self._hook = before
 
 
-class RemoteHookedStore(HookedStore):
-    """Its files are fetched range by range. Each range has its answer at once."""
+class RemoteStore(Fetching, HookedStore):
+    """A HookedStore behind a network. Its files are fetched range by range; each range has its answer at once."""
 
     def open(self, path: str) -> pa.NativeFile:
         return open_fetched(self, path, SMALL_READS)
-
-    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
-        answer: Future[Fetched] = Future()
-        try:
-            data = self._intercept("fetch", path, lambda: self.inner.get(path))
-            begin = max(0, len(data) + start) if start < 0 else start
-            answer.set_result(Fetched(pa.py_buffer(data[begin : begin + length]), len(data), str(hash(data))))
-        except BaseException as error:
-            answer.set_exception(error)
-        return answer
 
 
 class World:
@@ -78,10 +66,12 @@ class World:
         self.limits = limits
         self.now_s = 1_000_000_000.0
         self.inner = MemoryStore(clock=self._clock)
-        self.store = (RemoteHookedStore if limits.remote else HookedStore)(self.inner)
+        self.store = (RemoteStore if limits.remote else HookedStore)(self.inner)
         self.catalog = self.fresh()
         self.streams = {day: Stream() for day in shape.days}
         self.seen: Counter[str] = Counter()
+        self.lied = False
+        """A vacuum's mark says that there is nothing to do: what it leaves goes with the next full vacuum."""
         self._numbers = 0
         self._known: set[tuple[str | None, int]] = set()
         self._folder = tempfile.TemporaryDirectory()
@@ -102,9 +92,11 @@ class World:
 
     def fresh(self) -> DeltaStreamCatalog:
         """A process that remembers nothing."""
-        return DeltaStreamCatalog(
+        catalog = DeltaStreamCatalog(
             self.store, clock=self._clock, log_limits=self.limits.of_logs, read_limits=SMALL_READS
         )
+        catalog.at_once = 1  # the same operations in the same order in every run
+        return catalog
 
     def count(self) -> int:
         """A number that was never given before."""

@@ -20,7 +20,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, PositionError
+from deltacompact.base.errors import (
+    ConflictError,
+    CorruptionError,
+    DeltaCompactError,
+    InputError,
+    NotFoundError,
+    PositionError,
+)
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import (
     FORMAT_VERSION,
@@ -36,8 +43,10 @@ from deltacompact.base.model import (
     Token,
     whole_number,
 )
+from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
 from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
+from deltacompact.catalog.delta_stream.listing import Listing, read_listing
 from deltacompact.catalog.delta_stream.log import LOG_LIMITS, LogLimits, StreamLog
 from deltacompact.catalog.delta_stream.log_entries import dump
 from deltacompact.catalog.delta_stream.paths import TablePaths, check_path, table_name, table_root
@@ -53,7 +62,7 @@ from deltacompact.catalog.delta_stream.table_documents import (
     table_document,
     table_from,
 )
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3 import S3Settings
 from deltacompact.tabular import schemas
@@ -93,14 +102,18 @@ class DeltaStreamCatalog:
     ) -> None:
         self.store = store
         self.clock = clock
+        self.is_remote = isinstance(store, Fetches)
+        self.at_once = READ_AT_ONCE if self.is_remote else 1
+        """How many partitions to open or read at a time: several where the store is behind a network."""
         self.log_limits = log_limits
         self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._tables: dict[str, Table] = {}
+        self._listings: dict[str, Listing] = {}
         self._writers: dict[tuple[str, Partition], StreamWriter] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_logs": {}, "_tables": {}, "_writers": {}}
+        return {**self.__dict__, "_logs": {}, "_tables": {}, "_listings": {}, "_writers": {}}
 
     @property
     def uri(self) -> str:
@@ -150,7 +163,14 @@ class DeltaStreamCatalog:
         return table
 
     def table(self, table_id: str) -> Table:
-        """The table with its declared keys, or those of its first compaction. Raises NotFoundError."""
+        """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
+        known = self._declared(table_id)
+        if known.source_table_id is None and not known.holds_streams:
+            self._tables[table_id] = known = self._with_source(known)
+        return known
+
+    def _declared(self, table_id: str) -> Table:
+        """The table with its keys. Its source is there only if an earlier call looked for it."""
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
@@ -164,8 +184,6 @@ class DeltaStreamCatalog:
             self._tables[table_id] = known
         if known.keys is None:
             known = known.with_keys(self._first_compaction_keys(paths))
-        if known.source_table_id is None and not known.holds_streams:
-            known = self._with_source(known)
         self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
         return known
 
@@ -182,8 +200,21 @@ class DeltaStreamCatalog:
         table, paths = self.table(table_id), TablePaths.of(table_id)
         marks = [paths.partition_of(stat.path, table.partition_keys) for stat in self.store.list(paths.partitions)]
         marked = [partition for partition in marks if partition is not None]
+        listed = self.listing(table_id) if self.is_remote and len(marked) >= self.log_limits.streams_listed_min else {}
         # A writer may have died between the mark and the stream.
-        return [partition for partition in marked if self.log(table_id, partition).exists()]
+        unlisted = [partition for partition in marked if partition not in listed]
+        exist = side_by_side(unlisted, lambda unknown: self.log(table_id, unknown).exists(), self.at_once)
+        missing = {partition for partition, exists in zip(unlisted, exist, strict=True) if not exists}
+        return [partition for partition in marked if partition not in missing]
+
+    def listing(self, table_id: str) -> Listing:
+        """The listing of a table as this process first read it, or wrote it: see listing.py."""
+        if table_id not in self._listings:
+            self._listings[table_id] = read_listing(self, table_id)
+        return self._listings[table_id]
+
+    def remember_listing(self, table_id: str, listing: Listing) -> None:
+        self._listings[table_id] = listing
 
     def partition(self, table_id: str, given: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""
@@ -270,7 +301,7 @@ class DeltaStreamCatalog:
         Raises InputError where the table is the other sort: a destination, or a table with streams of its own.
         """
         log = self.log(table_id, partition)
-        if not log.exists():
+        if log.was_absent or not log.exists():
             check_path(f"table {table_id!r}, partition {str(partition)[:80]}", log.paths.root)
             # The mark comes first: a mark without a stream is an empty partition, a stream without a mark is lost.
             self.store.put_if_absent(TablePaths.of(table_id).partition_mark(partition), b"")
@@ -387,14 +418,31 @@ class DeltaStreamCatalog:
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
     ) -> tuple[StreamWriter, OperationType, TableKeys | None]:
-        table = self.table(table_id)
+        table = self._declared(table_id)
+        chosen = Partition.of(table.partition_keys, partition)
+        if not self._holds_rows_of_its_own(table_id, chosen):
+            table = self.table(table_id)
         if table.source_table_id is not None:
             raise is_destination(table_id, table.source_table_id)
         try:
             kind = OperationType(str(operation).lower())
         except ValueError:
             raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-        return self._writer(table_id, Partition.of(table.partition_keys, partition)), kind, table.keys
+        return self._writer(table_id, chosen), kind, table.keys
+
+    def _holds_rows_of_its_own(self, table_id: str, partition: Partition) -> bool:
+        """Whether the stream has rows that no other table brought: then the table is no destination, and never will be.
+
+        The log says so, which an append reads anyway.
+        """
+        log = self.log(table_id, partition)
+        try:
+            state = log.recent() if log.exists() else None
+        except DeltaCompactError:  # the append says what is wrong with the log
+            return False
+        if state is None or state.compacted is None:
+            return state is not None and bool(state.commits)
+        return state.compacted.source_table_id == table_id
 
     def _writer(self, table_id: str, partition: Partition) -> StreamWriter:
         key = (table_id, partition)

@@ -12,13 +12,12 @@ that are put in between only add to the log, and never make a false contradictio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.storage.objects import ObjectStat
 
 
@@ -29,22 +28,27 @@ class Evidence:
     hinted: str | None
     published: dict[str, str]
     """Versions that sessions recorded as published, by the path of the record."""
+    records: tuple[str, ...]
+    """All records that name a version, also those that were known before."""
     checkpoints: tuple[ObjectStat, ...]
     entries: tuple[ObjectStat, ...]
     """Log entries of all versions, also of versions that no seal leads to."""
 
     @classmethod
-    def of(cls, log: StreamLog) -> Evidence:
-        store, paths = log.store, log.paths
-        records = [stat.path for stat in store.list(f"{paths.root}/sessions/") if paths.is_ours(stat.path)]
-        recorded = {
-            path: _named(log, path, "compacted_stream_version") for path in records if path.endswith("/published.json")
-        }
+    def of(cls, log: StreamLog, listed: Iterable[ObjectStat], known_records: Collection[str] = ()) -> Evidence:
+        """`listed`: the objects below the stream's folder. `known_records` need not be read: they were right before."""
+        paths, stats = log.paths, list(listed)
+        published = [
+            stat.path for stat in stats if paths.is_record(stat.path) and stat.path.endswith("/published.json")
+        ]
+        records = [path for path in published if paths.is_ours(path) and path not in known_records]
+        recorded = {path: _named(log, path, "compacted_stream_version") for path in records}
         return cls(
             _named(log, paths.hint, "version"),
             {path: version for path, version in recorded.items() if version},
-            tuple(stat for stat in store.list(paths.checkpoints()) if paths.checkpoint_of(stat.path)),
-            tuple(stat for stat in store.list(paths.logs) if paths.entry_of(stat.path)),
+            (*known_records, *(path for path, version in recorded.items() if version)),
+            tuple(stat for stat in stats if paths.checkpoint_of(stat.path)),
+            tuple(stat for stat in stats if paths.entry_of(stat.path)),
         )
 
     def versions(self, log: StreamLog) -> set[str]:
@@ -52,23 +56,22 @@ class Evidence:
         return {found[0] for stat in self.entries if (found := log.paths.entry_of(stat.path))}
 
 
-def contradictions(log: StreamLog, evidence: Evidence, chain: list[StreamState]) -> Iterator[str]:
-    """One line for each contradiction. `chain` was read after the evidence was gathered."""
-    states = {state.version: state for state in chain}
+def contradictions(log: StreamLog, evidence: Evidence, tails: Mapping[str, int]) -> Iterator[str]:
+    """One line for each contradiction. `tails`: the versions of the chain, read after the evidence was gathered."""
     hinted = evidence.hinted
-    if hinted and hinted not in states and hinted in evidence.versions(log):
+    if hinted and hinted not in tails and hinted in evidence.versions(log):
         yield (
             f"{log.paths.hint} names version {hinted}, but no seal leads to it: restore the seal, or delete the hint "
             "if you know that it is wrong"
         )
     for record, version in evidence.published.items():
-        if version not in states:
+        if version not in tails:
             yield f"{record} says that version {version} was released, but no seal leads to it: restore the seal"
     for stat in evidence.checkpoints:
         version, tail = log.paths.checkpoint_of(stat.path) or ("", 0)
-        if version in states and tail > states[version].tail:
-            yield f"{stat.path} was made of {tail} entries, but the log has {states[version].tail}: restore the others"
-    for version in sorted(evidence.versions(log) - states.keys()):
+        if version in tails and tail > tails[version]:
+            yield f"{stat.path} was made of {tail} entries, but the log has {tails[version]}: restore the others"
+    for version in sorted(evidence.versions(log) - tails.keys()):
         # The version may have been released after the chain was read: then a new read of the chain has it.
         if (path := log.sign_of_life(version)) and version not in {state.version for state in log.chain()}:
             yield f"{path} was put into a released version, but no seal leads to {version}: restore the seal"

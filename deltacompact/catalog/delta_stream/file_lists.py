@@ -44,7 +44,11 @@ def publish(
 
     Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others.
     """
-    return all_done(catalog.chosen(table_id, partition), lambda chosen: _publish_stream(catalog, table_id, chosen))
+    return all_done(
+        catalog.chosen(table_id, partition),
+        lambda chosen: _publish_stream(catalog, table_id, chosen),
+        catalog.at_once,
+    )
 
 
 def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> Published:

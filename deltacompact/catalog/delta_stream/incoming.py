@@ -90,13 +90,13 @@ def write_rows(
     except (InputError, StoreError):
         writing.check_writable(rows.schema, options.content_type)
         raise
-    size, described = store.stat(path).bytes, schemas.unmarked(schema)
+    described = schemas.unmarked(schema)
     return DataFile(
         UNNUMBERED,
         path,
         options.content_type,
         out.rows,
-        size,
+        out.bytes,
         described,
         longest=tuple(longest.items()),
         decoded_bytes=out.decoded_bytes,

@@ -9,9 +9,10 @@ If the reply to a put is lost, read the slot: the commit id in it shows who won 
 following seals, never by listing.
 
     entries 0 1 2 4      somebody removed entry 3 from outside: every process that lists this log refuses to go on
-    hint.json            names a version that a seal led to; it counts only if that seal is there
+    hint.json            the head: a version that a seal led to, and on S3 its last entries (heads.py)
 
-A process lists a version when it first reads it. After that it probes for the next entries.
+A process that finds no head lists a version when it first reads it. After that it probes for the next entries. A writer
+does not even probe: it puts its entry after the last one that it knows, and reads on only if that slot is taken.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION
+from deltacompact.catalog.delta_stream import heads
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly
+from deltacompact.catalog.delta_stream.heads import Head
 from deltacompact.catalog.delta_stream.log_entries import (
     Carried,
     Committed,
@@ -44,10 +47,10 @@ from deltacompact.catalog.delta_stream.log_entries import (
     kind_of,
     to_document,
 )
-from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, is_version
+from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths
 from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.catalog.delta_stream.tokens import Tokens
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import Fetches, ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,15 @@ class LogLimits:
     entry_bytes_max                a longer entry stores its body as a separate object and names it
     entries_between_checkpoints    in a short log; a long log has checkpoints less often
     probes_before_listing          entries to probe for one by one before listing the rest of the log
+    streams_listed_min             of a table with fewer streams, none is written into a listing (listing.py)
+    keys_in_a_page                 how many keys S3 returns in one answer to a LIST request
     """
 
     entry_bytes_max: int = 64 << 10
     entries_between_checkpoints: int = 100
     probes_before_listing: int = 8
+    streams_listed_min: int = 8
+    keys_in_a_page: int = 1000
 
 
 LOG_LIMITS = LogLimits()
@@ -84,35 +91,70 @@ class StreamLog:
         self._seen: dict[str, StreamState] = {}
         self._active = GENESIS
         self._begun = False
+        self.was_absent = False
+        """`exists` has found no stream. To begin it does no harm if somebody else has done so since."""
+        self._head: Head | None = None
+        self._recent = _RecentEntries()
+        self._unlisted: dict[str, int] = {}
+        """Versions that a head has shown: the entry from which on a listing has yet to look for holes."""
+        self._led_by: dict[str, tuple[str, int]] = {}
+        """The seals that led to versions: version and number of each seal."""
+        self._keeps_heads = isinstance(store, Fetches)
+        """On a local disk a head would cost an append more than it saves a reader."""
 
     # Reading
 
     def exists(self) -> bool:
         """Whether the stream was begun, even if its first entry is damaged or missing: reading the log reports that."""
         if not self._begun:
-            self._begun = self._is_there(GENESIS, 0) or self._has_entries()
+            self._head = self._read_head()
+            has_log = self._head is not None and self._head.tail > 0
+            self._begun = has_log or self._is_there(GENESIS, 0) or self._has_entries()
+            self.was_absent = not self._begun
         return self._begun
+
+    @property
+    def remembered(self) -> StreamState | None:
+        """The active version as this process last saw it, without a request; None: it has not read the log."""
+        state = self._seen.get(self._active)
+        return None if state is None or state.sealed else state
+
+    def recent(self) -> StreamState:
+        """The active version as this process or the head last saw it: entries may have come since."""
+        if self._active not in self._seen:
+            self._active = self._hinted()
+        state = self._seen.get(self._active)
+        if state is None:
+            self._head = Head(GENESIS)  # there is nothing more to learn from it
+        if state is None or state.sealed:
+            return self.active()
+        self._begun = True
+        return state
 
     def active(self, strictly: bool = False) -> StreamState:
         """The state of the active version, which has no seal. Raises NotFoundError where the stream was never begun.
 
         `strictly` lists the rest of the log instead of probing, which finds entries beyond a missing one.
         """
-        version = self._active if self._active != GENESIS else self._hinted()
+        version = self._active
+        if version == GENESIS and (GENESIS not in self._seen or self._seen[GENESIS].sealed):
+            version = self._hinted()
         while True:
-            state = self._seen.get(version)
-            successor = state.sealed.successor if state and state.sealed else None
+            state, tail = self._seen.get(version), 0
             if state is None:
                 tail, last = self._first_look(version)
-                successor = last[0].successor if isinstance(last[0], Sealed) else None
-                if successor is None:
-                    self._seen[version] = self._replayed(version, tail, last)
-            elif successor is None:
+                if not isinstance(last[0], Sealed):  # of a sealed version, its seal is enough
+                    state = self._seen[version] = self._replayed(version, tail, last)
+                else:
+                    successor = last[0].successor
+            elif not state.sealed:
                 state = self.state(version, strictly)
-                successor = state.sealed.successor if state.sealed else None
-            if successor is None:
-                self._active, self._begun = version, True
-                return self._seen[version]
+            if state is not None:
+                if not state.sealed:
+                    self._active, self._begun = version, True
+                    return state
+                successor, tail = state.sealed.successor, state.tail
+            self._led_by[successor] = (version, tail - 1)
             version = successor
 
     def chain(self) -> Iterator[StreamState]:
@@ -131,7 +173,8 @@ class StreamLog:
         elif known.sealed:
             return known
         elif strictly:
-            state = replay(version, self._entries(version, known.tail, self._listed_tail(version, known.tail)), known)
+            tail = self._listed_tail(version, known.tail, self._unlisted.pop(version, known.tail))
+            state = replay(version, self._entries(version, known.tail, tail), known)
         else:
             state = replay(version, list(self._entries_from(version, known.tail)), known)
         self._seen[version] = state
@@ -143,10 +186,17 @@ class StreamLog:
 
     def written_s(self, state: StreamState) -> float:
         """When the last entry was put that is not a fence, by the store's clock."""
+        return self.store.stat(self.last_written(state)).modified_s
+
+    def last_written(self, state: StreamState) -> str:
+        """The path of the last entry that is not a fence."""
         sequence = state.tail - 1
-        while sequence and isinstance(self._read(self.paths.entry(state.version, sequence))[0], Fence):
+        while sequence and state.fences and isinstance(self._entry(state.version, sequence), Fence):
             sequence -= 1
-        return self.store.stat(self.paths.entry(state.version, sequence)).modified_s
+        return self.paths.entry(state.version, sequence)
+
+    def _entry(self, version: str, sequence: int) -> Entry:
+        return self._read(self.paths.entry(version, sequence))[0]
 
     def state_at(self, version: str, tail: int) -> StreamState:
         """The state of a version when its log had `tail` entries."""
@@ -158,6 +208,7 @@ class StreamLog:
     def begin(self) -> None:
         """Put the first entry of the genesis version; every caller writes the same bytes."""
         self._put_certainly(GENESIS, 0, _GENESIS_ENTRY)
+        self._begun, self.was_absent = True, False
 
     def put(self, version: str, sequence: int, entry: Entry) -> bool:
         """Put one entry at its sequence number. False: another entry holds the slot; read it before the next try.
@@ -165,16 +216,23 @@ class StreamLog:
         The caller must have read every entry below. Raises OutcomeUnknownError where the outcome cannot be known.
         """
         won = self._put_certainly(version, sequence, entry, effect=effect_of(entry, self.paths.root))
-        if won and _is_checkpointed(sequence + 1, self.limits.entries_between_checkpoints):
-            with contextlib.suppress(Exception):  # a checkpoint only saves time
-                self._write_checkpoint(self.state(version))
+        if won:
+            with contextlib.suppress(Exception):  # checkpoint and head only save time
+                self._advise(version, sequence + 1)
         return won
 
     def extend(self, decide: Callable[[StreamState], Entry | None]) -> StreamState:
         """Put the entry that `decide` returns for the active state; decide again after each lost slot.
 
-        Returns the state below the entry. `decide` returns None where nothing is left to do, or raises.
+        Returns the state below the entry. `decide` returns None where nothing is left to do, or raises. It is asked
+        about the recent state first: if the put succeeds, that was the active one.
         """
+        entry: Entry | None = None
+        with contextlib.suppress(DeltaCompactError):  # what is refused now may be right after later entries
+            state = self.recent()
+            entry = decide(state)
+        if entry is not None and self.put(state.version, state.tail, entry):
+            return state
         while True:
             state = self.active()
             entry = decide(state)
@@ -203,43 +261,55 @@ class StreamLog:
         """
         carried = len(base.commits)
         retracted: set[int] = set()
+        state = self._seen.get(base.version) or self.state(base.version)  # if entries came since, the seal is refused
         while True:
-            state = self.state(base.version)
             check(state)
             if late := state.commits[carried:]:
-                tail = self.state(successor).tail
-                self._put_certainly(successor, tail, Carried(late), owner)  # one put for all of them
+                self._put_certainly(successor, self._own(successor).tail, Carried(late), owner)  # one put for all
                 carried = len(state.commits)
             since = {delta.position for commit in state.commits[len(base.commits) :] for delta in commit.deltas}
             for position in sorted(state.retracted & since - retracted):
-                self._put_certainly(successor, self.state(successor).tail, Retracted(position), owner)
+                self._put_certainly(successor, self._own(successor).tail, Retracted(position), owner)
                 retracted.add(position)
-            released = self.state(successor)  # read it now: after the seal, nothing may fail
+            released = self._own(successor)  # before the seal: after it, nothing may fail
             check(state)  # directly before the seal, because files age
             if self.put(base.version, state.tail, Sealed(successor, now_ms)):
                 break
+            state = self.state(base.version)
         self._active = successor
-        with contextlib.suppress(Exception):  # a hint only saves time
-            self.store.put(self.paths.hint, dump({"version": successor, "parent": base.version, "seal": state.tail}))
+        self._led_by[successor] = (base.version, state.tail)
+        with contextlib.suppress(Exception):  # a head only saves time
+            self._put_head(successor, released.tail)
         return released
+
+    def _own(self, successor: str) -> StreamState:
+        """The state of a version that this process is writing."""
+        return self._seen.get(successor) or self.state(successor)
 
     # Entries on the store
 
     def _put_certainly(
         self, version: str, sequence: int, entry: Entry, owner: str = "", effect: Effect | None = None
     ) -> bool:
-        data = self._encoded(entry, owner)
-        return put_certainly(self.store, self.paths.entry(version, sequence), data, effect)
+        path, body, manifest = self.paths.entry(version, sequence), dump(to_document(entry)), None
+        data = body
+        if len(body) > self.limits.entry_bytes_max and not isinstance(entry, Sealed):
+            manifest = self.paths.fresh("manifest", ".json", owner)
+            self.store.put_if_absent(manifest, body)
+            stub = {"path": manifest, "sha256": hashlib.sha256(body).hexdigest()}
+            data = dump({"format": FORMAT_VERSION, "kind": kind_of(entry), "body": stub})
+        won = put_certainly(self.store, path, data, effect)
+        if won:
+            self._remember(version, sequence, data, (_entry_from(_parsed(body, path), path), manifest))
+        return won
 
-    def _encoded(self, entry: Entry, owner: str) -> bytes:
-        document = to_document(entry)
-        data = dump(document)
-        if len(data) <= self.limits.entry_bytes_max or isinstance(entry, Sealed):
-            return data
-        path = self.paths.fresh("manifest", ".json", owner)
-        self.store.put_if_absent(path, data)
-        body = {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
-        return dump({"format": document["format"], "kind": kind_of(entry), "body": body})
+    def _remember(self, version: str, sequence: int, data: bytes, entry: tuple[Entry, str | None]) -> None:
+        """Add an entry of our own to what we know of the log, as everybody else will read it."""
+        if self._keeps_heads:
+            self._recent.add(version, sequence, data)
+        known = self._seen.get(version)
+        if sequence == 0 or (known is not None and known.tail == sequence and not known.sealed):
+            self._seen[version] = replay(version, [entry], known if sequence else None)
 
     def _entries_from(self, version: str, sequence: int) -> Iterator[tuple[Entry, str | None]]:
         """The entries from `sequence` on. Probe for a few; if there are more, list the rest."""
@@ -251,7 +321,7 @@ class StreamLog:
                 return
             yield self._decoded(document, path)  # outside the try: a missing body is not the end of the log
             sequence += 1
-        yield from self._entries(version, sequence, self._listed_tail(version, sequence))
+        yield from self._entries(version, sequence, self._listed_tail(version, sequence, sequence))
 
     def _entries(self, version: str, first: int, stop: int) -> Iterator[tuple[Entry, str | None]]:
         """Entries that are known to be there."""
@@ -262,12 +332,14 @@ class StreamLog:
             with ThreadPoolExecutor(16) as threads:
                 yield from threads.map(self._read, paths)
 
-    def _listed_tail(self, version: str, first: int = 0) -> int:
-        """The sequence number after the last entry that a listing of the version shows, from `first` on.
+    def _listed_tail(self, version: str, known: int = 0, first: int = 0) -> int:
+        """The sequence number after the last entry that a listing of the version shows, which begins at `first`.
 
         A listing is not atomic: one page may miss an entry while a later page has the next one. So get each entry that
-        the listing lacks. Raises CorruptionError where it is missing.
+        the listing lacks. Raises CorruptionError where it is missing. If the last of `known` entries is missing, the
+        log has lost its end; so it is listed as well.
         """
+        first = max(0, min(first, known - 1))
         after = self.paths.entry(version, first - 1) if first else ""
         stats = self.store.list(self.paths.version(version), after)
         listed = sorted(n for stat in stats if (n := self.paths.sequence(version, stat.path)) is not None)
@@ -278,7 +350,9 @@ class StreamLog:
                     raise self._hole(version, tail, self.paths.entry(version, sequence))
                 tail += 1
             tail = sequence + 1
-        return tail
+        if tail < known and not self._is_there(version, known - 1):
+            raise self._hole(version, known - 1, "a head that was made of it")
+        return max(tail, known)
 
     def _is_there(self, version: str, sequence: int) -> bool:
         try:
@@ -334,23 +408,61 @@ class StreamLog:
         return _entry_from(_parsed(data, body["path"]), body["path"]), body["path"]
 
     def _read_document(self, path: str) -> dict[str, Any]:
-        return _parsed(self.store.get(path), path)
+        data = self.store.get(path)
+        if self._keeps_heads and (entry := self.paths.entry_of(path)):
+            self._recent.add(*entry, data)
+        return _parsed(data, path)
+
+    # The head
 
     def _hinted(self) -> str:
-        """The version to follow seals from: the one that the hint names, or the genesis.
+        """The version to follow seals from: the one that the head names, or the genesis.
 
-        A hint counts only if the seal that led to its version is there.
+        A head counts only if the seal that led to its version is there. Its entries need not be read again.
         """
+        head, self._head = self._head or self._read_head(), None
+        if head is None or not (head.version == GENESIS or self._is_released(head)):
+            return GENESIS
+        if head.tail and head.version not in self._seen:
+            with contextlib.suppress(DeltaCompactError):  # then the log itself is read, and says what is wrong
+                self._seen[head.version] = self._replayed_head(head)
+        return head.version
+
+    def _read_head(self) -> Head | None:
         try:
-            hint = json.loads(self.store.get(self.paths.hint))
-            version, parent, seal = str(hint["version"]), hint.get("parent"), hint.get("seal")
-        except (NotFoundError, ValueError, LookupError, TypeError, AttributeError):
-            return GENESIS
-        if version == GENESIS or not is_version(version):
-            return GENESIS
-        if is_version(str(parent)) and isinstance(seal, int) and self._sealed_successor(str(parent), seal) == version:
-            return version
-        return version if self._follows_a_seal(version) else GENESIS
+            return heads.parsed(self.paths.root, self.store.get(self.paths.hint))
+        except NotFoundError:
+            return None
+
+    def _is_released(self, head: Head) -> bool:
+        """Whether a seal leads to the head's version."""
+        if head.parent is None or head.seal is None:
+            return self._follows_a_seal(head.version)
+        if self._sealed_successor(head.parent, head.seal) != head.version:
+            return self._follows_a_seal(head.version)
+        self._led_by[head.version] = (head.parent, head.seal)
+        return True
+
+    def _replayed_head(self, head: Head) -> StreamState:
+        known = self._read_checkpoint(head.version, head.first) if head.first else None
+        if known is None and head.first:
+            raise NotFoundError("a vacuum deleted the checkpoint, because there is a newer one")
+        entries = []
+        for sequence, document in enumerate(head.entries, head.first):
+            self._recent.add(head.version, sequence, dump(document))
+            entries.append(self._decoded(document, self.paths.entry(head.version, sequence)))
+        self._recent.written[head.version] = head.tail
+        self._unlisted[head.version] = head.first
+        return replay(head.version, entries, known)
+
+    def _put_head(self, version: str, tail: int) -> None:
+        """Overwrite the head. A long log gets a new one at every hundredth part only, because it is written whole."""
+        parent, seal = self._led_by.get(version, (None, None))
+        log = self._recent.since_checkpoint(version, tail) if self._keeps_heads else []
+        if tail - self._recent.written.get(version, 0) > len(log) // 100:
+            first = tail - len(log)
+            self.store.put(self.paths.hint, heads.encoded(self.paths.root, version, parent, seal, first, log))
+            self._recent.written[version] = tail
 
     def _sealed_successor(self, version: str, sequence: int) -> str | None:
         """The successor that an entry names; None where the entry is missing or is not a seal."""
@@ -399,6 +511,14 @@ class StreamLog:
 
     # Checkpoints
 
+    def _advise(self, version: str, tail: int) -> None:
+        """After the last put of an entry: write a checkpoint where one is due, and the head."""
+        known = self._seen.get(version)
+        if _is_checkpointed(tail, self.limits.entries_between_checkpoints):
+            self._write_checkpoint(known if known and known.tail >= tail else self.state(version))
+        if self._keeps_heads and known and known.tail == tail and not known.sealed:
+            self._put_head(version, tail)
+
     def _write_checkpoint(self, state: StreamState) -> None:
         """Put entries 0‥tail as one object: the opened and compacted entries, and all commits in one entry."""
         entries = [state.opened, *_summary(state)]
@@ -409,6 +529,7 @@ class StreamLog:
             "manifests": state.manifests,
         }
         self.store.put_if_absent(self.paths.checkpoint(state.version, state.tail), dump(document))
+        self._recent.begin_at(state.version, state.tail)
 
     def _checkpointed(self, version: str, tail: int) -> StreamState | None:
         """The newest checkpoint of a log with `tail` entries. None: read the log itself, which is slower."""
@@ -432,7 +553,35 @@ class StreamLog:
             manifests = tuple(map(str, document["manifests"]))
         except (DeltaCompactError, LookupError, TypeError, ValueError, AttributeError):
             return None  # a vacuum deleted it, or it is not ours
-        return replace(state, tail=tail, manifests=manifests) if document.get("tail") == tail else None
+        if document.get("tail") != tail:
+            return None
+        self._recent.begin_at(version, tail)
+        return replace(state, tail=tail, manifests=manifests)
+
+
+class _RecentEntries:
+    """By version, the entries since its last checkpoint as they are stored: what a head repeats."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, dict[int, bytes]] = {}
+        self._first: dict[str, int] = {}
+        self.written: dict[str, int] = {}
+        """By version, the length of the log that the stored head repeats."""
+
+    def add(self, version: str, sequence: int, data: bytes) -> None:
+        if sequence >= self._first.get(version, 0):
+            self._entries.setdefault(version, {})[sequence] = data
+
+    def begin_at(self, version: str, tail: int) -> None:
+        """There is a checkpoint of `tail` entries: forget those."""
+        self._first[version] = tail
+        entries = self._entries.get(version, {})
+        self._entries[version] = {sequence: data for sequence, data in entries.items() if sequence >= tail}
+
+    def since_checkpoint(self, version: str, tail: int) -> list[bytes]:
+        """The entries from the last checkpoint up to `tail`. Raises KeyError where this process lacks one."""
+        known = self._entries.get(version, {})
+        return [known[sequence] for sequence in range(self._first.get(version, 0), tail)]
 
 
 def _is_checkpointed(tail: int, every: int) -> bool:

@@ -3,6 +3,7 @@
     ORDERS/table.json                                            created once
     ORDERS/keys.json                                             by the first compaction, where keys were not declared
     ORDERS/partitions/order_day=1995-04-03                       the mark of a partition that exists
+    ORDERS/listing.json                                          where each stream stood when somebody last looked
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
     ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all other objects, under names used once
 
@@ -88,6 +89,10 @@ class TablePaths:
         return f"{self.root}/source.json"
 
     @property
+    def listing(self) -> str:
+        return f"{self.root}/listing.json"
+
+    @property
     def partitions(self) -> str:
         return f"{self.root}/partitions/"
 
@@ -122,6 +127,10 @@ class StreamPaths(Workspace):
         return f"{self.version(version)}{sequence:020d}.json"
 
     @property
+    def vacuum_mark(self) -> str:
+        return f"{self.root}/vacuum.json"
+
+    @property
     def logs(self) -> str:
         """The folder of all versions' logs."""
         return f"{self.root}/stream/"
@@ -149,6 +158,11 @@ class StreamPaths(Workspace):
     def rooms(self) -> tuple[str, ...]:
         """The folders whose objects vacuum may delete."""
         return tuple(f"{self.root}/{room}/" for room in ("data", "index", "manifest", "sessions"))
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All folders of the stream. In a table without partitions, the table's own objects lie beside them."""
+        return (*self.rooms, self.logs, self.checkpoints())
 
     def is_data(self, path: str) -> bool:
         return path.startswith(f"{self.root}/data/")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
@@ -17,11 +19,13 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, Partition, Table
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.versions import state_of_version
-from deltacompact.reading.live_rows import live_batches, schema_of
+from deltacompact.reading.live_rows import live_parts, schema_of
+from deltacompact.reading.parts import Part, ahead_of_use, read_in_order
 from deltacompact.storage.opening import as_uri
 from deltacompact.tabular import formats, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -83,8 +87,10 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     Raises NotFoundError for an unknown table, partition or version, InputError for an unknown column.
     """
     table = catalog.table(scan.table_id)
-    states = [(partition, _state(catalog, scan, partition)) for partition in _chosen(catalog, scan, table)]
-    table = with_keys_of(catalog, table, [state for _, state in states])
+    chosen = _chosen(catalog, scan, table)
+    opened = side_by_side(chosen, lambda partition: _state(catalog, scan, partition), catalog.at_once)
+    states = list(zip(chosen, opened, strict=True))
+    table = with_keys_of(catalog, table, opened)
     snapshots = [everything(scan.table_id, partition, state) for partition, state in states]
     described = []
     for (partition, state), snapshot in zip(states, snapshots, strict=True):
@@ -101,12 +107,21 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
         names = dict.fromkeys([*wanted.names, *extra])
         needed = pa.schema([field for field in whole if field.name in names])
 
+    def parts(opened: tuple[Partition, StreamState]) -> list[Part]:
+        partition, state = opened
+        with advising(catalog.uri, scan.table_id, partition, state):
+            snapshot = everything(scan.table_id, partition, state)
+            found = live_parts(catalog.store, snapshot, table, needed, catalog.read_limits)
+        return [Part(part.bytes, partial(kept, part, partition, state)) for part in found]
+
+    def kept(part: Part, partition: Partition, state: StreamState) -> Iterator[pa.Table]:
+        with advising(catalog.uri, scan.table_id, partition, state):
+            for rows in part.tables():
+                yield (rows if expression is None else _filtered(rows, expression)).select(wanted.names)
+
     def tables() -> Iterator[pa.Table]:
-        for (partition, state), snapshot in zip(states, snapshots, strict=True):
-            with advising(catalog.uri, scan.table_id, partition, state):
-                for rows in live_batches(catalog.store, snapshot, table, needed, catalog.read_limits):
-                    kept = rows if expression is None else _filtered(rows, expression)
-                    yield kept.select(wanted.names)
+        in_partitions = ahead_of_use(states, parts, catalog.at_once)
+        yield from read_in_order(chain.from_iterable(in_partitions), catalog.at_once)
 
     return wanted, tables()
 

@@ -138,5 +138,6 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
 
 
 def _known(state: StreamState | None, **changes: object) -> StreamState:
-    assert state is not None, "a log begins with its opened entry"
+    if state is None:
+        raise CorruptionError("the log is empty")
     return replace(state, **changes) if changes else state  # type: ignore[arg-type]

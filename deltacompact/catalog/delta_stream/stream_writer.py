@@ -215,9 +215,12 @@ class StreamWriter:
                 files.append(file)
         try:
             with self._discarding(files, InputError):  # after another error the log may name them
-                return self.commit([(operation, files)], terms, begun_s)[0]
+                delta = self.commit([(operation, files)], terms, begun_s)[0]
         except SchemaError as error:
             raise SchemaError(_as_called(str(error), files)) from error
+        if not delta.committed:  # another process has committed the token since this one read the log
+            self._discard(files)
+        return delta
 
     @contextlib.contextmanager
     def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
@@ -225,9 +228,12 @@ class StreamWriter:
         try:
             yield
         except refusal:
-            with contextlib.suppress(DeltaCompactError):  # a vacuum deletes what stays
-                self._store.delete([file.path for file in files if file.managed])
+            self._discard(files)
             raise
+
+    def _discard(self, files: Sequence[DataFile]) -> None:
+        with contextlib.suppress(DeltaCompactError):  # a vacuum deletes what stays
+            self._store.delete([file.path for file in files if file.managed])
 
     # What the stream holds
 
@@ -236,7 +242,7 @@ class StreamWriter:
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
             return None
-        known = log.active().known(token)
+        known = log.recent().known(token)
         return None if known is None else _skipped(self._table_id, token, known, (operation,))[0]
 
     def _known_types(self) -> pa.Schema | None:

@@ -1,0 +1,137 @@
+"""A store that counts its requests, by method and path, as S3 would bill them: one for each page of a listing.
+
+    with counting(MemoryStore()) as store:
+        catalog.append(…)
+    store.by_kind()      {"get": 2, "put": 1, "put_if_absent": 1}
+
+It fetches ranges as a store behind a network does, so the code under test takes the paths that it takes on S3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import IO, Any
+
+import pyarrow as pa
+
+from deltacompact.storage.fetched_file import open_fetched
+from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore
+
+LIST_PAGE = 1000
+"""Keys in one answer to a LIST request."""
+
+_NAMES = [
+    (re.compile(r"[0-9a-f]{32}"), "#"),
+    (re.compile(r"[0-9a-f]{24}"), "session"),
+    (re.compile(r"[0-9]{20}"), "n"),
+    (re.compile(r"k=[^/]+"), "k=…"),
+]
+
+
+class CountingStore:
+    """Another store, with a list of the requests to it: (method, path)."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self.uri = inner.uri
+        self.requests: list[tuple[str, str]] = []
+        self._lock = threading.Lock()
+        self._at_once = 0
+        self.at_once_max = 0
+
+    def reset(self) -> None:
+        self.requests = []
+
+    def by_kind(self) -> Counter[str]:
+        return Counter(kind for kind, _ in self.requests)
+
+    def by_path(self) -> Counter[tuple[str, str]]:
+        """The requests by method and path, without the names that are used once."""
+        found: Counter[tuple[str, str]] = Counter()
+        for kind, path in self.requests:
+            for pattern, name in _NAMES:
+                path = pattern.sub(name, path)
+            found[kind, path] += 1
+        return found
+
+    @contextlib.contextmanager
+    def _counted(self, kind: str, path: str) -> Iterator[None]:
+        with self._lock:
+            self.requests.append((kind, path))
+            self._at_once += 1
+            self.at_once_max = max(self.at_once_max, self._at_once)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_once -= 1
+
+    def get(self, path: str) -> bytes:
+        with self._counted("get", path):
+            return self.inner.get(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._counted("put", path):
+            self.inner.put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with self._counted("put_if_absent", path):
+            return self.inner.put_if_absent(path, data)
+
+    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        answer: Future[Fetched] = Future()
+        with self._counted("fetch", path):
+            try:
+                data = self.inner.get(path)
+                chosen = data[start:] if start < 0 else data[start : start + length]
+                answer.set_result(Fetched(pa.py_buffer(chosen[:length]), len(data), None))
+            except Exception as error:
+                answer.set_exception(error)
+        return answer
+
+    def open(self, path: str) -> pa.NativeFile:
+        return open_fetched(self, path)
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        with self._counted("writer", path), self.inner.writer(path) as sink:
+            yield sink
+
+    def stat(self, path: str) -> ObjectStat:
+        with self._counted("stat", path):
+            return self.inner.stat(path)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
+        listed = self.inner.list(prefix, start_after)
+        more = True
+        while more:
+            with self._counted("list", prefix):
+                page = [stat for stat, _ in zip(listed, range(LIST_PAGE), strict=False)]
+            yield from page
+            more = len(page) == LIST_PAGE
+
+    def folders(self) -> Iterator[str]:
+        with self._counted("list", ""):
+            return iter(list(self.inner.folders()))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        gone = list(paths)
+        for first in range(0, len(gone), LIST_PAGE):
+            with self._counted("delete", ""):
+                self.inner.delete(gone[first : first + LIST_PAGE])
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
+        """On S3, a listing of the uploads below the prefix."""
+        with self._counted("uploads", prefix):
+            return iter(())
+
+    def discard(self, begun: Iterable[ObjectStat]) -> None:
+        assert not list(begun)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a counting store stays in its process")
