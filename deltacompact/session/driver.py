@@ -3,7 +3,7 @@
     plan       sessions/<id>/plan.json              base version, exact deltas, sizes: later attempts adopt it
     round 1    sessions/<id>/round-00001.json       position 80, index in terms of session ordinals
     round 2    sessions/<id>/round-00002.json       the last: what becomes of each file, pointers, the next index, masks
-    outputs    sessions/<id>/output-0000000014.json one record for each compacted file
+    outputs    sessions/<id>/outputs-00001.json     a batch of compacted files
     switch     a sealed entry in the base version's log
     published  sessions/<id>/published.json         the last completion, with size and version
 

@@ -2,7 +2,7 @@
 
     sessions/<id>/plan.json                  the folded deltas, and the sizes that depend on the planning machine
     sessions/<id>/round-00001.json           a round's completion: counts, live rows, the index
-    sessions/<id>/output-0000000014.json     a compacted file
+    sessions/<id>/outputs-00001.json         a batch of compacted files
     sessions/<id>/published.json             the last completion, with the published version
 
 The id is a hash of the work: planner, base version, options. An attempt resumes only what it fully understands:
@@ -25,7 +25,6 @@ from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, ObjectRef
-from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
@@ -33,10 +32,11 @@ from deltacompact.table.ports import Moment, Workspace
 
 PUBLISHED = "published.json"
 
-PLANNER_VERSION = 3
+PLANNER_VERSION = 4
 """Raise it when planning decides differently about the same input, or when a record changes.
 
 Plans of version 1 had no version. Version 2 recorded kept, marked and rewritten files, not decisions with reasons.
+Version 3 recorded each output in an object of its own.
 """
 
 
@@ -162,8 +162,8 @@ def round_name(number: int) -> str:
     return f"round-{number:05d}.json"
 
 
-def output_name(number: ChainFileNumber) -> str:
-    return f"output-{number:010d}.json"
+def outputs_name(batch: int) -> str:
+    return f"outputs-{batch:05d}.json"
 
 
 def completion(plan: CompactionPlan, round_: Round, index: ObjectRef) -> dict[str, Any]:

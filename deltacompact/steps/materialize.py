@@ -9,7 +9,7 @@ lives are copied without decoding (row_group_copy.py). The rows of all others ar
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -56,8 +56,9 @@ class MaterializeTask:
     limits: Limits
 
 
-def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materialized:
-    """Write the task's live rows to `path`."""
+def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], str]) -> Materialized:
+    """Write the task's live rows to a new path: a task may run twice, and even at the same time."""
+    path = paths()
     by_ordinal: Masks = {}
     for masks_path in task.masks_paths:
         by_ordinal |= read_masks(store, masks_path)
