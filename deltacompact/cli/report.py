@@ -39,7 +39,8 @@ class Shown:
 def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
     """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
-    foreseen = foresee(request.options, job.delta_rows, job.bytes) if job.snapshots else None
+    lanes = job.lanes
+    foreseen = {lane: foresee(request.options, lane) for lane in set(lanes.values())}
     reports: list[dict[str, Any]] = []
     errors: list[Exception] = []
     for work in job.work:
@@ -49,8 +50,9 @@ def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
                 raise work.found
             if isinstance(work.found, NothingToDo):
                 about["nothing_to_do"] = work.found.reason
-            elif foreseen is not None:
-                about |= _plan_document(plan_work(job, work, work.found, foreseen.capacity), foreseen)
+            else:
+                there = foreseen[lanes[work.partition]]
+                about |= _plan_document(plan_work(job, work, work.found, there.capacity), there)
         except Exception as error:
             errors.append(error)
             about["error"] = error_document(error)

@@ -59,5 +59,8 @@ class Executor(Protocol):
 
     def get(self, handle: Handle) -> Any: ...
 
+    def stop(self) -> None:
+        """End the sessions that use this executor, from another thread: their next wait raises KeyboardInterrupt."""
+
     def spilled_bytes(self) -> int | None:
         """Bytes that the object store has written to disk since it started; None where unknown."""

@@ -33,6 +33,7 @@ from deltacompact.tabular import allocator as arrow_memory
 
 _LOG = logging.getLogger("deltacompact")
 _LOG_EVERY_S = 10.0
+_LOOK_EVERY_S = 1.0
 
 _HEAP_SHARE = 0.7
 """The share of a node's memory for tasks; the rest is for the object store and the system."""
@@ -53,7 +54,8 @@ class RayExecutor:
     name = "ray"
     tasks_per_process = 1
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, beside: bool = False) -> None:
+        """`beside`: other tasks run in this process meanwhile, and take their share of the rate limits."""
         self._settings = settings
         started_here = _connect(settings)
         nodes = _nodes_awaited(settings.ray_cpus, settings.ray_wait_s)
@@ -61,7 +63,8 @@ class RayExecutor:
         self._capacity = _capacity(settings, nodes, ray.cluster_resources())
         self._nodes = list(nodes)
         slots = self._capacity.slots
-        self.pace = Pace.of(settings, slots)
+        self.pace = Pace.of(settings, slots + beside)
+        self._stopped = threading.Event()
         if started_here:
             # Do not wait: new workers import what tasks need while the driver reads logs and plans.
             self._warmed = [_warm.remote() for _ in range(slots)]
@@ -95,7 +98,9 @@ class RayExecutor:
         waiting = list(number_of)
         try:
             while waiting:
-                ready, waiting = ray.wait(waiting, num_returns=1, timeout=None)
+                ready, waiting = ray.wait(waiting, num_returns=1, timeout=_LOOK_EVERY_S)
+                if self._stopped.is_set():
+                    raise KeyboardInterrupt
                 more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
                 for stats in [*ready, *more]:
                     yield number_of[stats], self.get(stats)
@@ -117,6 +122,9 @@ class RayExecutor:
         except ray.exceptions.RayError as error:
             reason = text_of(error)[:200]
             raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
+
+    def stop(self) -> None:
+        self._stopped.set()
 
     def spilled_bytes(self) -> int | None:
         """Bytes spilled on all nodes; None where Ray does not say. Ray has only a private call for it."""
