@@ -81,7 +81,13 @@ class LocalExecutor:
         return self._capacity
 
     def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+        self,
+        task: Callable[..., Any],
+        *inputs: Any,
+        returns: int = 1,
+        spread: bool = False,
+        node: int | None = None,
+        size: float | None = None,
     ) -> Submitted:
         pending = _Task(task, inputs, returns)
         if self._pool is not None:

@@ -192,10 +192,9 @@ class CompactionPlan:
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
         entry_bytes = self.encoding.entry_bytes
         pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
-        hashed_rows = min(self.task_rows, self.round_rows)
-        chunk_entries = min(self.options.limits.chunk_entries, self.base_rows + self.round_rows)
+        chunk_entries = self.options.limits.chunk_entries
         return sizing.peak_task_bytes(
-            hashed_rows, bucket_rows, entry_bytes, chunk_entries, self.read_bytes, pointer_rows
+            self.task_rows, bucket_rows, entry_bytes, chunk_entries, self.read_bytes, pointer_rows
         )
 
     @property

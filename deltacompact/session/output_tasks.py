@@ -34,7 +34,7 @@ def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_o
         plan.options.limits,
     )
     paths = bench.paths("data", suffix_of(options.content_type))
-    return bench.executor.submit(materialize, bench.paced, task, paths, spread=True)
+    return bench.executor.submit(materialize, bench.paced, task, paths, spread=True, size=output.rows)
 
 
 def _live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:

@@ -134,8 +134,10 @@ def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
     fixed = bench.paced, plan.encoding, plan.input.partition
     buckets = plan.hash_bucket_count, layout.parcel_starts
-    senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in slices(whole, plan.task_rows)]
-    hashed = scatter(bench.executor, layout, hash_bucket, senders)
+    tasks = slices(whole, plan.task_rows)
+    senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in tasks]
+    sizes = [sum(stop - start for start, stop in (piece.rows for piece in work)) for work in tasks]
+    hashed = scatter(bench.executor, layout, hash_bucket, senders, sizes=sizes)
     bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
     return hashed
 
