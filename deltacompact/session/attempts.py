@@ -49,8 +49,9 @@ def resume_or_begin(
     for number in range(SESSIONS_GIVEN_UP_MAX + 1):
         name, plan_to_follow = session_id(own, number), own
         try:
-            plan_to_follow = _recorded_or_own(ports, terms, own, SessionRecords(ports.store, ports.workspace, name))
-            session = Session(ports, plan_to_follow, executor, emit, number)
+            records = SessionRecords(ports.store, ports.workspace, name)
+            plan_to_follow = _recorded_or_own(ports, terms, own, records)
+            session = Session(ports, plan_to_follow, executor, emit, number, records)
             return session, session.execute()
         except UnresumableError as why:
             logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, name, why)

@@ -74,7 +74,7 @@ class OutputRecords:
 
     def adopt(self) -> None:
         """Read the batches that earlier attempts recorded. Raises UnresumableError where one cannot be read."""
-        while (document := self._bench.records.get(outputs_name(self._batches + 1))) is not None:
+        while (document := self._bench.records.earlier(outputs_name(self._batches + 1))) is not None:
             self._adopt(document)
 
     def add(self, made: Materialized, seconds: float) -> None:

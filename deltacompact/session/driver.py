@@ -47,10 +47,19 @@ class Published:
 
 
 class Session:
-    """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before."""
+    """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before.
+
+    `records` are those in which the plan was recorded, if it was.
+    """
 
     def __init__(
-        self, ports: Ports, plan: CompactionPlan, executor: Executor, emit: EventSink, number: int = 0
+        self,
+        ports: Ports,
+        plan: CompactionPlan,
+        executor: Executor,
+        emit: EventSink,
+        number: int = 0,
+        records: SessionRecords | None = None,
     ) -> None:
         self.id = session_id(plan, number)
         self.plan = plan
@@ -61,7 +70,7 @@ class Session:
             plan,
             executor,
             Stages(executor, self._tell),
-            SessionRecords(ports.store, ports.workspace, self.id),
+            records or SessionRecords(ports.store, ports.workspace, self.id),
             ports.target,
             ports.workspace,
             ports.store,
