@@ -20,12 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stores import InterceptedStore, unmeasured  # noqa: F401
 
-from deltacompact import DeltaStreamCatalog, InputError, Interrupted, Settings, compact
+from deltacompact import DeltaStreamCatalog, InputError, Interrupted, Settings, compact, open_catalog
 from deltacompact.base.events import Event, SessionFinished, SessionStarted, fan_out
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.maintenance.check import check
 from deltacompact.planning import lanes as lanes_module
 from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms
 from deltacompact.planning.plan import Capacity
@@ -368,3 +369,35 @@ def test_each_sink_has_a_lock_of_its_own() -> None:
     for thread in threads:
         thread.join()
     assert seen == [event, event]
+
+
+def test_small_sessions_work_here_while_large_ones_share_the_cluster(tmp_path: Any, ray_cluster: str) -> None:
+    catalog = open_catalog(tmp_path)
+    catalog.create_table("t", ["day"], ["id"])
+    rows = {day: 40_000 if day % 2 else 100 for day in range(8)}
+    for day, count in rows.items():
+        for delta in range(2):
+            catalog.append("t", pa.table({"id": list(range(delta, count + delta))}), {"day": day})
+    running: set[Partition] = set()
+    most: dict[str, int] = {}
+
+    def sink(event: Event) -> None:
+        if isinstance(event, SessionStarted):
+            running.add(event.partition)
+        elif isinstance(event, SessionFinished):
+            running.discard(event.partition)
+        large = sum(int(dict(partition.values)["day"] or 0) % 2 for partition in running)
+        most["large"] = max(most.get("large", 0), large)
+        most["both"] = max(most.get("both", 0), min(large, len(running) - large))
+
+    settings = Settings(ray_address=ray_cluster, local_rows_max=10_000)
+    result = compact("t", delta_catalog_client=catalog, settings=settings, event_sinks=[sink])
+    assert [session.error for session in result.sessions] == [None] * 8
+    assert {session.partition["day"]: session.executor for session in result.sessions} == {
+        str(day): "ray" if day % 2 else "local" for day in range(8)
+    }
+    assert {session.partition["day"]: session.live for session in result.sessions} == {
+        str(day): count + 1 for day, count in rows.items()
+    }
+    assert most["large"] > 1 and most["both"] > 0, most
+    assert [problem for found in check(catalog, "t") for problem in found.problems] == []
