@@ -33,11 +33,12 @@ class Run(Generic[T]):
 def run_side_by_side(
     runs: Sequence[Run[T]], room_of: Mapping[Lane, Room], stop: Callable[[], None], at_once: int | None = None
 ) -> list[T]:
-    """The results in order. A single run, or `at_once` 1, works in the caller's thread.
+    """The results in order. Where one runs at a time, all work in the caller's thread, in order.
 
     An error of a run, or Ctrl-C, ends all: `stop` is called, which makes the runs under way end soon.
     """
-    if at_once == 1 or len(runs) <= 1:
+    several = sum(run.claim is not None for run in runs) > 1 and sum(room.sessions for room in room_of.values()) > 1
+    if at_once == 1 or not several:
         return [run.work() for run in runs]
     queues: dict[Lane, deque[tuple[int, Claim]]] = {lane: deque() for lane in room_of}
     threads = ThreadPoolExecutor(len(runs), "deltacompact-session")
