@@ -12,6 +12,7 @@ one result for each partition; if one session fails, the others still publish
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,10 +29,10 @@ from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
-from deltacompact.executors.choose import executors_for
+from deltacompact.executors.choose import capacities, executors_for
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
-from deltacompact.planning.lanes import Claim, Lane, lanes, rooms
+from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
@@ -190,8 +191,10 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
 def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
     """Plan all sessions, then run as many at a time as the plans admit. The results are in the partitions' order."""
     options, lane_of = job.terms.options, job.lanes
-    executors = executors_for(options, set(lane_of.values()))
-    room_of = rooms({lane: executor.capacity for lane, executor in executors.items()}, options, job.waits)
+    sessions = Counter(lane_of.values())
+    at_once = {lane: min(count, sessions_at_once(lane, options, job.waits)) for lane, count in sessions.items()}
+    executors = executors_for(options, at_once)
+    room_of = rooms(capacities(options, executors), at_once)
 
     def planned(work: Work) -> CompactionPlan | NothingToDo | Exception:
         if not isinstance(work.found, Snapshot):

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from hand_made import file, planned, snapshot, upsert
@@ -28,7 +29,7 @@ from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check
 from deltacompact.planning import lanes as lanes_module
-from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms
+from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms, sessions_at_once
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 from deltacompact.session.side_by_side import Run, run_side_by_side
@@ -82,7 +83,7 @@ def test_small_sessions_wait_inline_and_the_others_share_threads_or_the_cluster(
 def test_a_disk_gains_nothing_by_more_sessions_unless_they_are_asked_for() -> None:
     given = sizes((100, 10_000), (100, 10_000))
     assert lanes(given, Settings(), waits=False) == [Lane.POOL] * 2
-    assert rooms({Lane.POOL: Capacity(2, GIB, GIB)}, Settings(), False)[Lane.POOL].sessions == 1
+    assert sessions_at_once(Lane.POOL, Settings(), waits=False) == 1
     assert lanes(given, Settings(partitions_at_once=2), waits=False) == [Lane.INLINE] * 2
     assert lanes(given, Settings(partitions_at_once=1), waits=True) == [Lane.POOL] * 2
     assert lanes(given[:1], Settings(), waits=True) == [Lane.POOL]
@@ -138,14 +139,21 @@ def test_a_claim_is_the_planned_peak_of_the_tasks_that_run_at_a_time() -> None:
 
 def test_lanes_of_one_process_divide_its_memory() -> None:
     here, cluster = Capacity(2, 4 * GIB, 2 * GIB), Capacity(64, 2 * GIB, 64 * GIB)
-    alone = rooms({Lane.INLINE: here}, Settings(), True)[Lane.INLINE]
-    assert (alone.heap_bytes, alone.sessions) == (8 * GIB, lanes_module.INLINE_SESSIONS)
-    both = rooms({Lane.INLINE: here, Lane.POOL: here}, Settings(), True)
+    alone = rooms({Lane.INLINE: here}, {Lane.INLINE: 32})[Lane.INLINE]
+    assert (alone.heap_bytes, alone.sessions) == (8 * GIB, 32)
+    both = rooms({Lane.INLINE: here, Lane.POOL: here}, {Lane.INLINE: 32, Lane.POOL: 4})
     assert sum(there.heap_bytes for there in both.values()) == 8 * GIB
-    three = rooms({Lane.INLINE: here, Lane.POOL: here, Lane.CLUSTER: cluster}, Settings(), True)
+    at_once = {Lane.INLINE: 32, Lane.POOL: 4, Lane.CLUSTER: 16}
+    three = rooms({Lane.INLINE: here, Lane.POOL: here, Lane.CLUSTER: cluster}, at_once)
     assert three[Lane.CLUSTER].heap_bytes == 128 * GIB and three[Lane.POOL].heap_bytes < GIB
-    bounded = rooms({Lane.INLINE: here}, Settings(local_threads=3), True)[Lane.INLINE]
-    assert bounded.sessions == 3, "local_threads bounds the tasks of this process"
+
+
+def test_the_settings_bound_the_sessions_of_each_lane() -> None:
+    assert sessions_at_once(Lane.INLINE, Settings(), waits=True) == lanes_module.INLINE_SESSIONS
+    assert sessions_at_once(Lane.INLINE, Settings(local_threads=3), waits=True) == 3, "it bounds the tasks"
+    assert sessions_at_once(Lane.INLINE, Settings(concurrent_tasks=2, partitions_at_once=5), waits=True) == 2
+    for lane in Lane:
+        assert sessions_at_once(lane, Settings(partitions_at_once=5), waits=False) == 5
 
 
 # Side by side
@@ -246,6 +254,27 @@ def test_partitions_of_a_store_behind_a_network_are_opened_and_compacted_side_by
     assert {session.live for session in result.sessions} == {4}
 
 
+def test_the_memory_of_the_process_stays_within_the_plans_of_all_that_run() -> None:
+    catalog = with_days(behind_a_network(), 12, rows=30_000)
+    peak, done = [0], threading.Event()
+
+    def sample() -> None:
+        while not done.wait(0.01):
+            memory = psutil.Process().memory_info()
+            peak[0] = max(peak[0], memory.rss - memory.shared)
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        result = compact("t", delta_catalog_client=catalog, settings=Settings(executor="local"))
+    finally:
+        done.set()
+        sampler.join()
+    (planned_bytes,) = {session.planned_peak_bytes for session in result.sessions}
+    assert planned_bytes >= TASK_BASE_BYTES + 12 * 64 * MIB, "the plan is that of twelve tasks in one process"
+    assert 0 < peak[0] <= planned_bytes
+
+
 def test_a_bad_partition_costs_the_others_nothing_and_events_name_their_partition() -> None:
     def fails(kind: str, path: str, act: Callable[[], Any]) -> Any:
         if "t/day=3/" in path and kind == "writer" and compacting:
@@ -344,7 +373,7 @@ def test_rate_limits_hold_for_all_sessions_together() -> None:
 
 
 def test_a_stopped_executor_ends_its_sessions() -> None:
-    for executor in (LocalExecutor(Settings(local_threads=2)), LocalExecutor(Settings(), inline=True)):
+    for executor in (LocalExecutor(Settings(local_threads=2)), LocalExecutor(Settings(), inline=2)):
         release = threading.Event()
         tasks = [executor.submit(release.wait, 5) for _ in range(6)]
         executor.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.settings import Settings
@@ -24,28 +24,34 @@ class Foreseen:
 def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Executor:
     """The executor that the settings name; for "auto" the local one up to the limits of the settings, else Ray."""
     lane = lane_for(settings, delta_rows, data_bytes)
-    return executors_for(settings, [lane])[lane]
+    return executors_for(settings, {lane: 1})[lane]
 
 
-def executors_for(settings: Settings, lanes: Collection[Lane]) -> dict[Lane, Executor]:
-    """One executor for each lane. Together they keep to the rate limits of the settings."""
-    in_process = [lane for lane in lanes if lane is not Lane.CLUSTER]
+def executors_for(settings: Settings, sessions: Mapping[Lane, int]) -> dict[Lane, Executor]:
+    """One executor for each lane, where so many sessions run at a time. Together they keep to the rate limits."""
+    in_process = [lane for lane in sessions if lane is not Lane.CLUSTER]
     executors: dict[Lane, Executor] = {}
     processes = 1
-    if Lane.CLUSTER in lanes:
+    if Lane.CLUSTER in sessions:
         from deltacompact.executors.ray import RayExecutor
 
         executors[Lane.CLUSTER] = cluster = RayExecutor(settings, beside=bool(in_process))
         processes += cluster.capacity.slots
     for lane in in_process:
-        executors[lane] = LocalExecutor(settings, lane is Lane.INLINE, processes)
+        executors[lane] = LocalExecutor(settings, sessions[lane] if lane is Lane.INLINE else 0, processes)
     return executors
+
+
+def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[Lane, Capacity]:
+    """The capacity that the sessions of a lane share: the cluster's, or that of this process."""
+    here = LocalExecutor(settings).capacity
+    return {lane: executor.capacity if lane is Lane.CLUSTER else here for lane, executor in executors.items()}
 
 
 def foresee(settings: Settings, lane: Lane) -> Foreseen:
     """The capacity of the executor that the lane would have. Starts no cluster and does not make one grow."""
     if lane is not Lane.CLUSTER:
-        return Foreseen("local", LocalExecutor(settings, lane is Lane.INLINE).capacity)
+        return Foreseen("local", LocalExecutor(settings, int(lane is Lane.INLINE)).capacity)
     from deltacompact.executors.ray import foreseen_capacity
 
     return Foreseen("ray", *foreseen_capacity(settings))

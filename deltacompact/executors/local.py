@@ -54,14 +54,15 @@ def _value(argument: Any) -> Any:
 
 
 class LocalExecutor:
-    """One thread a task, `local_threads` at a time. `inline`: each task in the thread that asks for its result.
+    """One thread a task, `local_threads` at a time.
 
+    `inline`: so many sessions run their tasks in threads of their own, each in the one that asks for its result.
     `processes` share the rate limits of the settings, this one among them.
     """
 
     name = "local"
 
-    def __init__(self, settings: Settings, inline: bool = False, processes: int = 1) -> None:
+    def __init__(self, settings: Settings, inline: int = 0, processes: int = 1) -> None:
         memory = psutil.virtual_memory().total
         threads = settings.local_threads or os.cpu_count() or 1
         threads = 1 if inline else min(threads, settings.concurrent_tasks or threads)
@@ -72,7 +73,7 @@ class LocalExecutor:
             settings.object_store_bytes or int(memory * 0.3),
             settings.limits.local_nodes,
         )
-        self.tasks_per_process = threads
+        self.tasks_per_process = inline or threads
         self.pace = Pace.of(settings, processes)
         self._stopped = threading.Event()
 

@@ -111,15 +111,28 @@ class Room:
     held_bytes: int
 
 
-def rooms(capacities: Mapping[Lane, Capacity], settings: Settings, waits: bool) -> dict[Lane, Room]:
-    """The room of each lane that is used, by the capacity of this process or of the cluster.
+def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
+    """Most sessions of a lane at a time. `waits` as in `lanes`.
 
-    Lanes in this process divide its memory. `waits` as in `lanes`.
+    Each inline session runs a task, and the settings may bound the tasks of this process.
+    """
+    if lane is Lane.CLUSTER:
+        return settings.partitions_at_once or CLUSTER_SESSIONS
+    if lane is Lane.POOL:
+        return settings.partitions_at_once or (POOL_SESSIONS if waits else 1)
+    bounds = (settings.partitions_at_once or INLINE_SESSIONS, settings.local_threads, settings.concurrent_tasks)
+    return min(bound for bound in bounds if bound is not None)
+
+
+def rooms(capacities: Mapping[Lane, Capacity], sessions: Mapping[Lane, int]) -> dict[Lane, Room]:
+    """The room of each lane that is used, by its sessions at a time and the capacity of the process or the cluster.
+
+    Lanes in this process divide its memory.
     """
     in_process = sum(lane is not Lane.CLUSTER for lane in capacities)
     here = (PROCESS_SHARE_BESIDE_CLUSTER if Lane.CLUSTER in capacities else 1.0) / max(1, in_process)
     return {
-        lane: _room(capacity, _sessions_at_once(lane, settings, waits), 1.0 if lane is Lane.CLUSTER else here)
+        lane: _room(capacity, sessions[lane], 1.0 if lane is Lane.CLUSTER else here)
         for lane, capacity in capacities.items()
     }
 
@@ -127,16 +140,6 @@ def rooms(capacities: Mapping[Lane, Capacity], settings: Settings, waits: bool) 
 def _room(capacity: Capacity, sessions: int, share: float) -> Room:
     heap = capacity.memory_per_task_bytes * capacity.slots
     return Room(sessions, int(heap * share), int(capacity.object_store_bytes * share))
-
-
-def _sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
-    """Each inline session runs a task, and the settings may bound the tasks of this process."""
-    if lane is Lane.CLUSTER:
-        return settings.partitions_at_once or CLUSTER_SESSIONS
-    if lane is Lane.POOL:
-        return settings.partitions_at_once or (POOL_SESSIONS if waits else 1)
-    bounds = (settings.partitions_at_once or INLINE_SESSIONS, settings.local_threads, settings.concurrent_tasks)
-    return min(bound for bound in bounds if bound is not None)
 
 
 def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free: int | None = None) -> int:
