@@ -1,14 +1,18 @@
 """compact(): compacts every partition of a table, each in its own session.
 
-for each partition
+for all partitions, many at a time where the store is behind a network
     fetch      ->  a snapshot: base files and deltas       (or: nothing to do, and why)
+    lane       ->  in this process, or on the cluster
     plan       ->  CompactionPlan                          (bad input is refused here, before any work)
+for as many partitions at a time as the plans admit
     session    ->  rounds, materialize, switch
 one result for each partition; if one session fails, the others still publish
 """
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +21,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
-from deltacompact.base.partitions import side_by_side
+from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
@@ -26,13 +30,16 @@ from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
-from deltacompact.executors.choose import executor_for
+from deltacompact.executors.choose import capacities, executors_for
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
+from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
 from deltacompact.session.driver import Published, Session
+from deltacompact.session.side_by_side import Run, run_side_by_side
+from deltacompact.storage.objects import Fetches
 from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
 from deltacompact.tabular.formats import suffix_of
@@ -44,9 +51,10 @@ class SessionResult:
 
     `rows_in` counts the live rows of the base and the upserts of the deltas, `delete_rows` the rows of deletes.
     `files_marked` counts files that stay with a deletion vector, `rows_copied` rows of new files that were neither
-    decoded nor encoded. Bytes are sizes of stored files; `spilled_bytes` is what Ray's object store wrote to disk
-    meanwhile (None: unknown). `decisions` has an action and a reason for every file. `error` is None on success, and
-    `nothing_to_do` says why no session was needed.
+    decoded nor encoded. Bytes are sizes of stored files. `spilled_bytes` is what Ray's object store wrote to disk
+    meanwhile (None: unknown), and `measured_peak_bytes` the peak of a process; both include sessions that ran at the
+    same time. `decisions` has an action and a reason for every file. `error` is None on success, and `nothing_to_do`
+    says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -171,21 +179,8 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
     """Run a request: each partition in its own session, events to the sinks."""
     job = prepare(catalog, request)
     emit = fan_out(list(sinks))
-    executor: Executor | None = None
-    results = []
-    with telling_interrupts():
-        for work in job.work:
-            if isinstance(work.found, NothingToDo):
-                results.append(SessionResult(dict(work.partition.values), nothing_to_do=work.found.reason))
-                continue
-            if isinstance(work.found, Exception):
-                result = _failed(work.partition, work.found)
-            else:
-                executor = executor or executor_for(request.options, job.delta_rows, job.bytes)
-                with session_memory():
-                    result = run_session(job, work, work.found, executor, emit)
-            emit(_finished(job, work, result))
-            results.append(result)
+    with telling_interrupts(), session_memory():
+        results = _sessions(job, emit)
     keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
     done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results))
     if done.errors and len(done.errors) == len(results):
@@ -193,6 +188,47 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
         error.result = done  # type: ignore[attr-defined]
         raise error
     return done
+
+
+def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
+    """Plan all sessions, then run as many at a time as the plans admit. The results are in the partitions' order."""
+    options, lane_of = job.terms.options, job.lanes
+    sessions = Counter(lane_of.values())
+    at_once = {lane: min(count, sessions_at_once(lane, options, job.waits)) for lane, count in sessions.items()}
+    executors = executors_for(options, at_once)
+    room_of = rooms(capacities(options, executors), at_once)
+
+    def planned(work: Work) -> CompactionPlan | NothingToDo | Exception:
+        if not isinstance(work.found, Snapshot):
+            return work.found
+        try:
+            return plan_work(job, work, work.found, executors[lane_of[work.partition]].capacity)
+        except Exception as error:
+            return error
+
+    def run(work: Work, own: CompactionPlan | NothingToDo | Exception) -> SessionResult:
+        if isinstance(own, NothingToDo):
+            return SessionResult(dict(work.partition.values), nothing_to_do=own.reason)
+        if isinstance(own, Exception):
+            result = _failed(work.partition, own)
+        else:
+            result = run_session(job, work, own, executors[lane_of[work.partition]], emit)
+        emit(_finished(job, work, result))
+        return result
+
+    def stop() -> None:
+        for executor in executors.values():
+            executor.stop()
+
+    plans = side_by_side(job.work, planned, job.read_at_once)
+    runs = [
+        Run(
+            Claim.of(lane_of[work.partition], own) if isinstance(own, CompactionPlan) else None,
+            functools.partial(run, work, own),
+        )
+        for work, own in zip(job.work, plans, strict=True)
+    ]
+    return run_side_by_side(runs, room_of, stop, options.partitions_at_once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,24 +245,28 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A prepared compaction job run: its work by partition."""
+    """A prepared compaction job run: its work by partition. `waits`: the store is behind a network."""
 
     source_table_id: str
     destination_table_id: str
     terms: Terms
     work: tuple[Work, ...]
+    waits: bool
 
     @property
     def snapshots(self) -> list[Snapshot]:
         return [work.found for work in self.work if isinstance(work.found, Snapshot)]
 
     @property
-    def delta_rows(self) -> int:
-        return sum(snapshot.delta_rows for snapshot in self.snapshots)
+    def read_at_once(self) -> int:
+        """How many partitions are read at a time."""
+        return READ_AT_ONCE if self.waits else 1
 
     @property
-    def bytes(self) -> int:
-        return sum(snapshot.bytes for snapshot in self.snapshots)
+    def lanes(self) -> dict[Partition, Lane]:
+        """Where the session of each partition runs that needs one."""
+        chosen = lanes(self.snapshots, self.terms.options, self.waits)
+        return {snapshot.partition: lane for snapshot, lane in zip(self.snapshots, chosen, strict=True)}
 
 
 def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
@@ -242,16 +282,17 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     destination = request.destination_table_id or source_table_id
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
+    terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
     in_place = destination == source_table_id
     idle = idle_streams(catalog, source_table_id, chosen, options.purge) if in_place else {}
+    waits = isinstance(catalog.store, Fetches)
 
     def work(partition: Partition) -> Work:
         stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
         return Work(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
-    terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
-    return Job(source_table_id, destination, terms, tuple(found))
+    return Job(source_table_id, destination, terms, tuple(found), waits)
 
 
 def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:
@@ -272,22 +313,22 @@ def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> C
         raise work.stream.advised(error, snapshot) from error
 
 
-def run_session(job: Job, work: Work, snapshot: Snapshot, executor: Executor, emit: EventSink) -> SessionResult:
+def run_session(job: Job, work: Work, own: CompactionPlan, executor: Executor, emit: EventSink) -> SessionResult:
     """Compact one partition stream: begin a session, or resume an interrupted one.
 
     Any exception becomes the error of the result, because a bad partition must not end the job of the others.
     """
     try:
         spilled_before = executor.spilled_bytes()
-        session, published = attempts.resume_or_begin(work.stream.ports, snapshot, job.terms, executor, emit)
+        session, published = attempts.resume_or_begin(work.stream.ports, own, job.terms, executor, emit)
         spilled = executor.spilled_bytes()
         if spilled is not None:
             spilled -= spilled_before or 0
         return _result(session, published, executor, spilled)
     except DeltaCompactError as error:
-        return _failed(snapshot.partition, work.stream.advised(error, snapshot))
+        return _failed(work.partition, work.stream.advised(error, own.input))
     except Exception as error:
-        return _failed(snapshot.partition, error)
+        return _failed(work.partition, error)
 
 
 def _failed(partition: Partition, error: Exception) -> SessionResult:

@@ -18,6 +18,7 @@ from deltacompact.cli.decisions import (
 from deltacompact.executors.choose import foresee
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.decisions import Action, DecidedFile, Reason
+from deltacompact.planning.lanes import Lane
 from deltacompact.storage.memory import MemoryStore
 
 
@@ -84,7 +85,7 @@ def test_result_and_event_carry_the_reasons(catalog: DeltaStreamCatalog) -> None
 
 def test_small_work_is_planned_with_the_capacity_of_this_process() -> None:
     settings = Settings(local_threads=3, memory_per_task_bytes=123 << 20)
-    foreseen = foresee(settings, 10, 10)
+    foreseen = foresee(settings, Lane.POOL)
     assert (foreseen.executor, foreseen.assumed) == ("local", None)
     assert foreseen.capacity == LocalExecutor(settings).capacity
     assert foreseen.capacity.slots == 3
@@ -96,7 +97,7 @@ def test_without_a_cluster_the_capacity_is_assumed_and_nothing_is_started(monkey
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("a cluster was started"))
-    foreseen = foresee(Settings(executor="ray", object_store_bytes=77 << 20), 10, 10)
+    foreseen = foresee(Settings(executor="ray", object_store_bytes=77 << 20), Lane.CLUSTER)
     assert (foreseen.executor, foreseen.assumed) == ("ray", "no Ray cluster runs yet")
     assert foreseen.capacity.object_store_bytes == 77 << 20
     assert foreseen.capacity.slots >= 1 and foreseen.capacity.memory_per_task_bytes > 1 << 20

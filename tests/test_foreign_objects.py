@@ -155,6 +155,7 @@ def test_names_that_we_make_are_told_from_others() -> None:
         f"index/{name}.manifest.json",
         f"manifest/{name}.json",
         f"sessions/{'5c' * 12}/output-0000000003.json",
+        f"sessions/{'5c' * 12}/outputs-00001.json",
     ):
         assert stream_root_of(f"data/day=x%2Fy/{ours}") == "data/day=x%2Fy", ours
     for other in (f"data/{name}.parquet.bak", f"landing/{name}.csv", f"data/{name.upper()}.csv", "data/a.csv"):

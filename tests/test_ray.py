@@ -75,11 +75,12 @@ def test_ray_and_the_for_loop_write_the_same_rows_and_files(tmp_path, ray_cluste
 def test_a_plan_goes_by_the_capacity_of_the_running_cluster(ray_cluster):
     from deltacompact.executors.choose import foresee
     from deltacompact.executors.ray import RayExecutor
+    from deltacompact.planning.lanes import Lane
 
     for settings in (Settings(executor="ray"), Settings(executor="ray", concurrent_tasks=1)):
-        foreseen = foresee(settings, 1, 1)
+        foreseen = foresee(settings, Lane.CLUSTER)
         assert (foreseen.capacity, foreseen.assumed) == (RayExecutor(settings).capacity, None)
-    assert foresee(Settings(executor="ray", ray_cpus=10_000), 1, 1).assumed.endswith("of 10000 CPUs are there")
+    assert foresee(Settings(executor="ray", ray_cpus=10_000), Lane.CLUSTER).assumed.endswith("of 10000 CPUs are there")
 
 
 def test_an_incremental_compaction_and_a_rehash_on_ray(tmp_path, ray_cluster):

@@ -87,19 +87,19 @@ def without(name: str) -> Callable[[dict[str, Any]], Any]:
     return lambda document: {key: value for key, value in document.items() if key != name}
 
 
-@pytest.mark.parametrize("record", ["plan.json", "round-00001", "round-00003", "output-"])
+@pytest.mark.parametrize("record", ["plan.json", "round-00001", "round-00003", "outputs-"])
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda document: {**document, "planner_version": 999, "index_version": 7, "file": None},
+        lambda document: {**document, "planner_version": 999, "index_version": 7, "outputs": [{"file": None}]},
         lambda document: {"format": 99},
         lambda document: [document],
         without("round_ends"),
         without("counts"),
         without("outputs"),
-        without("file"),
+        without("schemas"),
     ],
-    ids=["other version", "other format", "a list", "no rounds", "no counts", "no outputs", "no file"],
+    ids=["other version", "other format", "a list", "no rounds", "no counts", "no outputs", "no schemas"],
 )
 def test_a_record_that_is_not_understood_begins_another_session(
     expected: Rows, record: str, damage: Callable[[dict[str, Any]], Any]
@@ -113,7 +113,7 @@ def test_a_record_that_is_not_understood_begins_another_session(
     assert run(store, THREE_ROUNDS).nothing_to_do
 
 
-@pytest.mark.parametrize("record", ["plan.json", "round-00001", "round-00003", "output-"])
+@pytest.mark.parametrize("record", ["plan.json", "round-00001", "round-00003", "outputs-"])
 def test_a_record_that_is_no_json_begins_another_session(expected: Rows, record: str) -> None:
     store = died_with(THREE_ROUNDS, record)
     for path in records_of_the_dead(store, record):
@@ -125,12 +125,12 @@ def test_a_record_that_is_no_json_begins_another_session(expected: Rows, record:
 
 @pytest.mark.parametrize("room", ["index", "data"])
 def test_a_file_that_somebody_removed_from_an_interrupted_session_is_not_published(expected: Rows, room: str) -> None:
-    store = died_with(THREE_ROUNDS, "output-")
+    store = died_with(THREE_ROUNDS, "outputs-")
     sessions = [path.split("/")[-2] for path in records_of_the_dead(store, "plan.json")]
     victims = [path for name in sessions for path in paths(store, "", f"t/{room}/{name}/")]
     assert victims
     for victim in victims:
-        left = died_with(THREE_ROUNDS, "output-")
+        left = died_with(THREE_ROUNDS, "outputs-")
         (name,) = {path.split("/")[-2] for path in records_of_the_dead(left, "plan.json")}
         number = victims.index(victim)
         removed = paths(left, "", f"t/{room}/{name}/")[number : number + 1]
@@ -141,7 +141,7 @@ def test_a_file_that_somebody_removed_from_an_interrupted_session_is_not_publish
 
 
 def test_a_file_that_somebody_cut_short_is_not_published(expected: Rows) -> None:
-    store = died_with(THREE_ROUNDS, "output-")
+    store = died_with(THREE_ROUNDS, "outputs-")
     (name,) = {path.split("/")[-2] for path in records_of_the_dead(store, "plan.json")}
     for path in paths(store, "", f"t/data/{name}/"):
         store.put(path, store.get(path)[:-1])

@@ -28,6 +28,7 @@ OUTPUT_OPTIONS = FIELDS - {
     "ray_address",
     "ray_cpus",
     "ray_wait_s",
+    "partitions_at_once",
     "concurrent_tasks",
     "read_mb_per_s",
     "write_mb_per_s",

@@ -355,7 +355,7 @@ def test_trace_14_a_resume_with_another_file_size_does_not_touch_the_files_of_th
     catalog.append("t", [rows((n, f"b{n}")) for n in range(2, 9)])
     before = live(catalog)
     dead = simulation.start(lambda c: run(c, rows_per_compacted_file=2))
-    dead.run_to("put_if_absent", "output-")
+    dead.run_to("put_if_absent", "outputs-")
     dead.step(Fault.DIES_AFTER)
     other = run(catalog, rows_per_compacted_file=5)
     assert (other.rounds_resumed, other.files_new) == (0, 2)

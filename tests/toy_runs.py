@@ -34,7 +34,8 @@ def snapshot(toy: ToyCatalog) -> Snapshot:
 
 def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
     chosen = terms(toy.keys, **arguments)
-    return attempts.resume_or_begin(toy.ports, snapshot(toy), chosen, executor, lambda event: None)
+    own = attempts.plan_session(toy.ports, snapshot(toy), chosen, executor.capacity)
+    return attempts.resume_or_begin(toy.ports, own, chosen, executor, lambda event: None)
 
 
 def rows(toy: ToyCatalog) -> list[dict[str, Any]]:

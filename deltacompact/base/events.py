@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -78,12 +79,17 @@ EventSink = Callable[[Event], None]
 
 
 def fan_out(sinks: list[EventSink]) -> EventSink:
-    """One sink that feeds all. An exception in a sink is logged and otherwise ignored."""
+    """One sink that feeds all. An exception in a sink is logged and otherwise ignored.
+
+    Sessions run side by side, but a sink gets one event at a time.
+    """
+    locked = [(sink, threading.RLock()) for sink in sinks]
 
     def emit(event: Event) -> None:
-        for sink in sinks:
+        for sink, lock in locked:
             try:
-                sink(event)
+                with lock:
+                    sink(event)
             except Exception as error:
                 logger.warning("an event sink failed on %s: %s", type(event).__name__, one_line(error), exc_info=True)
 

@@ -80,6 +80,7 @@ class Limits:
     local_nodes                 let the local executor plan for nodes with these numbers of slots (empty: one node)
     ray_answer_s                refuse a Ray address that does not answer within this many seconds
     ray_silent_s                after this many seconds, say that the address is being tried
+    slow_task_s                 run a task a second time on Ray only if it runs for this many seconds already
     reading                     see ReadLimits
     """
 
@@ -99,6 +100,7 @@ class Limits:
     local_nodes: tuple[int, ...] = ()
     ray_answer_s: float = 30.0
     ray_silent_s: float = 2.0
+    slow_task_s: float = 5.0
     reading: ReadLimits = READ_LIMITS
 
     def __post_init__(self) -> None:

@@ -68,6 +68,8 @@ class Settings:
     ray_address             a running cluster to join (default: $RAY_ADDRESS, else start one here)
     ray_cpus                wait until a growing cluster has this many CPUs (default: 1),
     ray_wait_s              at most this many seconds; then go on with the CPUs that are there
+    partitions_at_once      most partitions that are compacted at a time (default: as many as memory admits, by their
+                            plans; one by one in this process on local disks)
     concurrent_tasks        most tasks at a time (default: one for each CPU of machine or cluster)
     read_mb_per_s           most that all tasks together read, in 10^6 bytes a second (default: no limit),
     write_mb_per_s          most that they write,
@@ -90,6 +92,7 @@ class Settings:
     ray_address: str | None = None
     ray_cpus: int | None = None
     ray_wait_s: float = 600.0
+    partitions_at_once: int | None = None
     concurrent_tasks: int | None = None
     read_mb_per_s: float | None = None
     write_mb_per_s: float | None = None

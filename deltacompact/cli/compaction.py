@@ -77,6 +77,13 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Wait until the cluster has N CPUs.",
         ),
         field_option(
+            "--partitions-at-once",
+            "partitions_at_once",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Default: as many as memory admits.",
+        ),
+        field_option(
             "--concurrent-tasks",
             "concurrent_tasks",
             type=click.IntRange(min=1),

@@ -1,12 +1,26 @@
-"""Progress on a terminal: one bar for the stage that runs, with rows, rows per second and the time left."""
+"""Progress on a terminal: for each partition a bar with the stage that runs, rows, rows per second and the time left.
+
+day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━━━  2000000/3000000
+day=2 materialize (1 task)    ━━━╸━━━━━━━━━━━━━━     1000/9000
+and 14 partitions more                                        no more bars than a screen has room for
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from deltacompact.base.events import (
@@ -19,12 +33,48 @@ from deltacompact.base.events import (
     StageStarted,
     TaskFinished,
 )
+from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
+
+BARS_MAX = 8
 
 
 class _RowsPerSecond(ProgressColumn):
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.0f} rows/s" if task.speed else "", style="dim")
+
+
+class _Bars(Progress):
+    """The bars of the first partitions whose sessions run, and how many more there are."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            TextColumn("{task.description:<34}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _RowsPerSecond(),
+            TimeRemainingColumn(),
+        )
+        self._running: dict[Partition, TaskID] = {}
+        super().__init__(*columns, console=console, transient=True)
+
+    def draw(self, event: Event) -> None:
+        """Show an event. Several sessions run at a time, but each has one stage."""
+        match event:
+            case StageStarted():
+                name = f"{event.partition} {event.stage} ({counted(event.tasks, 'task')})"
+                self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
+            case TaskFinished() if event.partition in self._running:
+                self.advance(self._running[event.partition], event.rows)
+            case StageFinished() | SessionFinished() if event.partition in self._running:
+                self.remove_task(self._running.pop(event.partition))
+        if not isinstance(event, (StageStarted, TaskFinished, StageFinished)):
+            _say(self.console, event)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks[:BARS_MAX])
+        if (more := len(self.tasks) - BARS_MAX) > 0:
+            yield Text(f"and {counted(more, 'partition')} more", style="dim")
 
 
 @contextlib.contextmanager
@@ -33,28 +83,8 @@ def progress(console: Console) -> Iterator[EventSink]:
     if not console.is_terminal:
         yield lambda event: _say(console, event)
         return
-    columns = (
-        TextColumn("{task.description:<34}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _RowsPerSecond(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
-        current: list[int] = []
-
-        def draw(event: Event) -> None:
-            if isinstance(event, StageStarted):
-                name = f"{event.partition} {event.stage} ({counted(event.tasks, 'task')})"
-                current.append(bars.add_task(name, total=max(1, event.rows)))
-            elif isinstance(event, TaskFinished) and current:
-                bars.advance(current[-1], event.rows)  # type: ignore[arg-type]
-            elif isinstance(event, StageFinished) and current:
-                bars.remove_task(current.pop())  # type: ignore[arg-type]
-            else:
-                _say(bars.console, event)
-
-        yield draw
+    with _Bars(console) as bars:
+        yield bars.draw
 
 
 def _say(console: Console, event: Event) -> None:

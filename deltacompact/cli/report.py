@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.model import DataFile, LifecycleState, Partition, Table
-from deltacompact.base.partitions import done_for_each
+from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.vacuum import VacuumResult
 from deltacompact.catalog.delta_stream.versions import versions
 from deltacompact.cli.decisions import decided_documents, decided_words, forecast_documents, forecast_lines
-from deltacompact.compact import CompactionResult, Request, SessionResult, plan_work, prepare
+from deltacompact.compact import CompactionResult, Request, SessionResult, Work, plan_work, prepare
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.planning.plan import CompactionPlan
@@ -39,23 +39,23 @@ class Shown:
 def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
     """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
-    foreseen = foresee(request.options, job.delta_rows, job.bytes) if job.snapshots else None
-    reports: list[dict[str, Any]] = []
-    errors: list[Exception] = []
-    for work in job.work:
+    lanes = job.lanes
+    foreseen = {lane: foresee(request.options, lane) for lane in set(lanes.values())}
+
+    def planned(work: Work) -> tuple[dict[str, Any], list[Exception]]:
         about: dict[str, Any] = {"table": job.source_table_id, "partition": dict(work.partition.values)}
         try:
             if isinstance(work.found, Exception):
                 raise work.found
             if isinstance(work.found, NothingToDo):
-                about["nothing_to_do"] = work.found.reason
-            elif foreseen is not None:
-                about |= _plan_document(plan_work(job, work, work.found, foreseen.capacity), foreseen)
+                return about | {"nothing_to_do": work.found.reason}, []
+            there = foreseen[lanes[work.partition]]
+            return about | _plan_document(plan_work(job, work, work.found, there.capacity), there), []
         except Exception as error:
-            errors.append(error)
-            about["error"] = error_document(error)
-        reports.append(about)
-    return Shown(reports, tuple(errors))
+            return about | {"error": error_document(error)}, [error]
+
+    plans = side_by_side(job.work, planned, job.read_at_once)
+    return Shown([about for about, _ in plans], tuple(error for _, errors in plans for error in errors))
 
 
 def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""Choosing the executor: a small stream runs in this process, because starting a cluster would take longer."""
+"""Choosing executors: small streams run in this process, because starting a cluster would take longer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.planning.lanes import Lane, stays_here
 from deltacompact.planning.plan import Capacity
 
 
@@ -21,23 +23,40 @@ class Foreseen:
 
 def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Executor:
     """The executor that the settings name; for "auto" the local one up to the limits of the settings, else Ray."""
-    if _stays_here(settings, delta_rows, data_bytes):
-        return LocalExecutor(settings)
-    from deltacompact.executors.ray import RayExecutor
-
-    return RayExecutor(settings)
+    lane = lane_for(settings, delta_rows, data_bytes)
+    return executors_for(settings, {lane: 1})[lane]
 
 
-def foresee(settings: Settings, delta_rows: int, data_bytes: int) -> Foreseen:
-    """The capacity of the executor that `executor_for` would return. Starts no cluster and does not make one grow."""
-    if _stays_here(settings, delta_rows, data_bytes):
-        return Foreseen("local", LocalExecutor(settings).capacity)
+def executors_for(settings: Settings, sessions: Mapping[Lane, int]) -> dict[Lane, Executor]:
+    """One executor for each lane, where so many sessions run at a time. Together they keep to the rate limits."""
+    in_process = [lane for lane in sessions if lane is not Lane.CLUSTER]
+    executors: dict[Lane, Executor] = {}
+    processes = 1
+    if Lane.CLUSTER in sessions:
+        from deltacompact.executors.ray import RayExecutor
+
+        executors[Lane.CLUSTER] = cluster = RayExecutor(settings, beside=bool(in_process))
+        processes += cluster.capacity.slots
+    for lane in in_process:
+        executors[lane] = LocalExecutor(settings, sessions[lane] if lane is Lane.INLINE else 0, processes)
+    return executors
+
+
+def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[Lane, Capacity]:
+    """The capacity that the sessions of a lane share: the cluster's, or that of this process."""
+    here = LocalExecutor(settings).capacity
+    return {lane: executor.capacity if lane is Lane.CLUSTER else here for lane, executor in executors.items()}
+
+
+def foresee(settings: Settings, lane: Lane) -> Foreseen:
+    """The capacity of the executor that the lane would have. Starts no cluster and does not make one grow."""
+    if lane is not Lane.CLUSTER:
+        return Foreseen("local", LocalExecutor(settings, int(lane is Lane.INLINE)).capacity)
     from deltacompact.executors.ray import foreseen_capacity
 
     return Foreseen("ray", *foreseen_capacity(settings))
 
 
-def _stays_here(settings: Settings, delta_rows: int, data_bytes: int) -> bool:
-    """Whether the settings exclude a cluster, or the input is too small for one."""
-    is_small = delta_rows <= settings.local_rows_max and data_bytes <= settings.local_bytes_max
-    return settings.executor == "local" or (settings.executor == "auto" and is_small)
+def lane_for(settings: Settings, delta_rows: int, data_bytes: int) -> Lane:
+    """The lane of a session that runs alone."""
+    return Lane.POOL if stays_here(settings, delta_rows, data_bytes) else Lane.CLUSTER

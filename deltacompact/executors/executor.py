@@ -29,16 +29,23 @@ class TaskStats:
 
 @dataclass(slots=True)
 class Submitted:
-    """A task under way: the handles of its values and of its statistics."""
+    """A task under way: the handles of its values and of its statistics.
+
+    `size` is how much the task has to do, in any unit, and `again` submits it once more. None: it must not run twice.
+    """
 
     values: list[Handle]
     stats: Handle
+    size: float | None = None
+    again: Callable[[], Submitted] | None = None
 
 
 class Executor(Protocol):
     """Runs tasks. A task with several values is a generator of them.
 
-    `spread` distributes tasks over the nodes; `node` chooses one of the capacity's nodes by its number.
+    `spread` distributes tasks over the nodes; `node` chooses one of the capacity's nodes by its number. A task with a
+    `size` may run twice at the same time, if it is slow: it writes under names of its own, and nobody uses its handles
+    before `finish` has yielded it.
     """
 
     name: str
@@ -51,13 +58,22 @@ class Executor(Protocol):
     def capacity(self) -> Capacity: ...
 
     def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+        self,
+        task: Callable[..., Any],
+        *inputs: Any,
+        returns: int = 1,
+        spread: bool = False,
+        node: int | None = None,
+        size: float | None = None,
     ) -> Submitted: ...
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         """Wait for all; yields (number in `tasks`, statistics) as each task ends. Raises the first error."""
 
     def get(self, handle: Handle) -> Any: ...
+
+    def stop(self) -> None:
+        """End the sessions that use this executor, from another thread: their next wait raises KeyboardInterrupt."""
 
     def spilled_bytes(self) -> int | None:
         """Bytes that the object store has written to disk since it started; None where unknown."""

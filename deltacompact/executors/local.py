@@ -1,12 +1,14 @@
 """The executor in this process. With one thread it is the reference: a task runs when its result is asked for.
 
 With more threads, tasks begin in the order of submission. A task waits for its inputs, which were submitted and begun
-before it, so there is no deadlock. The kernels and pyarrow release the GIL while they work.
+before it, so there is no deadlock. The kernels and pyarrow release the GIL while they work. Sessions that run side by
+side share one executor, so their tasks together use no more threads than one session would.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
@@ -52,14 +54,18 @@ def _value(argument: Any) -> Any:
 
 
 class LocalExecutor:
-    """One thread a task, `local_threads` at a time."""
+    """One thread a task, `local_threads` at a time.
+
+    `inline`: so many sessions run their tasks in threads of their own, each in the one that asks for its result.
+    `processes` share the rate limits of the settings, this one among them.
+    """
 
     name = "local"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, inline: int = 0, processes: int = 1) -> None:
         memory = psutil.virtual_memory().total
         threads = settings.local_threads or os.cpu_count() or 1
-        threads = min(threads, settings.concurrent_tasks or threads)
+        threads = 1 if inline else min(threads, settings.concurrent_tasks or threads)
         self._pool = ThreadPoolExecutor(threads, "deltacompact") if threads > 1 else None
         self._capacity = Capacity(
             threads,
@@ -67,15 +73,22 @@ class LocalExecutor:
             settings.object_store_bytes or int(memory * 0.3),
             settings.limits.local_nodes,
         )
-        self.tasks_per_process = threads
-        self.pace = Pace.of(settings, 1)
+        self.tasks_per_process = inline or threads
+        self.pace = Pace.of(settings, processes)
+        self._stopped = threading.Event()
 
     @property
     def capacity(self) -> Capacity:
         return self._capacity
 
     def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+        self,
+        task: Callable[..., Any],
+        *inputs: Any,
+        returns: int = 1,
+        spread: bool = False,
+        node: int | None = None,
+        size: float | None = None,
     ) -> Submitted:
         pending = _Task(task, inputs, returns)
         if self._pool is not None:
@@ -85,11 +98,13 @@ class LocalExecutor:
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         if self._pool is None:
             for number, task in enumerate(tasks):
+                self._check_not_stopped()
                 yield number, _value(task.stats)
             return
         number_of = {task.stats.task.future: number for number, task in enumerate(tasks)}
         try:
             for future in as_completed(number_of):
+                self._check_not_stopped()
                 number = number_of[future]
                 yield number, _value(tasks[number].stats)
         except BaseException:
@@ -99,6 +114,15 @@ class LocalExecutor:
 
     def get(self, handle: Handle) -> Any:
         return _value(handle)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _check_not_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise KeyboardInterrupt
 
     def spilled_bytes(self) -> int | None:
         """There is no object store: values stay in memory."""

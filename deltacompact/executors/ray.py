@@ -7,6 +7,7 @@ bucket and materialize tasks are spread; the tasks between them run on the node 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -27,6 +28,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
 from deltacompact.executors.executor import Handle, Submitted, TaskStats
 from deltacompact.executors.measure import run_measured
+from deltacompact.executors.runs import LOOK_EVERY_S, Runs
 from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
 from deltacompact.tabular import allocator as arrow_memory
@@ -53,7 +55,8 @@ class RayExecutor:
     name = "ray"
     tasks_per_process = 1
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, beside: bool = False) -> None:
+        """`beside`: other tasks run in this process meanwhile, and take their share of the rate limits."""
         self._settings = settings
         started_here = _connect(settings)
         nodes = _nodes_awaited(settings.ray_cpus, settings.ray_wait_s)
@@ -61,7 +64,8 @@ class RayExecutor:
         self._capacity = _capacity(settings, nodes, ray.cluster_resources())
         self._nodes = list(nodes)
         slots = self._capacity.slots
-        self.pace = Pace.of(settings, slots)
+        self.pace = Pace.of(settings, slots + beside)
+        self._stopped = threading.Event()
         if started_here:
             # Do not wait: new workers import what tasks need while the driver reads logs and plans.
             self._warmed = [_warm.remote() for _ in range(slots)]
@@ -71,7 +75,13 @@ class RayExecutor:
         return self._capacity
 
     def submit(
-        self, task: Callable[..., Any], *inputs: Any, returns: int = 1, spread: bool = False, node: int | None = None
+        self,
+        task: Callable[..., Any],
+        *inputs: Any,
+        returns: int = 1,
+        spread: bool = False,
+        node: int | None = None,
+        size: float | None = None,
     ) -> Submitted:
         options = {
             "name": task.__name__,
@@ -82,7 +92,10 @@ class RayExecutor:
             "retry_exceptions": [StoreError],
         }
         *values, stats = _run.options(**options).remote(task, returns, *inputs)
-        return Submitted(values, stats)
+        if size is None:
+            return Submitted(values, stats)
+        again = functools.partial(self.submit, task, *inputs, returns=returns, spread=True, size=size)
+        return Submitted(values, stats, size, again)
 
     def _strategy(self, spread: bool, node: int | None) -> Any:
         """Affinity is soft: when a node is lost, its tasks run elsewhere and fetch their inputs."""
@@ -91,19 +104,40 @@ class RayExecutor:
         return NodeAffinitySchedulingStrategy(self._nodes[node % len(self._nodes)], soft=True)
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
-        number_of = {task.stats: number for number, task in enumerate(tasks)}
-        waiting = list(number_of)
+        runs = Runs(tasks, self._capacity.slots, time.monotonic())
         try:
-            while waiting:
-                ready, waiting = ray.wait(waiting, num_returns=1, timeout=None)
-                more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
-                for stats in [*ready, *more]:
-                    yield number_of[stats], self.get(stats)
+            while waiting := runs.waiting:
+                ready, rest = ray.wait(waiting, num_returns=1, timeout=LOOK_EVERY_S)
+                if self._stopped.is_set():
+                    raise KeyboardInterrupt
+                if ready and rest:
+                    ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+                for handle in ready:
+                    yield from self._ended(runs, handle)
+                for number in runs.slow(time.monotonic(), self._idle_slots, self._settings.limits.slow_task_s):
+                    _LOG.info("a slow task runs a second time")
+                    runs.repeat(number)
         except BaseException:
-            for stats in waiting:
-                with contextlib.suppress(Exception):
-                    ray.cancel(stats)
+            _cancel(runs.waiting)
             raise
+
+    def _ended(self, runs: Runs, handle: Handle) -> Iterator[tuple[int, TaskStats]]:
+        """A run has ended. Nothing, where another run of its task was faster, or may still succeed."""
+        if (ended := runs.end(handle)) is None:
+            return
+        number, run, others = ended
+        try:
+            stats: TaskStats = self.get(run.stats)
+        except Exception:
+            if others:
+                return
+            raise
+        _cancel([other.stats for other in others])
+        runs.take(number, run, stats, time.monotonic())
+        yield number, stats
+
+    def _idle_slots(self) -> int:
+        return int(ray.available_resources().get("CPU", 0)) // self._cpus_per_task
 
     def get(self, handle: Handle) -> Any:
         try:
@@ -118,6 +152,9 @@ class RayExecutor:
             reason = text_of(error)[:200]
             raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
 
+    def stop(self) -> None:
+        self._stopped.set()
+
     def spilled_bytes(self) -> int | None:
         """Bytes spilled on all nodes; None where Ray does not say. Ray has only a private call for it."""
         try:
@@ -127,6 +164,13 @@ class RayExecutor:
             return int(get_memory_info_reply(get_state_from_address(address)).store_stats.spilled_bytes_total)
         except Exception:
             return None
+
+
+def _cancel(handles: Sequence[Handle]) -> None:
+    """Tell tasks to end. What they have written by then is an orphan, which vacuum deletes."""
+    for handle in handles:
+        with contextlib.suppress(Exception):
+            ray.cancel(handle)
 
 
 @ray.remote(num_cpus=1)

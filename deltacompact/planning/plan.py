@@ -196,6 +196,25 @@ class CompactionPlan:
         return sizing.peak_task_bytes(self.task_rows, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows)
 
     @property
+    def tasks_at_once(self) -> int:
+        """Most tasks of the session that run at a time."""
+        hashing = math.ceil(self.round_rows / self.task_rows)
+        outputs = math.ceil(self.data_bytes / self.target_file_bytes)
+        groups = max(map(self.bucket_groups, self.rounds))
+        return max(1, min(self.capacity.slots, max(hashing, outputs, groups)))
+
+    @property
+    def planned_held_bytes(self) -> int:
+        """Most bytes of entries, pointers and ranks that the session holds between its stages."""
+        capacity, limits, entry_bytes = self.capacity, self.options.limits, self.encoding.entry_bytes
+        last_rows = self.rows_of(self.rounds[-1])
+        is_held = sizing.fits_held(self.base_rows, last_rows, entry_bytes, capacity.object_store_bytes, limits)
+        folded = 0 if self.changes_only or not is_held else self.base_rows
+        is_exchanged = sizing.fits_exchange(self.pointed_rows, capacity.object_store_bytes, limits)
+        exchanged = self.pointed_rows if is_exchanged else 0
+        return (folded + 2 * self.round_rows) * entry_bytes + exchanged * sizing.EXCHANGE_BYTES
+
+    @property
     def pointed_rows(self) -> int:
         """Most entries that get new pointers after the last round."""
         delta_rows = sum(source.file.rows for source in self.sources if not source.in_base)

@@ -26,10 +26,12 @@ def scatter(
     step: Callable[..., Any],
     senders: Iterable[Inputs],
     nodes: Layout | None = None,
+    sizes: Sequence[float] | None = None,
 ) -> list[Submitted]:
     """Submit a task for each sender; each returns a parcel for each node of the receivers.
 
-    `nodes` has the node of each sender; without it, the senders are spread over the cluster.
+    `nodes` has the node of each sender; without it, the senders are spread over the cluster. `sizes` has the size of
+    each, if a slow one may run twice.
     """
     return [
         executor.submit(
@@ -38,6 +40,7 @@ def scatter(
             returns=receivers.parcel_count,
             spread=nodes is None,
             node=None if nodes is None else nodes.parcel_of(number),
+            size=None if sizes is None else sizes[number],
         )
         for number, inputs in enumerate(senders)
     ]

@@ -39,15 +39,19 @@ class Terms:
 
 
 def resume_or_begin(
-    ports: Ports, snapshot: Snapshot, terms: Terms, executor: Executor, emit: EventSink
+    ports: Ports, own: CompactionPlan, terms: Terms, executor: Executor, emit: EventSink
 ) -> tuple[Session, Published]:
-    """Compact a snapshot. Raises ConflictError where another session published first."""
-    own = plan_session(ports, snapshot, terms, executor.capacity)
+    """Compact by a plan of our own, or by that of an earlier attempt at the same work.
+
+    Raises ConflictError where another session published first.
+    """
+    snapshot = own.input
     for number in range(SESSIONS_GIVEN_UP_MAX + 1):
         name, plan_to_follow = session_id(own, number), own
         try:
-            plan_to_follow = _recorded_or_own(ports, terms, own, SessionRecords(ports.store, ports.workspace, name))
-            session = Session(ports, plan_to_follow, executor, emit, number)
+            records = SessionRecords(ports.store, ports.workspace, name)
+            plan_to_follow = _recorded_or_own(ports, terms, own, records)
+            session = Session(ports, plan_to_follow, executor, emit, number, records)
             return session, session.execute()
         except UnresumableError as why:
             logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, name, why)

@@ -1,81 +1,109 @@
-"""The compacted files of a session: some stay, the others are written, and each is recorded once it is written.
+"""The compacted files of a session: some stay, the others are written and recorded in batches.
 
-file 14     keep      by reference
-file 15     mark      by reference, with a deletion vector
-output 17   recorded by an earlier attempt: sessions/<id>/output-0000000017.json
-output 18   written now
+    file 14            keep      by reference
+    file 15            mark      by reference, with a deletion vector
+    outputs 17, 19     recorded by an earlier attempt: sessions/<id>/outputs-00001.json
+    outputs 18, 20     written now, recorded together: sessions/<id>/outputs-00002.json
+
+A batch is put as soon as its files took some seconds of work, so large files are recorded one by one and small ones
+together. A crash loses at most a batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import DataFile, DeletionVector
-from deltacompact.planning.outputs import Output
+from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import Source
 from deltacompact.session.last_round import LastRound
 from deltacompact.session.output_tasks import submit_output
-from deltacompact.session.records import output_name, understood
+from deltacompact.session.records import outputs_name, understood
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import Materialized
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 
+BATCH_TASK_S = 5.0
+"""A crash loses at most about so many seconds of the tasks' work, and what runs at that moment."""
+
 
 def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
     """Write the outputs that no attempt has written yet. Returns all files of the new version, by number."""
-    _write_missing(bench, last)
-    files = [*_staying(bench, last), *(made.file for made in _written(bench, last))]
+    made = _written(bench, last)
+    bench.stages.measured.rows_copied += sum(output.rows_copied for output in made)
+    files = [*_staying(bench, last), *(output.file for output in made)]
     rows = sum(file.live_rows for file in files)
     if rows != last.counts.live:
         raise CorruptionError(f"the compacted files have {rows} rows, but {last.counts.live} rows live")
     return tuple(sorted(files, key=lambda file: file.number))
 
 
-def _write_missing(bench: Workbench, last: LastRound) -> None:
-    missing = [output for output in last.outputs.outputs if not _is_written(bench, output)]
+def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
+    """Each output of the session, recorded by an earlier attempt or written now."""
+    outputs, records = last.outputs.outputs, OutputRecords(bench)
+    records.adopt()
+    bench.records.check_there({made.file.path: made.file.bytes for made in records.recorded.values()})
+    missing = [output for output in outputs if output.number not in records.recorded]
     tasks = [
         last.under_way.get(output.number) or submit_output(bench, output, last.outputs, last.masks_of)
         for output in missing
     ]
 
-    def record(number: int) -> None:
-        made: Materialized = bench.executor.get(tasks[number].values[0])
-        schemas = SchemaTable()
-        file = file_to_json(made.file, schemas)
-        document = {"file": file, "schemas": schemas.encoded, "rows_copied": made.rows_copied}
-        bench.records.put(output_name(missing[number].number), document)
+    def record(number: int, seconds: float) -> None:
+        records.add(bench.executor.get(tasks[number].values[0]), seconds)
 
     bench.stages.wait("materialize", tasks, sum(output.rows for output in missing), record)
+    records.put()
+    return [records.recorded[output.number] for output in outputs]
 
 
-def _is_written(bench: Workbench, output: Output) -> bool:
-    """Whether an earlier attempt wrote the file. Raises UnresumableError where that file is gone or cut short."""
-    made = _recorded_output(bench, output)
-    if made is not None:
-        bench.records.check_there({made.file.path: made.file.bytes})
-    return made is not None
+class OutputRecords:
+    """The batches of a session's outputs. Attempts share them: whoever loses a slot adopts the batch that is in it.
+
+    So no output is recorded twice. What an attempt wrote itself and finds recorded by another one is left to vacuum.
+    """
+
+    def __init__(self, bench: Workbench) -> None:
+        self.recorded: dict[ChainFileNumber, Materialized] = {}
+        self._bench = bench
+        self._batches = 0
+        self._waiting: dict[ChainFileNumber, Materialized] = {}
+        self._waiting_s = 0.0
+
+    def adopt(self) -> None:
+        """Read the batches that earlier attempts recorded. Raises UnresumableError where one cannot be read."""
+        while (document := self._bench.records.earlier(outputs_name(self._batches + 1))) is not None:
+            self._adopt(document)
+
+    def add(self, made: Materialized, seconds: float) -> None:
+        """Take an output that a task wrote in so many seconds; put the batch where enough work waits."""
+        self._waiting[ChainFileNumber(made.file.number)] = made
+        self._waiting_s += seconds
+        if self._waiting_s >= BATCH_TASK_S:
+            self.put()
+
+    def put(self) -> None:
+        """Record what waits, in the first free slot."""
+        while self._waiting:
+            self._adopt(self._bench.records.put(outputs_name(self._batches + 1), _batch(list(self._waiting.values()))))
+            self._waiting = {number: made for number, made in self._waiting.items() if number not in self.recorded}
+        self._waiting_s = 0.0
+
+    def _adopt(self, document: dict[str, Any]) -> None:
+        with understood(len(self._bench.plan.rounds)):
+            schemas = SchemaTable(document["schemas"])
+            for output in document["outputs"]:
+                made = Materialized(file_from_json(output["file"], schemas), output["rows_copied"])
+                self.recorded.setdefault(ChainFileNumber(made.file.number), made)
+        self._batches += 1
 
 
-def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
-    """The record of each output, ours or an earlier attempt's."""
-    written = []
-    for output in last.outputs.outputs:
-        made = _recorded_output(bench, output)
-        if made is None:
-            raise bench.record_gone()
-        bench.stages.measured.rows_copied += made.rows_copied
-        written.append(made)
-    return written
-
-
-def _recorded_output(bench: Workbench, output: Output) -> Materialized | None:
-    document = bench.records.get(output_name(output.number))
-    if document is None:
-        return None
-    with understood(len(bench.plan.rounds)):
-        file = file_from_json(document["file"], SchemaTable(document["schemas"]))
-        return Materialized(file, document["rows_copied"])
+def _batch(outputs: list[Materialized]) -> dict[str, Any]:
+    schemas = SchemaTable()
+    rows = [{"file": file_to_json(made.file, schemas), "rows_copied": made.rows_copied} for made in outputs]
+    return {"outputs": rows, "schemas": schemas.encoded}
 
 
 def _staying(bench: Workbench, last: LastRound) -> list[DataFile]:

@@ -3,7 +3,7 @@
     plan       sessions/<id>/plan.json              base version, exact deltas, sizes: later attempts adopt it
     round 1    sessions/<id>/round-00001.json       position 80, index in terms of session ordinals
     round 2    sessions/<id>/round-00002.json       the last: what becomes of each file, pointers, the next index, masks
-    outputs    sessions/<id>/output-0000000014.json one record for each compacted file
+    outputs    sessions/<id>/outputs-00001.json     a batch of compacted files
     switch     a sealed entry in the base version's log
     published  sessions/<id>/published.json         the last completion, with size and version
 
@@ -47,10 +47,19 @@ class Published:
 
 
 class Session:
-    """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before."""
+    """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before.
+
+    `records` are those in which the plan was recorded, if it was.
+    """
 
     def __init__(
-        self, ports: Ports, plan: CompactionPlan, executor: Executor, emit: EventSink, number: int = 0
+        self,
+        ports: Ports,
+        plan: CompactionPlan,
+        executor: Executor,
+        emit: EventSink,
+        number: int = 0,
+        records: SessionRecords | None = None,
     ) -> None:
         self.id = session_id(plan, number)
         self.plan = plan
@@ -61,7 +70,7 @@ class Session:
             plan,
             executor,
             Stages(executor, self._tell),
-            SessionRecords(ports.store, ports.workspace, self.id),
+            records or SessionRecords(ports.store, ports.workspace, self.id),
             ports.target,
             ports.workspace,
             ports.store,

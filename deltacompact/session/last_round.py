@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -67,29 +68,24 @@ def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
         "masks": masks,
         "outputs": outputs.decision.to_json(),
     }
-    bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, index), **decided})
-    adopted = _recorded_last_round(bench)
-    if adopted is None:
-        raise bench.record_gone()
-    return replace(adopted, under_way=under_way)
+    record = bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, index), **decided})
+    return replace(_recorded(bench, record), under_way=under_way)
 
 
 def resumed_last_round(bench: Workbench) -> LastRound | None:
     """The last round of an earlier attempt, if recorded. Raises UnresumableError where one of its objects is gone."""
-    last = _recorded_last_round(bench)
-    if last is not None:
-        bench.records.check_there(dict.fromkeys([last.index.path, *last.masks_of.values()]))
-        bench.records.check_there(dict.fromkeys(read_manifest(bench.store, last.index).paths))
+    record = bench.records.earlier(round_name(len(bench.plan.rounds)))
+    if record is None:
+        return None
+    last = _recorded(bench, record)
+    bench.records.check_there(dict.fromkeys([last.index.path, *last.masks_of.values()]))
+    bench.records.check_there(dict.fromkeys(read_manifest(bench.store, last.index).paths))
     return last
 
 
-def _recorded_last_round(bench: Workbench) -> LastRound | None:
+def _recorded(bench: Workbench, record: Mapping[str, Any]) -> LastRound:
     """The recorded last round. The recorded decision counts, even if we would decide otherwise today."""
-    number = len(bench.plan.rounds)
-    record = bench.records.get(round_name(number))
-    if record is None:
-        return None
-    with understood(number):
+    with understood(len(bench.plan.rounds)):
         counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)
         outputs = follow(OutputDecision.from_json(record["outputs"]), bench.plan, live)
         index = ObjectRef(**record["index_version"])

@@ -33,8 +33,8 @@ def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_o
         options,
         plan.options.limits,
     )
-    path = bench.paths("data", suffix_of(options.content_type))()
-    return bench.executor.submit(materialize, bench.paced, task, path, spread=True)
+    paths = bench.paths("data", suffix_of(options.content_type))
+    return bench.executor.submit(materialize, bench.paced, task, paths, spread=True, size=output.rows)
 
 
 def _live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:

@@ -2,7 +2,7 @@
 
     sessions/<id>/plan.json                  the folded deltas, and the sizes that depend on the planning machine
     sessions/<id>/round-00001.json           a round's completion: counts, live rows, the index
-    sessions/<id>/output-0000000014.json     a compacted file
+    sessions/<id>/outputs-00001.json         a batch of compacted files
     sessions/<id>/published.json             the last completion, with the published version
 
 The id is a hash of the work: planner, base version, options. An attempt resumes only what it fully understands:
@@ -25,18 +25,19 @@ from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, ObjectRef
-from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.table.ports import Moment, Workspace
 
+PLAN = "plan.json"
 PUBLISHED = "published.json"
 
-PLANNER_VERSION = 3
+PLANNER_VERSION = 4
 """Raise it when planning decides differently about the same input, or when a record changes.
 
 Plans of version 1 had no version. Version 2 recorded kept, marked and rewritten files, not decisions with reasons.
+Version 3 recorded each output in an object of its own.
 """
 
 
@@ -101,26 +102,32 @@ def session_id(plan: CompactionPlan, number: int = 0) -> str:
 
 
 class SessionRecords:
-    """The records of one session."""
+    """The records of one session. An attempt whose plan begins the session looks for no others: there are none."""
 
     def __init__(self, store: ObjectStore, workspace: Workspace, session: str) -> None:
         self._store = store
         self._folder = workspace.session(session)
         self._data_folders = tuple(workspace.folder(room, session) for room in ("data", "index"))
         self._present: dict[str, int] = {}
+        self._begun_here = False
 
     def adopt_plan(self, plan: CompactionPlan) -> SessionRecord:
         """Put this plan's record, or get the record of an earlier attempt. Raises UnresumableError."""
-        return SessionRecord.from_json(self.put("plan.json", asdict(SessionRecord.of(plan))))
+        data = _encoded(asdict(SessionRecord.of(plan)))
+        self._begun_here = self._store.put_if_absent(self._folder + PLAN, data)
+        return SessionRecord.from_json(
+            self._parsed(PLAN, data if self._begun_here else self._store.get(self._folder + PLAN))
+        )
 
     def put(self, name: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Put a record if absent. Returns the record that is stored now: ours or an earlier one."""
-        data = json.dumps(document, separators=(",", ":")).encode()
-        path = self._folder + name
+        """Put a record if absent. Returns the record that is stored now: ours or that of another attempt."""
+        data, path = _encoded(document), self._folder + name
         return self._parsed(name, data if self._store.put_if_absent(path, data) else self._store.get(path))
 
-    def get(self, name: str) -> dict[str, Any] | None:
-        """A record; None where there is none. Raises UnresumableError where it cannot be read."""
+    def earlier(self, name: str) -> dict[str, Any] | None:
+        """A record of an earlier attempt; None where there is none. Raises UnresumableError where it cannot be read."""
+        if self._begun_here:
+            return None
         try:
             return self._parsed(name, self._store.get(self._folder + name))
         except NotFoundError:
@@ -158,12 +165,16 @@ class SessionRecords:
         return document
 
 
+def _encoded(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
 def round_name(number: int) -> str:
     return f"round-{number:05d}.json"
 
 
-def output_name(number: ChainFileNumber) -> str:
-    return f"output-{number:010d}.json"
+def outputs_name(batch: int) -> str:
+    return f"outputs-{batch:05d}.json"
 
 
 def completion(plan: CompactionPlan, round_: Round, index: ObjectRef) -> dict[str, Any]:

@@ -10,7 +10,7 @@ A recorded round is not folded again. Its index has session ordinals instead of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -76,7 +76,7 @@ def before_the_rounds(bench: Workbench) -> Folding:
     live = np.array([source.file.live_rows if source.in_base else 0 for source in plan.sources], np.int64)
     if manifest is None:
         return Folding(BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count)), FoldCounts(), live)
-    if plan.rehash and bench.records.get(round_name(1)) is None:
+    if plan.rehash and bench.records.earlier(round_name(1)) is None:
         manifest = _rehashed(bench, manifest)
     return Folding(
         BaseIndex(manifest, plan.base_ordinals), FoldCounts(live=manifest.rows, tombstones=manifest.tombstones), live
@@ -89,18 +89,20 @@ def fold_round(bench: Workbench, round_: Round, before: Folding) -> Folding:
     assert deduped.index is not None, "only the last round hands its entries over"
     ref = bench.put_manifest(deduped.index)
     folded = {"counts": asdict(deduped.counts), "live": deduped.live.tolist()}
-    bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, ref), **folded})
-    adopted = _recorded_round(bench, round_)
-    if adopted is None:
-        raise bench.record_gone()
-    return adopted
+    record = {**completion(bench.plan, round_, ref), **folded}
+    stored = bench.records.put(round_name(round_.number), record)
+    if stored == record:
+        return Folding(BaseIndex(deduped.index), deduped.counts, deduped.live)
+    return _recorded(bench, round_, stored)
 
 
 def resumed_round(bench: Workbench, round_: Round) -> Folding | None:
     """A round of an earlier attempt, if recorded. Raises UnresumableError where an object of its index is gone."""
-    folding = _recorded_round(bench, round_)
-    if folding is not None:
-        bench.records.check_there(dict.fromkeys(folding.index.manifest.paths))
+    record = bench.records.earlier(round_name(round_.number))
+    if record is None:
+        return None
+    folding = _recorded(bench, round_, record)
+    bench.records.check_there(dict.fromkeys(folding.index.manifest.paths))
     return folding
 
 
@@ -134,8 +136,10 @@ def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
     fixed = bench.paced, plan.encoding, plan.input.partition
     buckets = plan.hash_bucket_count, layout.parcel_starts
-    senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in slices(whole, plan.task_rows)]
-    hashed = scatter(bench.executor, layout, hash_bucket, senders)
+    tasks = slices(whole, plan.task_rows)
+    senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in tasks]
+    sizes = [sum(stop - start for start, stop in (piece.rows for piece in work)) for work in tasks]
+    hashed = scatter(bench.executor, layout, hash_bucket, senders, sizes=sizes)
     bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
     return hashed
 
@@ -194,11 +198,8 @@ def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, li
         raise CorruptionError(f"round {round_.number}: {base_rows} rows before, {counts}, {live_by_file} live by file")
 
 
-def _recorded_round(bench: Workbench, round_: Round) -> Folding | None:
-    """The record of a round, ours or an earlier attempt's; None where there is none."""
-    record = bench.records.get(round_name(round_.number))
-    if record is None:
-        return None
+def _recorded(bench: Workbench, round_: Round, record: Mapping[str, Any]) -> Folding:
+    """A round as another attempt recorded it."""
     with understood(round_.number):
         ref = ObjectRef(**record["index_version"])
         counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)

@@ -57,10 +57,10 @@ class Stages:
         stage: str,
         tasks: Sequence[Submitted],
         rows: int,
-        done_one: Callable[[int], None] | None = None,
+        done_one: Callable[[int, float], None] | None = None,
         overlapping: bool = False,
     ) -> None:
-        """Wait for a stage. `done_one` gets the number of each task among `tasks` as it ends.
+        """Wait for a stage. `done_one` gets each task's number among `tasks`, and its seconds, as it ends.
 
         `overlapping`: tasks of the next stage are running already.
         """
@@ -69,7 +69,7 @@ class Stages:
         rows_done, longest, total = 0, 0.0, 0.0
         for count, (number, stats) in enumerate(self._executor.finish(tasks), 1):
             if done_one:
-                done_one(number)
+                done_one(number, stats.seconds)
             rows_done_now = rows * count // max(1, len(tasks))
             self._tell(TaskFinished, stage, rows_done_now - rows_done)
             rows_done = rows_done_now

@@ -53,11 +53,6 @@ class Workbench:
         """Why this session can no longer publish; None: it can."""
         return conflict_of(self.target, self.plan.input, self.session_id)
 
-    def record_gone(self) -> Exception:
-        """The error for a record that vanished after it was put: a conflict where a vacuum fenced the session."""
-        vanished = CorruptionError(f"session {self.session_id}: a record that was written has vanished")
-        return self.conflict() or vanished
-
 
 def conflict_of(target: CommitTarget, snapshot: Snapshot, session_id: str) -> ConflictError | None:
     """Why a session can no longer publish; None: it can."""

@@ -10,7 +10,7 @@ lives are copied without decoding (row_group_copy.py). The rows of all others ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -69,8 +69,9 @@ class MaterializeTask:
     limits: Limits
 
 
-def materialize(store: ObjectStore, task: MaterializeTask, path: str) -> Materialized:
-    """Write the task's live rows to `path`."""
+def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], str]) -> Materialized:
+    """Write the task's live rows to a new path: a task may run twice, and even at the same time."""
+    path = paths()
     ahead = ReadAhead(task.limits.reading)
     with contextlib.ExitStack() as opened:
         options, pieces = _planned(store, task, ahead, opened)

@@ -47,8 +47,9 @@ SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
 
 _NAME_CHARACTERS_MAX = 1000
 _COLUMNS_MAX = 100
-_NOT_OF_A_DOCUMENT = ("ray_address", "limits")
-"""No business of a document: where the dispatcher's machines are, and limits that are for tests and experts."""
+_NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
+"""No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, and limits
+that are for tests and experts."""
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=_NAME_CHARACTERS_MAX)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=COUNT_MAX)]

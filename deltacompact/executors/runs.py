@@ -1,0 +1,79 @@
+"""The runs of one stage's tasks: every task has one, a slow one has two, and the first result counts.
+
+    task 6     run 1 ends                 its result counts
+    task 7     run 1, run 2               run 2 ends: its result counts, run 1 is cancelled
+    task 8     run 1 fails, run 2 runs    wait for run 2
+
+Nobody knows when a run began that waited in the cluster's queue. But tasks begin in order, so with n slots task i began
+when the (i - n + 1)th of the stage had ended, or later where other sessions took the slots. Then it is repeated too
+early, on a slot that nobody needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from deltacompact.executors.executor import Handle, Submitted, TaskStats
+from deltacompact.planning.slow_tasks import Timed, to_repeat
+
+LOOK_EVERY_S = 1.0
+
+
+class Runs:
+    """The runs of a stage that began at `now_s`, on so many slots. All times are in seconds of one clock."""
+
+    def __init__(self, tasks: Sequence[Submitted], slots: int, now_s: float) -> None:
+        self._tasks = tasks
+        self._slots = slots
+        self._number_of: dict[Handle, int] = {task.stats: number for number, task in enumerate(tasks)}
+        self._runs_of = {number: [task] for number, task in enumerate(tasks)}
+        self._begun_s = dict.fromkeys(range(min(slots, len(tasks))), now_s)
+        self._done: list[Timed] = []
+        self._repeated: set[int] = set()
+        self._looked_s = now_s
+
+    @property
+    def waiting(self) -> list[Handle]:
+        """The handles of the statistics of all runs that have not ended."""
+        return list(self._number_of)
+
+    def end(self, handle: Handle) -> tuple[int, Submitted, list[Submitted]] | None:
+        """A run has ended: its task's number, the run, and the task's other runs. None: another one was faster."""
+        number = self._number_of.pop(handle, None)
+        if number is None:
+            return None
+        (run,) = (run for run in self._runs_of[number] if run.stats == handle)
+        self._runs_of[number].remove(run)
+        return number, run, self._runs_of[number]
+
+    def take(self, number: int, run: Submitted, stats: TaskStats, now_s: float) -> None:
+        """The result of this run counts: whoever has the task finds the run's values there. Forget the other runs."""
+        for other in self._runs_of.pop(number):
+            del self._number_of[other.stats]
+        task = self._tasks[number]
+        task.values, task.stats = run.values, run.stats
+        ended = len(self._tasks) - len(self._runs_of)
+        self._begun_s.setdefault(self._slots + ended - 1, now_s)
+        self._done.append(Timed(number, task.size or 0.0, stats.seconds))
+
+    def slow(self, now_s: float, idle_slots: Callable[[], int], seconds_min: float) -> list[int]:
+        """The numbers of the tasks to run a second time. Looks once a second, and asks for slots where it matters."""
+        if now_s - self._looked_s < LOOK_EVERY_S or len(self._runs_of) >= self._slots:
+            return []
+        self._looked_s = now_s
+        once = [
+            Timed(number, size, now_s - self._begun_s[number])
+            for number, runs in self._runs_of.items()
+            if len(runs) == 1 and number not in self._repeated and (size := self._tasks[number].size) is not None
+        ]
+        slow = to_repeat(self._done, once, len(once), seconds_min)
+        return slow[: max(0, idle_slots())] if slow else []
+
+    def repeat(self, number: int) -> None:
+        """Submit a task once more."""
+        again = self._tasks[number].again
+        assert again is not None, "a task with a size can be submitted again"
+        run = again()
+        self._repeated.add(number)
+        self._runs_of[number].append(run)
+        self._number_of[run.stats] = number

@@ -1,0 +1,165 @@
+"""Decides where the sessions of one compact() run, and which of them run at a time: pure.
+
+    lane       its sessions               where their tasks run
+    inline     small, in this process     one after another, in the session's own thread: while one waits, others work
+    pool       larger, in this process    on the threads of this process, one for each CPU, which all sessions share
+    cluster    the rest                   on the slots of the Ray cluster
+
+    partition    rows         bytes       lane
+    a            100          10 kB       inline
+    b            9,000,000    1.5 GB      pool        "auto" keeps the smallest ones here, up to its limits together
+    c            80,000,000   12 GB       cluster
+
+Every lane is a queue. A session starts when all those before it in its lane have started, and the planned memory of
+those that run leaves room for its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deltacompact.base.limits import Limits
+from deltacompact.base.settings import Settings
+from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.table.ports import Snapshot
+
+INLINE_SESSIONS = 32
+"""A session of few rows makes some dozens of requests and hardly computes: at 30 ms so many keep one CPU busy."""
+
+POOL_SESSIONS = 4
+CLUSTER_SESSIONS = 16
+"""A session leaves slots idle while it reads its log, decides and publishes: others fill these gaps."""
+
+SESSION_BYTES = 32 << 20
+"""What a session holds beside its entries: its log, its plan, its records, connections and buffers."""
+
+PROCESS_SHARE_BESIDE_CLUSTER = 0.2
+"""The share of this machine's memory for sessions in this process while a cluster runs, which may be on it too."""
+
+
+class Lane(enum.StrEnum):
+    INLINE = "inline"
+    POOL = "pool"
+    CLUSTER = "cluster"
+
+
+def stays_here(settings: Settings, delta_rows: int, data_bytes: int) -> bool:
+    """Whether the settings exclude a cluster, or the input is too small for one."""
+    is_small = delta_rows <= settings.local_rows_max and data_bytes <= settings.local_bytes_max
+    return settings.executor == "local" or (settings.executor == "auto" and is_small)
+
+
+def lanes(snapshots: Sequence[Snapshot], settings: Settings, waits: bool) -> list[Lane]:
+    """The lane of each partition. `waits`: the store is behind a network, so small sessions wait most of their time.
+
+    With "auto" the smallest partitions stay in this process, as many as are below its limits together.
+    """
+    here, several = _here(snapshots, settings), settings.partitions_at_once != 1 and len(snapshots) > 1
+    inline = several and (waits or settings.partitions_at_once is not None)
+    return [
+        Lane.CLUSTER
+        if number not in here
+        else Lane.INLINE
+        if inline and _has_one_task_a_stage(snapshot, settings.limits)
+        else Lane.POOL
+        for number, snapshot in enumerate(snapshots)
+    ]
+
+
+def _here(snapshots: Sequence[Snapshot], settings: Settings) -> set[int]:
+    """The numbers of the partitions that stay in this process."""
+    here, rows, data_bytes = set(), 0, 0
+    for number in sorted(range(len(snapshots)), key=lambda number: snapshots[number].bytes):
+        rows, data_bytes = rows + snapshots[number].delta_rows, data_bytes + snapshots[number].bytes
+        if not stays_here(settings, rows, data_bytes):
+            break
+        here.add(number)
+    return here
+
+
+def _has_one_task_a_stage(snapshot: Snapshot, limits: Limits) -> bool:
+    """Whether the session would be too small to work on several CPUs anyway."""
+    rows = snapshot.delta_rows + (snapshot.base.rows if snapshot.base else 0)
+    return rows <= limits.task_rows_min and snapshot.bytes <= limits.output_parallel_bytes_min
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The planned memory of a session in bytes: of the tasks that it can run at a time, and between its stages."""
+
+    lane: Lane
+    heap_bytes: int = 0
+    held_bytes: int = 0
+
+    @classmethod
+    def of(cls, lane: Lane, plan: CompactionPlan) -> Claim:
+        """Tasks of one process share its interpreter and libraries, tasks on Ray do not."""
+        shared = 0 if lane is Lane.CLUSTER else TASK_BASE_BYTES
+        heap = plan.tasks_at_once * (plan.planned_peak_bytes - shared)
+        return cls(lane, heap, SESSION_BYTES + plan.planned_held_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The number of sessions that may run in a lane at a time, and the memory that their claims may add up to."""
+
+    sessions: int
+    heap_bytes: int
+    held_bytes: int
+
+
+def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
+    """Most sessions of a lane at a time. `waits` as in `lanes`.
+
+    Each inline session runs a task, and the settings may bound the tasks of this process.
+    """
+    if lane is Lane.CLUSTER:
+        return settings.partitions_at_once or CLUSTER_SESSIONS
+    if lane is Lane.POOL:
+        return settings.partitions_at_once or (POOL_SESSIONS if waits else 1)
+    bounds = (settings.partitions_at_once or INLINE_SESSIONS, settings.local_threads, settings.concurrent_tasks)
+    return min(bound for bound in bounds if bound is not None)
+
+
+def rooms(capacities: Mapping[Lane, Capacity], sessions: Mapping[Lane, int]) -> dict[Lane, Room]:
+    """The room of each lane that is used, by its sessions at a time and the capacity of the process or the cluster.
+
+    Lanes in this process divide its memory.
+    """
+    in_process = sum(lane is not Lane.CLUSTER for lane in capacities)
+    here = (PROCESS_SHARE_BESIDE_CLUSTER if Lane.CLUSTER in capacities else 1.0) / max(1, in_process)
+    return {
+        lane: _room(capacity, sessions[lane], 1.0 if lane is Lane.CLUSTER else here)
+        for lane, capacity in capacities.items()
+    }
+
+
+def _room(capacity: Capacity, sessions: int, share: float) -> Room:
+    heap = capacity.memory_per_task_bytes * capacity.slots
+    return Room(sessions, int(heap * share), int(capacity.object_store_bytes * share))
+
+
+def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free: int | None = None) -> int:
+    """How many sessions at the head of a lane's queue may start now, beside those that run in the lane.
+
+    `free`: at most so many. A session that is alone in its lane starts whatever it claims: its plan has reckoned with
+    the whole machine.
+    """
+    together = list(running)
+    for claim in queue:
+        if len(together) - len(running) == free or not _fits(claim, together, room):
+            break
+        together.append(claim)
+    return len(together) - len(running)
+
+
+def _fits(claim: Claim, running: Sequence[Claim], room: Room) -> bool:
+    together = [*running, claim]
+    return not running or (
+        len(together) <= room.sessions
+        and sum(session.heap_bytes for session in together) <= room.heap_bytes
+        and sum(session.held_bytes for session in together) <= room.held_bytes
+    )

@@ -1,0 +1,72 @@
+"""Bars of several partitions that are compacted at a time, and lines where there is no terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+
+from deltacompact.base.events import SessionFinished, SessionStarted, StageFinished, StageStarted, TaskFinished
+from deltacompact.base.model import Partition
+from deltacompact.cli.progress import BARS_MAX, _Bars, progress
+
+
+def day(number: int) -> Partition:
+    return Partition((("day", str(number)),))
+
+
+def screen(bars: _Bars) -> list[str]:
+    """The lines that the bars draw now."""
+    console = Console(file=io.StringIO(), width=110, force_terminal=False, color_system=None)
+    console.print(bars.get_renderable())
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]
+
+
+def test_each_running_partition_has_a_bar_of_its_own() -> None:
+    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    for number in (1, 2):
+        bars.draw(StageStarted("t", day(number), "hash_bucket", 4, 100 * number))
+    bars.draw(TaskFinished("t", day(2), "hash_bucket", 50))
+    first, second = screen(bars)
+    assert "day=1 hash_bucket (4 tasks)" in first and "0/100" in first
+    assert "day=2 hash_bucket (4 tasks)" in second and "50/200" in second
+    bars.draw(StageFinished("t", day(1), "hash_bucket", 0.1))
+    bars.draw(StageStarted("t", day(1), "dedupe", 1, 100))
+    assert [re.split(r" {2,}", line)[0] for line in screen(bars)] == [
+        "day=2 hash_bucket (4 tasks)",
+        "day=1 dedupe (1 task)",
+    ]
+
+
+def test_a_session_that_fails_in_a_stage_leaves_no_bar() -> None:
+    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars.draw(StageStarted("t", day(1), "dedupe", 4, 100))
+    bars.draw(SessionFinished("t", day(1), "InputError: no", 0))
+    assert screen(bars) == []
+
+
+def test_many_partitions_are_counted() -> None:
+    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    for number in range(32):
+        bars.draw(StageStarted("t", day(number), "materialize", 1, 10))
+    lines = screen(bars)
+    assert len(lines) == BARS_MAX + 1 and lines[-1] == f"and {32 - BARS_MAX} partitions more"
+    bars.draw(StageFinished("t", day(0), "materialize", 0.1))
+    assert screen(bars)[0].startswith("day=1 ") and f"day={BARS_MAX} " in screen(bars)[BARS_MAX - 1]
+
+
+def test_without_a_terminal_lines_name_their_partition() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with progress(console) as sink:
+        sink(SessionStarted("t", day(1), "5c", 1, 10, "1 delta"))
+        sink(StageStarted("t", day(1), "dedupe", 1, 10))
+        sink(SessionStarted("t", day(2), "5d", 1, 10, "2 deltas"))
+        sink(SessionFinished("t", day(2), "InputError: no", 0))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "t day=1: 1 delta, 10 rows in 1 round, session 5c",
+        "t day=2: 2 deltas, 10 rows in 1 round, session 5d",
+        "t day=2: failed",
+    ]

@@ -1,0 +1,115 @@
+"""Outputs are recorded in batches: few requests for many files, a crash loses a batch, and attempts share the slots."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from stores import Crash, InterceptedStore, copy_of, unmeasured  # noqa: F401
+
+from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.session import compacted_files
+from deltacompact.storage.memory import MemoryStore
+
+OUTPUTS = 200
+ARGUMENTS: dict[str, Any] = {
+    "settings": Settings(executor="local", local_threads=1),
+    "rows_per_compacted_file": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def filled() -> MemoryStore:
+    store = MemoryStore()
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["id"])
+    catalog.append("t", pa.table({"id": list(range(OUTPUTS))}))
+    return store
+
+
+def run(store: Any) -> Any:
+    (session,) = compact("t", delta_catalog_client=DeltaStreamCatalog(store), **ARGUMENTS).sessions
+    return session
+
+
+def batches(store: MemoryStore) -> list[int]:
+    """The number of outputs in each batch."""
+    records = [stat.path for stat in store.list("t/sessions/") if "/outputs-" in stat.path]
+    return [len(json.loads(store.get(path))["outputs"]) for path in records]
+
+
+def rows_of(store: MemoryStore) -> list[int]:
+    return sorted(DeltaStreamCatalog(store).read("t")["id"].to_pylist())
+
+
+def test_two_hundred_outputs_take_few_requests_for_records(filled: MemoryStore) -> None:
+    store, requests = copy_of(filled), Counter[tuple[str, bool]]()
+
+    def count(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        requests[kind, "/sessions/" in path] += 1
+        return act()
+
+    session = run(InterceptedStore(store, count))
+    assert session.files_new == OUTPUTS and rows_of(store) == list(range(OUTPUTS))
+    of_records = sum(number for (_, is_record), number in requests.items() if is_record)
+    assert of_records <= 20, requests
+    assert sum(batches(store)) == OUTPUTS
+
+
+def test_a_crash_loses_at_most_a_batch(filled: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacted_files, "BATCH_TASK_S", 0.0)  # a batch for each output
+    for written in (1, 57, 199):
+        store, outputs = copy_of(filled), 0
+
+        def dies(kind: str, path: str, act: Callable[[], Any], written: int = written) -> Any:
+            nonlocal outputs
+            done = act()
+            if kind == "put_if_absent" and "/outputs-" in path:
+                outputs += 1
+                if outputs == written:
+                    raise Crash
+            return done
+
+        with pytest.raises(Crash):
+            run(InterceptedStore(store, dies))
+        before = len(list(store.list("t/data/")))
+        session = run(store)
+        assert session.rounds_resumed == 1
+        assert len(list(store.list("t/data/"))) - before == OUTPUTS - written
+        assert batches(store) == [1] * OUTPUTS and rows_of(store) == list(range(OUTPUTS))
+
+
+def test_the_loser_of_a_slot_adopts_what_is_in_it(filled: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another attempt records its outputs while ours works: each output is recorded once, and ours publishes them."""
+    monkeypatch.setattr(compacted_files, "BATCH_TASK_S", 0.0)
+    store = copy_of(filled)
+    other = copy_of(filled)
+    run(other)
+    theirs = [stat.path for stat in other.list("t/sessions/") if "/outputs-" in stat.path]
+    taken: list[str] = []
+
+    def meets(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind == "put_if_absent" and path in theirs[:OUTPUTS:3] and path not in taken:
+            taken.append(path)
+            record = json.loads(other.get(path))
+            store.put(path, other.get(path))
+            for output in record["outputs"]:
+                store.put(output["file"]["path"], other.get(output["file"]["path"]))
+        return act()
+
+    run(InterceptedStore(store, meets))
+    assert taken and rows_of(store) == list(range(OUTPUTS))
+    paths = [
+        output["file"]["path"]
+        for stat in store.list("t/sessions/")
+        if "/outputs-" in stat.path
+        for output in json.loads(store.get(stat.path))["outputs"]
+    ]
+    assert len(paths) == OUTPUTS, "no output is recorded twice"
+    catalog = DeltaStreamCatalog(store)
+    compacted = catalog.state("t", catalog.partitions("t")[0]).compacted
+    assert compacted is not None and {file.path for file in compacted.files} == set(paths)
