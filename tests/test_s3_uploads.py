@@ -21,7 +21,6 @@ import deltacompact
 from deltacompact.base.errors import StoreError
 from deltacompact.storage import upload as uploads
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import copied
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3 import S3Settings
 from deltacompact.storage.throttle import Pace, paced
@@ -126,7 +125,7 @@ def test_ranges_are_copied_inside_the_store(store, operations, before, start, le
     throttled = paced(store, Pace(read_bytes_per_s=1e12))
     with store.writer("x") as sink:
         sink.write(DATA[:before])
-        inside = copied(sink, throttled, "source", start, length)
+        inside = sink.copy_from(throttled, "source", start, length)
         if not inside:
             sink.write(DATA[start : start + length])
         assert sink.tell() == before + length
@@ -155,7 +154,7 @@ def test_other_stores_copy_nothing(store, tmp_path, moto_endpoint):
     for sources, target in (((local, memory, other), store), ((store, local), local), ((store, memory), memory)):
         for source in sources:
             with target.writer("x") as sink:
-                assert not copied(sink, source, "source", 0, 20 * MIB)
+                assert not sink.copy_from(source, "source", 0, 20 * MIB)
 
 
 def test_a_store_that_does_not_copy_into_uploads_with_checksums_gets_them_without(moto_endpoint, s3_catalog_uri):

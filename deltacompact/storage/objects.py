@@ -121,11 +121,6 @@ def discard(store: ObjectStore, begun: Iterable[ObjectStat]) -> None:
         store.discard(begun)
 
 
-def copied(sink: IO[bytes], store: ObjectStore, path: str, start: int, length: int) -> bool:
-    """Append a range of an object to a sink without reading it, if that is possible."""
-    return isinstance(sink, Copies) and sink.copy_from(store, path, start, length)
-
-
 def refuse_overwriting(store: ObjectStore) -> None:
     """Raise InputError for a store whose put-if-absent overwrites an existing object: two writers would lose commits.
 

@@ -26,7 +26,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import LIMITS, READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import Range, announce
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import Copies, ObjectStore
 from deltacompact.tabular import field_ids, schemas
 from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
@@ -220,19 +220,19 @@ class CopyingWriter:
     @property
     def copies_inside(self) -> bool:
         """Whether the sink can append a range of another object without the bytes passing through this process."""
-        return hasattr(self._sink, "copy_from")
+        return isinstance(self._sink, Copies)
 
     def close(self) -> None:
         self._assembler.close()
         self.bytes = self._sink.tell()
 
     def _copied_inside(self, source: pa.NativeFile, origin: Origin | None) -> Copied | None:
-        if origin is None or not self.copies_inside:
+        sink = self._sink
+        if origin is None or not isinstance(sink, Copies):
             return None
-        copy_from: Callable[..., bool] = self._sink.copy_from  # type: ignore[attr-defined]
 
         def copied(start: int, length: int) -> bool:
-            if copy_from(*origin, start, length):
+            if sink.copy_from(*origin, start, length):
                 return True
             announce(source, [(start, start + length)])
             return False
