@@ -40,6 +40,31 @@ class Head:
         return self.first + len(self.entries)
 
 
+class RecentEntries:
+    """By version, the entries since its last checkpoint as they are stored: what a head repeats."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, dict[int, bytes]] = {}
+        self._first: dict[str, int] = {}
+        self.written: dict[str, int] = {}
+        """By version, the length of the log that the stored head repeats."""
+
+    def add(self, version: str, sequence: int, data: bytes) -> None:
+        if sequence >= self._first.get(version, 0):
+            self._entries.setdefault(version, {})[sequence] = data
+
+    def begin_at(self, version: str, tail: int) -> None:
+        """There is a checkpoint of `tail` entries: forget those."""
+        self._first[version] = tail
+        entries = self._entries.get(version, {})
+        self._entries[version] = {sequence: data for sequence, data in entries.items() if sequence >= tail}
+
+    def since_checkpoint(self, version: str, tail: int) -> list[bytes]:
+        """The entries from the last checkpoint up to `tail`. Raises KeyError where this process lacks one."""
+        known = self._entries.get(version, {})
+        return [known[sequence] for sequence in range(self._first.get(version, 0), tail)]
+
+
 def encoded(stream: str, version: str, parent: str | None, seal: int | None, first: int, log: Sequence[bytes]) -> bytes:
     """The document of a head. `log` has the entries from `first` on, as they are stored; if empty, it is left out."""
     hint = json.dumps({"version": version, "parent": parent, "seal": seal}, separators=(",", ":")).encode()

@@ -30,7 +30,7 @@ from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputEr
 from deltacompact.base.model import FORMAT_VERSION
 from deltacompact.catalog.delta_stream import heads
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly
-from deltacompact.catalog.delta_stream.heads import Head
+from deltacompact.catalog.delta_stream.heads import Head, RecentEntries
 from deltacompact.catalog.delta_stream.log_entries import (
     Carried,
     Committed,
@@ -94,7 +94,7 @@ class StreamLog:
         self.was_absent = False
         """`exists` has found no stream. To begin it does no harm if somebody else has done so since."""
         self._head: Head | None = None
-        self._recent = _RecentEntries()
+        self._recent = RecentEntries()
         self._unlisted: dict[str, int] = {}
         """Versions that a head has shown: the entry from which on a listing has yet to look for holes."""
         self._led_by: dict[str, tuple[str, int]] = {}
@@ -557,31 +557,6 @@ class StreamLog:
             return None
         self._recent.begin_at(version, tail)
         return replace(state, tail=tail, manifests=manifests)
-
-
-class _RecentEntries:
-    """By version, the entries since its last checkpoint as they are stored: what a head repeats."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, dict[int, bytes]] = {}
-        self._first: dict[str, int] = {}
-        self.written: dict[str, int] = {}
-        """By version, the length of the log that the stored head repeats."""
-
-    def add(self, version: str, sequence: int, data: bytes) -> None:
-        if sequence >= self._first.get(version, 0):
-            self._entries.setdefault(version, {})[sequence] = data
-
-    def begin_at(self, version: str, tail: int) -> None:
-        """There is a checkpoint of `tail` entries: forget those."""
-        self._first[version] = tail
-        entries = self._entries.get(version, {})
-        self._entries[version] = {sequence: data for sequence, data in entries.items() if sequence >= tail}
-
-    def since_checkpoint(self, version: str, tail: int) -> list[bytes]:
-        """The entries from the last checkpoint up to `tail`. Raises KeyError where this process lacks one."""
-        known = self._entries.get(version, {})
-        return [known[sequence] for sequence in range(self._first.get(version, 0), tail)]
 
 
 def _is_checkpointed(tail: int, every: int) -> bool:
