@@ -89,7 +89,7 @@ def redrive(
 def _opened(queue: str, dead_letters: str | None) -> Queue:
     from sessions.queues.queue import open_queue
 
-    return open_queue(queue, dead_letters)
+    return open_queue(queue, dead_letters, make=False)
 
 
 def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:
