@@ -246,6 +246,22 @@ def test_a_session_that_is_killed_is_tried_again_and_resumes(place):
     assert len(chain(place.catalog, "orders")) == 2
 
 
+def test_a_session_that_hangs_is_ended_and_tried_again(place):
+    place.table("orders", rows=2000)
+    place.submit("orders", "run-1", settings=SLOW)
+    with place.dispatcher("--stall", "5") as dispatcher:
+        until(lambda: place.is_under_way("run-1"), "the session runs")
+        (runner,) = dispatcher.runners()
+        suspend([runner])
+        until(lambda: not psutil.pid_exists(runner.pid), "it is ended though it cannot hear SIGTERM")
+        done = place.ended("run-1")
+        assert "hangs: it recorded nothing for" in dispatcher.log.read_text()
+    session = place.session("run-1")
+    assert done.state is JobRunState.SUCCEEDED and done.takeovers == 0
+    assert (session.attempts, session.failures) == (2, 1)
+    assert len(chain(place.catalog, "orders")) == 2
+
+
 def test_a_session_that_fails_again_and_again_fails_its_job_run(place):
     place.table("orders", rows=2000)
     place.submit("orders", "run-1", settings=SLOW)

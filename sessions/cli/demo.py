@@ -38,6 +38,7 @@ def demo(folder: str | None, rows: int, port: int, stay: bool | None) -> None:
 
 def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     from deltacompact.cli.console import out
+    from sessions.base.settings import DispatcherSettings
     from sessions.cli.dispatch import dispatcher_of
     from sessions.cli.live import watch_live
     from sessions.cli.printed import print_whole
@@ -50,8 +51,9 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     logging.getLogger("sessions").setLevel(logging.WARNING)
     _fill(str(root / "lake"), rows)
     recorder = EventRecorder(StateStore(str(root / "state")))
+    settings = DispatcherSettings(drain=True)
     dispatcher = dispatcher_of(
-        str(root / "queue"), str(root / "state"), (str(root / "lake"),), drain=True, observer=recorder
+        str(root / "queue"), str(root / "state"), (str(root / "lake"),), settings, observer=recorder
     )
     for table, (_, desired_sla) in TABLES.items():
         document = {

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from sessions.records.state_store import StateStore
+
 _PIPE_WIDTH_MAX = 4000
+
+
+def no_job_run(state: StateStore) -> str:
+    """What is said of a state without any; its folder may be another one than was meant."""
+    missing = state.folder is not None and not state.folder.exists()
+    return f"no job run in {state.uri}{': there is no such folder' if missing else ''}"
 
 
 def plain_table(columns: Iterable[str], folded: str) -> Table:

@@ -35,6 +35,10 @@ class Launchers:
         self._by_name = by_name
         self._of_group: dict[str, Launcher] = {}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._by_name))
+
     def launch(self, spec: GroupSpec) -> None:
         launcher = self._by_name[spec.launcher]
         self._of_group[spec.id] = launcher

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class LocalLauncher:
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
+        forkserver.ensure_running()  # it imports while the first job run is planned
         self._groups: dict[str, ForkServerProcess] = {}
         self._lock = threading.Lock()
 

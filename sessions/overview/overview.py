@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltacompact.base.errors import NotFoundError, StoreError
-from sessions.base.model import JobRun, Session
+from sessions.base.model import Delay, Dispatcher, JobRun, Session
+from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.state_store import Said, StateStore, Stored
 
@@ -45,8 +46,20 @@ class Overview:
     depth: Depth | None = None
 
     @property
+    def delays(self) -> dict[str, Delay]:
+        """Why nobody works on job runs, by their ids."""
+        return delays_of([seen.run for seen in self.job_runs], [said.dispatcher for said in self.dispatchers])
+
+    @property
     def sessions(self) -> tuple[Session, ...]:
         return tuple(session for seen in self.job_runs for session in seen.sessions)
+
+
+def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[Dispatcher]) -> dict[str, Delay]:
+    """Why nobody works on job runs, by their ids. Where no dispatcher is there, none of them is told to miss one."""
+    open_ones = [run for run in runs if not run.state.ended]
+    there = {name for dispatcher in dispatchers for name in dispatcher.launchers}
+    return held_up(open_ones, there or {name for run in open_ones for name in run.launchers})
 
 
 class OverviewReader:
