@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sessions.base.model import JobRun, Session, SessionState
+from sessions.base.model import Delay, JobRun, Session, SessionState
 from sessions.page.documents import partition_label
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def drawn(overview: Overview) -> RenderableType:
         ("desired", 3),
     ):
         runs.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
+    delays = overview.delays
     for seen in overview.job_runs[:_RUNS_SHOWN]:
-        runs.add_row(*_of_job_run(seen, overview.at_s))
+        runs.add_row(*_of_job_run(seen, overview.at_s, delays.get(seen.run.id)))
     active = [
         (seen, session)
         for seen in overview.job_runs
@@ -77,7 +78,7 @@ def drawn(overview: Overview) -> RenderableType:
     return Group(*parts)
 
 
-def _of_job_run(seen: JobRunSeen, now_s: float) -> list[RenderableType]:
+def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[RenderableType]:
     run = seen.run
     ended = sum(session.state.ended for session in seen.sessions)
     share = sum(1.0 if session.state.ended else session.progress.share for session in seen.sessions)
@@ -89,7 +90,7 @@ def _of_job_run(seen: JobRunSeen, now_s: float) -> list[RenderableType]:
         Text(seen.table),
         Text(run.id, style="dim"),
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
-        Text(counted or "not planned yet"),
+        Text(f"waits: {delay.text}" if delay else counted or "not planned yet"),
         _seconds(took_s),
         _expected(run, took_s),
         _seconds(run.desired_sla_s),
