@@ -33,7 +33,7 @@ def demo(folder: str | None, rows: int, port: int, stay: bool | None) -> None:
     """
     with contextlib.ExitStack() as stack:
         root = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="deltacompact-sessions-")))
-        run_demo(root, rows, port, sys.stdout.isatty() if stay is None else stay)
+        run_demo(root.absolute(), rows, port, sys.stdout.isatty() if stay is None else stay)
 
 
 def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:

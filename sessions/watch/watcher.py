@@ -79,6 +79,7 @@ class Watcher:
         self._queue = queue
         self._clock = clock
         self._open_catalog = open_catalog
+        self.failed: dict[str, DeltaCompactError] = {}
         self._tables: dict[tuple[str, str], _Table] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
@@ -94,12 +95,14 @@ class Watcher:
             stopping.wait(self._every_s)
 
     def look(self) -> list[Decided]:
-        """Every decision of now. A table that cannot be looked at leaves the others to be."""
+        """Every decision of now. A table that cannot be looked at leaves the others to be: `failed` has its error."""
         decided: list[Decided] = []
+        self.failed = {}
         for table in self._tables.values():
             try:
                 decided += table.look()
             except DeltaCompactError as error:
+                self.failed[table.name] = error
                 _LOG.warning("table %s of %s: %s", table.name, table.catalog_uri, one_line(error))
         return decided
 
