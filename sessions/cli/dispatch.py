@@ -194,9 +194,10 @@ def dispatcher_of(
     records = SwappedRecords(state.store)
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
+    here = LocalLauncher(logs_folder, run_group)
     means = Means(
         Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
-        Launchers({"local": LocalLauncher(logs_folder, run_group), **ours.in_background}),
+        Launchers({"local": here, **ours.in_background}, here.ready),
         admission,
         rates,
         starts,

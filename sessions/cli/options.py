@@ -53,8 +53,8 @@ def seconds_option(name: str, default: float, least: float, most: float | None, 
         f"--{name}",
         f"{name.replace('-', '_')}_s",
         type=Seconds(least, most),
-        default=default,
-        show_default=f"{default:g}",
+        default=int(default) if default.is_integer() else default,  # --help has no "60.0"
+        show_default=True,
         metavar="SECONDS",
         help=text,
     )

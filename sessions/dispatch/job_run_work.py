@@ -15,11 +15,10 @@ lease lost       terminates what it launched: another dispatcher goes on
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -216,6 +215,7 @@ class JobRunWork:
         """Record the sessions, then that the job run is running. What an earlier epoch recorded stays as it is."""
         run = self._held.run
         plans = [replace(plan, group=f"{plan.group}.{self._held.epoch}") for plan in self._plan(instruction)]
+        self._launcher.ready()
         groups: dict[str, list[SessionPlan]] = {}
         for plan in plans:
             groups.setdefault(plan.group, []).append(plan)
@@ -438,10 +438,12 @@ class JobRunWork:
         elapsed_s = now_s - (self._held.run.started_s or now_s)
         return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s, others)
 
-    def _at_once(self, plans: Iterable[SessionPlan]) -> int:
-        """Groups that run at a time; on this machine they are planned for one CPU each at least."""
-        most = self._admission.limits.sessions_max
-        return min(most, os.cpu_count() or 1) if all(plan.node_type == LOCAL for plan in plans) else most
+    def _at_once(self, plans: Sequence[SessionPlan]) -> int:
+        """Groups that run at a time; on this machine they share its CPUs, as planned."""
+        limits = self._admission.limits
+        if limits.slots is None or not plans or any(plan.node_type != LOCAL for plan in plans):
+            return limits.sessions_max
+        return max(1, min(limits.sessions_max, limits.slots // max(plan.slots for plan in plans)))
 
     def _learn(self, group: _Group, took_s: float) -> None:
         """What sessions took, and their group besides, is what the next ones are expected to. Nothing depends on it."""

@@ -29,10 +29,14 @@ _FAILED = 1
 
 
 class Launchers:
-    """By name, as plans name them. Raises KeyError for a plan of a launcher that this dispatcher does not have."""
+    """By name, as plans name them. Raises KeyError for a plan of a launcher that this dispatcher does not have.
 
-    def __init__(self, by_name: Mapping[str, Launcher]) -> None:
+    `ready` returns once this machine can launch: what that takes is no part of a job run.
+    """
+
+    def __init__(self, by_name: Mapping[str, Launcher], ready: Callable[[], None] = lambda: None) -> None:
         self._by_name = by_name
+        self.ready = ready
         self._of_group: dict[str, Launcher] = {}
 
     @property
