@@ -271,6 +271,17 @@ def test_the_age_of_the_oldest_message_goes_by_those_received(moto_endpoint):  #
     assert ages_of_another.oldest_s(0, left.sent_s + 1000) is None, "somebody else has dealt with it"
 
 
+def test_a_dead_letter_cannot_command_a_terminal(tmp_path, capsys):
+    queue = open_queue(str(tmp_path))
+    queue.send('{"version": 1,\n "catalog": "\x1b[2J\u202e"}')
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "a\x1b]0;x\x07", "bad \x1b[31m")
+    for command in (["list"], ["show", message.id]):
+        assert run(["dlq", *command, "--queue", str(tmp_path)]) == 0
+        printed = capsys.readouterr().out
+        assert "\\x1b[31m" in printed and not {"\x1b", "\x07", "\u202e"} & set(printed)
+
+
 def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsys):
     assert run(["dlq", "list", "--queue", str(tmp_path / "typo")]) == 2
     assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()

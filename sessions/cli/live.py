@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sessions.base.model import Delay, JobRun, Session, SessionState
+from sessions.cli.printed import visible
 from sessions.page.documents import partition_label
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     return [
         _sign(run.state.value),
-        Text(seen.table),
+        Text(visible(seen.table)),
         Text(run.id, style="dim"),
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
         Text(f"waits: {delay.text}" if delay else counted or "not planned yet"),
@@ -102,14 +103,14 @@ def _of_session(seen: JobRunSeen, session: Session, now_s: float) -> list[Render
     round_ = f", round {min(progress.round + 1, progress.rounds)} of {progress.rounds}" if progress.rounds > 1 else ""
     failed = session.state is SessionState.FAILED
     said = (
-        Text(session.error or "", style="red")
+        Text(visible(session.error or ""), style="red")
         if failed
         else Text((progress.stage or "starting").replace("_", " ") + round_)
     )
     took_s = (session.finished_s or now_s) - session.started_s if session.started_s else None
     return [
         _sign(session.state.value),
-        Text(f"{seen.table}  {partition_label(session.partition)}"),
+        Text(visible(f"{seen.table}  {partition_label(session.partition)}")),
         said,
         "" if failed or not progress.tasks else ProgressBar(total=progress.tasks, completed=progress.tasks_done),
         _seconds(took_s),

@@ -35,6 +35,14 @@ def plain_table(columns: Iterable[str], folded: str) -> Table:
     return table
 
 
+def visible(text: str, kept: str = "") -> str:
+    """The text with every character that a terminal would obey spelled out: whoever sends a document chooses it."""
+    return "".join(
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 def print_whole(table: RenderableType) -> None:
     """Print without cutting anything off."""
     from rich.measure import Measurement

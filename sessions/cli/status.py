@@ -78,7 +78,7 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
 
 def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     from deltacompact.cli.console import out
-    from sessions.cli.printed import no_job_run, plain_table, print_whole
+    from sessions.cli.printed import no_job_run, plain_table, print_whole, visible
 
     if not runs:
         out.print(no_job_run(store))
@@ -91,14 +91,14 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
         sessions = list(store.sessions(run.id))
         table.add_row(
             run.id,
-            str(run.document.get("source_table_id", "")),
+            visible(str(run.document.get("source_table_id", ""))),
             run.state.value,
             _counts(sessions),
             _seconds(((run.finished_s or time.time()) - run.started_s) if run.started_s else None),
             _seconds(run.expected.seconds if run.expected else None),
             _seconds(run.desired_sla_s) + _nearest(run),
             str(run.lease.epoch if run.lease else ""),
-            run.error or (f"waits: {delays[run.id].text}" if run.id in delays else ""),
+            visible(run.error or (f"waits: {delays[run.id].text}" if run.id in delays else "")),
         )
     print_whole(table)
     if in_full:
@@ -117,7 +117,7 @@ def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
 
 
 def _sessions_table(sessions: list[Session]) -> Any:
-    from sessions.cli.printed import plain_table
+    from sessions.cli.printed import plain_table, visible
 
     names = ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
     table = plain_table(names, folded="why")
@@ -132,7 +132,7 @@ def _sessions_table(sessions: list[Session]) -> Any:
             _seconds(session.expected.seconds if session.expected else None),
             f"{outcome.rows_in:,}" if outcome else "",
             f"{outcome.live:,}" if outcome else "",
-            session.error or session.nothing_to_do or _waits(session),
+            visible(session.error or session.nothing_to_do or _waits(session)),
         )
     return table
 

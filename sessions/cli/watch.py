@@ -55,7 +55,7 @@ def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json
     """The decisions; why a table could not be looked at is logged, and is in the document."""
     from deltacompact.base.wording import error_document
     from deltacompact.cli.answers import say_json
-    from sessions.cli.printed import plain_table, print_whole
+    from sessions.cli.printed import plain_table, print_whole, visible
     from sessions.page.documents import partition_label
 
     if as_json:
@@ -68,7 +68,7 @@ def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json
     table = plain_table(names, folded="why")
     for each in decided:
         said = each.decision
-        partition = partition_label(each.partition)
+        partition = visible(partition_label(each.partition))
         job_run = each.job_run_id or ""
         table.add_row(each.table, partition, each.policy, said.action.value, said.reason.value, said.text, job_run)
     print_whole(table)

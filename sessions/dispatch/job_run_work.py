@@ -189,7 +189,8 @@ class JobRunWork:
         except (StoreError, LeaseLostError):
             raise
         except Exception as error:  # nothing that another dispatcher would do better
-            _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
+            if not isinstance(error, DeltaCompactError):
+                _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
             self._end(one_line(error))
             return
         attempts = Attempts(self._held, instruction)
