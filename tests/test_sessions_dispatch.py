@@ -99,6 +99,7 @@ def test_job_runs_from_submit_to_status(place, capsys):
     place.submit("items", "of-items", partitions=[{}])
     place.submit("items", "nothing-left")
     place.submit("none", "no-table")
+    place.submit("\x1b[2J", "hostile")
     place.submit("orders", "no-partition", partitions=[{"day": "a"}, {"day": "z"}])
     place.submit("orders", "nightly", desired_sla=1)
     place.submit("orders", "elsewhere", catalog="/etc")
@@ -113,6 +114,7 @@ def test_job_runs_from_submit_to_status(place, capsys):
         "of-items": "succeeded",
         "nothing-left": "succeeded",
         "no-table": "failed",
+        "hostile": "failed",
         "no-partition": "failed",
     }
     nightly = next(run for run in told["job_runs"] if run["id"] == "nightly")
@@ -135,7 +137,8 @@ def test_job_runs_from_submit_to_status(place, capsys):
             assert len(chain(place.catalog, table, {"day": day} if day else None)) == 2
     assert place.catalog.read("items").num_rows == 3
     assert run(["status", "--state", place.state_uri]) == 0
-    assert "nightly" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "nightly" in printed and "\\x1b[2J" in printed and "\x1b" not in printed
     assert run(["status", "--state", place.state_uri, "--job-run", "nightly"]) == 0
     assert "day=a" in capsys.readouterr().out
     assert run(["status", "--state", place.state_uri, "--job-run", "none"]) == 2
@@ -243,6 +246,22 @@ def test_a_session_that_is_killed_is_tried_again_and_resumes(place):
     assert done.state is JobRunState.SUCCEEDED and done.takeovers == 0
     assert (session.attempts, session.failures) == (2, 1)
     assert session.engine_session_id == engine_session, "the rounds of the first attempt are not lost"
+    assert len(chain(place.catalog, "orders")) == 2
+
+
+def test_a_session_that_hangs_is_ended_and_tried_again(place):
+    place.table("orders", rows=2000)
+    place.submit("orders", "run-1", settings=SLOW)
+    with place.dispatcher("--stall", "5") as dispatcher:
+        until(lambda: place.is_under_way("run-1"), "the session runs")
+        (runner,) = dispatcher.runners()
+        suspend([runner])
+        until(lambda: not psutil.pid_exists(runner.pid), "it is ended though it cannot hear SIGTERM")
+        done = place.ended("run-1")
+        assert "hangs: it recorded nothing for" in dispatcher.log.read_text()
+    session = place.session("run-1")
+    assert done.state is JobRunState.SUCCEEDED and done.takeovers == 0
+    assert (session.attempts, session.failures) == (2, 1)
     assert len(chain(place.catalog, "orders")) == 2
 
 

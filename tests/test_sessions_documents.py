@@ -166,19 +166,21 @@ def _leaves(value):
     [
         ({"priority": 7}, "priority", "priority: no such field"),
         ({"attempt": "a/b"}, "attempt", "no such field"),
+        ({"desired_slo": 7}, "desired_slo", "did you mean 'desired_sla'?"),
+        ({"settings": {"exekutor": "ray"}}, "settings.exekutor", "did you mean 'executor'?"),
         ({"desired_sla": 0}, "desired_sla", "greater than or equal to 1 (it is 0)"),
         ({"desired_sla": "900"}, "desired_sla", '(it is "900")'),
         ({"desired_sla": True}, "desired_sla", "(it is true)"),
         ({"version": 2}, "version", "it must be 1 (it is 2)"),
         ({"version": True}, "version", "it must be 1 (it is true)"),
-        ({"catalog": None}, "catalog", "valid string (it is null)"),
+        ({"catalog": None}, "catalog", "it must be a string (it is null)"),
         ({"partitions": []}, "partitions", "at least 1 item"),
-        ({"partitions": [{"day": "a"}, {"day": []}]}, "partitions[1].day", "valid string"),
+        ({"partitions": [{"day": "a"}, {"day": []}]}, "partitions[1].day", "it must be a string"),
         ({"partitions": [{"day": 1.5}]}, "partitions[0].day", "(it is 1.5)"),
-        ({"partitions": [{"a\nb": []}]}, 'partitions[0]["a\\nb"]', "valid string"),
+        ({"partitions": [{"a\nb": []}]}, 'partitions[0]["a\\nb"]', "it must be a string"),
         ({"partitions": [{"": "x"}]}, 'partitions[0][""]', "at least 1 character"),
         ({"sort_keys": [["updated", "up"]]}, "sort_keys[0][1]", "'ascending' or 'descending'"),
-        ({"sort_keys": ["updated"]}, "sort_keys[0]", "valid array"),
+        ({"sort_keys": ["updated"]}, "sort_keys[0]", "it must be a list"),
         ({"primary_keys": ["id", ""]}, "primary_keys[1]", "at least 1 character"),
         ({"settings": {"rows_per_round": 0}}, "settings.rows_per_round", "at least 1"),
         ({"settings": {"compression": "lol"}}, "settings.compression", "not a codec"),
@@ -196,7 +198,7 @@ def test_a_refusal_names_the_field(fields_, field, said):
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"", "not JSON"),
+        (b"", "the document is empty"),
         (b"[]", "must be a JSON object"),
         (b"{", "not JSON"),
         (b"\xff{}", "not JSON"),
@@ -218,7 +220,7 @@ def test_limits_of_size():
     assert "partitions: it must have at most 10000 items" in str(refused({**GOOD, "partitions": many}))
     assert len(parse(json.dumps({**GOOD, "partitions": many[1:]})).partitions) == PARTITIONS_MAX
     large = json.dumps({**GOOD, "source_table_id": "x" * DOCUMENT_BYTES_MAX})
-    assert "bytes, 1,048,576 at most" in str(refused(large))
+    assert "more than 1,048,576 bytes" in str(refused(large))
 
 
 def test_partition_values_are_texts_to_the_engine():

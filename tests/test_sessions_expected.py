@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import statistics
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
 from sessions_processes import until
+from sessions_records import session
 from test_sessions_dispatch import SLOW, Place
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, Outcome, Session, SessionState
+from sessions.base.settings import DispatcherSettings
 from sessions.cli import dispatch as command
 from sessions.cli import run
 from sessions.cli.dispatch import dispatcher_of, quiet_windows
+from sessions.dispatch.job_run_work import _Group
 from sessions.documents.instruction import of_values
 from sessions.events.event import EventType
 from sessions.events.outbox import Outbox
@@ -24,7 +30,10 @@ from sessions.planning.learning import RateStore
 from sessions.planning.planner import Planner
 from sessions.planning.prices import offers_here
 from sessions.planning.reasons import Wait
+from sessions.planning.starts import KEPT, Starts, StartStore
+from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
+from sessions.runner.reporting import SessionReport
 
 
 @pytest.fixture
@@ -33,10 +42,11 @@ def place(tmp_path):
 
 
 @contextmanager
-def dispatching_here(place, **options):
+def dispatching_here(place, drain=False, **options):
     """A dispatcher in a thread of this process, with its sessions in processes of their own."""
     options.setdefault("observer", EventRecorder(place.state))
-    dispatcher = dispatcher_of(place.queue, place.state_uri, (place.lake,), lease_s=20.0, **options)
+    settings = DispatcherSettings(lease_s=20.0, drain=drain)
+    dispatcher = dispatcher_of(place.queue, place.state_uri, (place.lake,), settings, **options)
     working = threading.Thread(target=dispatcher.run)
     working.start()
     try:
@@ -51,11 +61,15 @@ def rates_of(place):
     return RateStore(SwappedRecords(place.state.store))
 
 
+def starts_of(place):
+    return StartStore(SwappedRecords(place.state.store))
+
+
 def slow_past(place, table_id):
     """Rates of sessions that took 200 times as long as the shipped ones say."""
     rates = rates_of(place)
     document = {"version": 1, "catalog": place.lake, "source_table_id": table_id}
-    (plan,) = Planner(rates, offers_here(2, 8 << 30), 2)(of_values(document))
+    (plan,) = Planner(rates, starts_of(place), offers_here(2, 8 << 30), 2)(of_values(document))
     past = [Session(f"s{number}", "past", {}, SessionState.SUCCEEDED, plan=plan) for number in range(8)]
     took = Outcome(200 * plan.expected.seconds)
     rates.learn([Session(one.id, "past", {}, one.state, plan=plan, outcome=took) for one in past])
@@ -100,6 +114,54 @@ def test_the_expected_sla_is_refined_while_a_session_runs(place):
     assert 0 < session.progress.share <= 1
     assert len(_told(place, "run-1")) >= 2 and len(_told(place, "run-1", session.id)) >= 2
     assert session.plan.choices and session.plan.slots == 1
+
+
+def test_a_retry_counts_what_the_first_try_took():
+    """Expected seconds are those from the first start on, so what is left is the whole session."""
+    state = StateStore(MemoryStore())
+    now_s = time.time()
+    again = session(state=SessionState.PLANNED, started_s=now_s - 100, attempt="run-1/1/2", attempts=2, failures=1)
+    state.add_session(again)
+    stored = state.session("run-1", again.id)
+    report = SessionReport(state, stored, lambda: None)
+    group = _Group("g1", {again.id: again}, launched_s=time.monotonic())
+    assert group.left(now_s).seconds == pytest.approx(400 + again.plan.start_s, abs=1), "not launched for long"
+    report.begin()
+    begun = state.session("run-1", again.id).value
+    assert begun.expected.seconds == pytest.approx(500, abs=1) and begun.expected.low_s == pytest.approx(471, abs=1)
+    group.update([begun])
+    assert group.left(now_s).seconds == pytest.approx(400, abs=1)
+    assert begun.expected_first == again.expected_first
+    assert group.patience_s(60) == 2 * 10 * 400 and group.patience_s(9000) == 18000
+
+
+def test_what_a_start_takes_is_learned(place):
+    """The dispatcher's own share of a job run: the process, and that its end is noticed."""
+    place.table("orders", partitions=("a", "b", "c"))
+    for day in "abc":
+        place.submit("orders", f"run-{day}", partitions=[{"day": day}])
+    with dispatching_here(place, drain=True) as working:
+        working.join(60)
+        assert not working.is_alive()
+    starts = starts_of(place).read()
+    assert len(starts.seconds["local/local"]) == 3 and all(0 < took < 20 for took in starts.seconds["local/local"])
+    (here, _) = offers_here(2, 8 << 30)
+    learned = starts.expected(here)
+    assert learned.start_s == statistics.median([here.start_s, *starts.seconds["local/local"]])
+    place.table("items")
+    document = {"version": 1, "catalog": place.lake, "source_table_id": "items"}
+    (plan,) = Planner(rates_of(place), starts_of(place), (here,), 2)(of_values(document))
+    assert plan.start_s == learned.start_s
+
+
+def test_starts_forget_the_old_ones_and_what_they_do_not_understand():
+    records = SwappedRecords(MemoryStore())
+    assert records.create("rates/starts", {"seconds": 7})
+    starts = StartStore(records)
+    assert starts.read() == Starts()
+    for number in range(KEPT + 5):
+        starts.learn("kuberay/ray", number - 1)
+    assert starts.read().seconds == {"kuberay/ray": tuple(float(number) for number in range(4, KEPT + 4))}
 
 
 def test_what_fits_no_machine_fails_and_says_so(place, monkeypatch):

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pytest
+from sessions_clock import clock  # noqa: F401
 from stores import Crash, FailsAt, InterceptedStore
 
 from deltacompact.base.errors import StoreError
@@ -19,20 +20,8 @@ from sessions.records.state_store import StateStore
 DOCUMENT = {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "t", "job_run_id": "run-1"}
 
 
-class Clock:
-    now_s = 1_000_000.0
-
-    def __call__(self):
-        return self.now_s
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def queue(tmp_path, clock):
+def queue(tmp_path, clock):  # noqa: F811
     return DirectoryQueue(tmp_path, visibility_s=30, clock=clock)
 
 
@@ -52,7 +41,7 @@ def test_a_job_run_is_accepted_once_however_often_it_is_sent(queue):
     assert take_all(queue, store) == [] and queue.depth().is_empty
 
 
-def test_a_message_without_id_is_known_by_its_own(queue, clock):
+def test_a_message_without_id_is_known_by_its_own(queue, clock):  # noqa: F811
     store = MemoryStore()
     message_id = queue.send(json.dumps({**DOCUMENT, "job_run_id": None}))
     queue.receive(1, 0)  # by somebody who died
@@ -62,7 +51,7 @@ def test_a_message_without_id_is_known_by_its_own(queue, clock):
 
 @pytest.mark.parametrize("fault", [StoreError, Crash])
 @pytest.mark.parametrize("after", [False, True])
-def test_whatever_fails_nothing_is_lost_and_nothing_is_accepted_twice(queue, clock, fault, after):
+def test_whatever_fails_nothing_is_lost_and_nothing_is_accepted_twice(queue, clock, fault, after):  # noqa: F811
     """Every operation of the state fails once, before or after it happened, or the process dies there."""
     at, accepted = 0, Counter()
     while True:

@@ -23,6 +23,7 @@ from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, Progress, SessionState
 from sessions.overview.overview import OverviewReader
 from sessions.page.app import PageServer
+from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u202e\u0000"
@@ -49,6 +50,20 @@ CONTRAST = """() => {
   return [...new Set(found)];
 }"""
 """Text that has less contrast to the ground behind it than WCAG AA asks for."""
+
+
+DECISIONS = [
+    {
+        "table": "orders",
+        "partition": {"day": f"2024-{number:04d}"},
+        "policy": HOSTILE if number == 1 else "orders, light",
+        "action": "submit" if number == 3 else "wait",
+        "reason": "deltas" if number == 3 else "below_thresholds",
+        "text": "25 deltas, 20 wanted" if number == 3 else HOSTILE if number == 1 else "3 deltas, 20 wanted",
+        "job_run_id": "run-big" if number == 3 else None,
+    }
+    for number in range(250)
+]
 
 
 def filled() -> StateStore:
@@ -80,6 +95,8 @@ def filled() -> StateStore:
     made = session(HOSTILE, "run-hostile", state=SessionState.FAILED, error=HOSTILE * 1000)
     choices = tuple(replace(choice, text=HOSTILE, value=HOSTILE) for choice in made.plan.choices)
     state.add_session(replace(made, plan=replace(made.plan, choices=choices, node_type=HOSTILE)))
+    state.accept(job_run("run-next", accepted_s=NOW_S + 3, state=JobRunState.ACCEPTED, lease=None, started_s=None))
+    keep_decisions(state.store, "orders", NOW_S, DECISIONS)
     return state
 
 
@@ -180,6 +197,22 @@ def test_what_changes_shows_without_a_reload(server, state, opened):
     expect(page.locator("[data-run='run-new']")).to_contain_text("brand new")
 
 
+def test_what_triggers_decided_is_there_with_its_reason(server, state, opened):
+    page = opened(server.address)
+    choose(page, "run-ended")
+    triggers = page.locator("#triggers")
+    expect(triggers).to_contain_text("249 left alone: below thresholds · 1 submitted: deltas")
+    expect(triggers).to_contain_text("and 50 more")
+    first = triggers.locator(".decision").first
+    expect(first).to_contain_text("orders  day=2024-0003")
+    expect(first).to_contain_text("25 deltas, 20 wanted")
+    first.locator("button").click()
+    expect(page.locator("#head code")).to_have_text("run-big")
+    assert page.locator("#triggers img, #triggers script").count() == 0
+    choose(page, "run-next")
+    expect(page.locator("#head")).to_contain_text("It waits: run-big works on the same stream")
+
+
 def test_hostile_strings_are_text(server, opened):
     page = opened(server.address)
     choose(page, "run-hostile")
@@ -197,6 +230,7 @@ def test_an_empty_state_says_what_to_do(opened):
         page = opened(served.address)
         expect(page.locator("#detail")).to_contain_text("No job run yet")
         expect(page.locator("#detail code")).to_contain_text("deltacompact-sessions submit")
+        expect(page.locator("#triggers")).to_be_hidden()
         page.close()
     finally:
         served.stop()
@@ -212,6 +246,7 @@ def test_it_is_readable_light_and_dark_wide_and_narrow(server, opened, scheme, w
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut off at the side"
     assert page.evaluate(CONTRAST) == []
     if folder := os.environ.get("DELTACOMPACT_PICTURES"):
+        expect(page.locator("#triggers .decision").first).to_be_visible()
         page.screenshot(path=Path(folder) / f"page-{scheme}-{width}.png", full_page=True)
     choose(page, "run-hostile")
     expect(page.locator("#head .pill.failed")).to_be_visible()

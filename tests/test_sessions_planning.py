@@ -26,6 +26,7 @@ from sessions.planning.planner import Planner
 from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offers_of_clusters, read_prices
 from sessions.planning.rates import BUFFER
 from sessions.planning.reasons import Reason, Wait
+from sessions.planning.starts import StartStore
 from sessions.planning.statistics import IndexStatistics, PartitionStatistics
 from sessions.planning.work import TERMS
 from sessions.records.swapping import SwappedRecords
@@ -443,7 +444,7 @@ def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
     compact("orders", delta_catalog_client=catalog, partitions=[{"day": "2"}], settings=Settings(executor="local"))
     document = {"version": 1, "catalog": str(tmp_path / "lake"), "source_table_id": "orders", "desired_sla": 60}
     rates = RateStore(SwappedRecords(MemoryStore()))
-    planner = Planner(rates, HERE, sessions_max=2)
+    planner = Planner(rates, StartStore(SwappedRecords(MemoryStore())), HERE, sessions_max=2)
     plans = planner(of_values(document))
     assert [plan.partition for plan in plans] == [{"day": "1"}, {"day": "2"}]
     assert [plan.delta_rows for plan in plans] == [100, 0], "the session of the second says that there is nothing to do"

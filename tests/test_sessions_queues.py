@@ -9,23 +9,14 @@ import time
 import uuid
 
 import pytest
+from sessions_clock import clock  # noqa: F401
 from spark_fixtures import moto_endpoint  # noqa: F401
 
 from deltacompact.base.errors import InputError
 from sessions.cli import run
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.queue import DeadReason, open_queue
-from sessions.queues.sqs import SqsQueue
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self):
-        self.now_s = time.time()
-
-    def __call__(self):
-        return self.now_s
+from sessions.queues.sqs import SqsQueue, _Ages
 
 
 def sqs_queues(receives_max=1000):
@@ -202,8 +193,7 @@ def test_a_process_that_dies_between_any_two_steps_loses_no_message(tmp_path, mo
         assert bodies >= ({"good", "bad"} if sent_both else set()), folder.name
 
 
-def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path):
-    clock = Clock()
+def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path, clock):  # noqa: F811
     queue = DirectoryQueue(tmp_path, visibility_s=10, receives_max=3, clock=clock)
     queue.send("poison")
     for receives in (1, 2, 3):
@@ -215,8 +205,7 @@ def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path):
     assert (letter.body, letter.reason) == ("poison", "received_too_often")
 
 
-def test_the_age_of_the_oldest_message(tmp_path):
-    clock = Clock()
+def test_the_age_of_the_oldest_message(tmp_path, clock):  # noqa: F811
     queue = DirectoryQueue(tmp_path, clock=clock)
     assert queue.depth().oldest_s is None
     queue.send("a")
@@ -253,6 +242,49 @@ def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):  # noqa:
     assert queue.receive(1, 0) == []
     (letter,) = queue.dead_letters()
     assert (letter.body, letter.reason) == ("poison", "received_too_often")
+
+
+def test_the_age_of_the_oldest_message_goes_by_those_received(moto_endpoint):  # noqa: F811
+    url, _ = sqs_queues()
+    queue = SqsQueue(url)
+    assert queue.depth().oldest_s is None
+    queue.send("a")
+    assert queue.depth().oldest_s is None, "nobody has seen when it was sent"
+    time.sleep(1.2)
+    for body in ("b", "c"):
+        queue.send(body)
+    messages = received(queue, 2)
+    ages = {message.body: time.time() - message.sent_s for message in messages}
+    assert queue.depth().oldest_s == pytest.approx(max(ages.values()), abs=0.5)
+    oldest = max(messages, key=lambda message: ages[message.body])
+    queue.acknowledge(oldest)
+    (left,) = (message for message in messages if message is not oldest)
+    assert queue.depth().oldest_s == pytest.approx(ages[left.body], abs=0.5)
+    queue.dead_letter(left, DeadReason.INVALID_DOCUMENT, "", "bad")
+    assert queue.depth().oldest_s == pytest.approx(min(ages.values()), abs=0.5), "one is ready, about as old at most"
+    for message in received(queue, 1):
+        queue.acknowledge(message)
+    assert queue.depth().oldest_s is None
+    ages_of_another = _Ages()
+    ages_of_another.received([left], left.sent_s)
+    assert ages_of_another.oldest_s(0, left.sent_s + 60) == 60
+    assert ages_of_another.oldest_s(0, left.sent_s + 1000) is None, "somebody else has dealt with it"
+
+
+def test_a_dead_letter_cannot_command_a_terminal(tmp_path, capsys):
+    queue = open_queue(str(tmp_path))
+    queue.send('{"version": 1,\n "catalog": "\x1b[2J\u202e"}')
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "a\x1b]0;x\x07", "bad \x1b[31m")
+    for command in (["list"], ["show", message.id]):
+        assert run(["dlq", *command, "--queue", str(tmp_path)]) == 0
+        printed = capsys.readouterr().out
+        assert "\\x1b[31m" in printed and not {"\x1b", "\x07", "\u202e"} & set(printed)
+
+
+def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsys):
+    assert run(["dlq", "list", "--queue", str(tmp_path / "typo")]) == 2
+    assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()
 
 
 def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint):  # noqa: F811

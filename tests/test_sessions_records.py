@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sessions_clock import clock  # noqa: F401
 from spark_fixtures import moto_endpoint, s3_catalog_uri  # noqa: F401
 from stores import FailsAt, InterceptedStore
 
@@ -22,21 +23,8 @@ from sessions.records.swapping import SwappedRecords
 RUN = JobRun("run-1", {"version": 1}, JobRunState.ACCEPTED, accepted_s=1.0)
 
 
-class Clock:
-    def __init__(self):
-        self.now_s = 1_000_000.0
-
-    def __call__(self):
-        return self.now_s
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def memory(clock):
+def memory(clock):  # noqa: F811
     return MemoryStore(clock=clock)
 
 
@@ -151,7 +139,7 @@ def test_sessions_by_job_run_in_any_number(state):
     assert state.group("run-1", "g0") == names
 
 
-def test_dispatchers_say_that_they_are_there_and_are_forgotten(state, clock):
+def test_dispatchers_say_that_they_are_there_and_are_forgotten(state, clock):  # noqa: F811
     record = Dispatcher("a", "host", 1, 0.0, 0.0, "file:///queue", 2, ("run-1",))
     assert state.say(record) == clock.now_s
     clock.now_s += 100
@@ -191,7 +179,7 @@ def test_names_of_sessions_can_be_names_of_files_and_differ(partition):
 # --- leases --------------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_claimed_renewed_and_taken_over_with_a_later_epoch(state, clock):
+def test_a_lease_is_claimed_renewed_and_taken_over_with_a_later_epoch(state, clock):  # noqa: F811
     state.accept(RUN)
     a = claim(state, state.job_run("run-1"), "a", 60, clock.now_s)
     assert a is not None and a.epoch == 1
@@ -212,21 +200,21 @@ def test_a_lease_is_claimed_renewed_and_taken_over_with_a_later_epoch(state, clo
     assert not is_free(state.job_run("run-1"), clock.now_s + 1e6)
 
 
-def test_of_two_that_claim_at_once_one_wins(state, clock):
+def test_of_two_that_claim_at_once_one_wins(state, clock):  # noqa: F811
     state.accept(RUN)
     seen_by_both = state.job_run("run-1")
     assert claim(state, seen_by_both, "a", 60, clock.now_s) is not None
     assert claim(state, seen_by_both, "b", 60, clock.now_s) is None
 
 
-def test_a_lease_that_is_given_back_is_free_at_once_and_its_epoch_goes_on(state, clock):
+def test_a_lease_that_is_given_back_is_free_at_once_and_its_epoch_goes_on(state, clock):  # noqa: F811
     state.accept(RUN)
     claim(state, state.job_run("run-1"), "a", 60, clock.now_s).release()
     b = claim(state, state.job_run("run-1"), "b", 60, clock.now_s)
     assert b is not None and b.epoch == 2 and b.run.takeovers == 0
 
 
-def test_a_lost_reply_does_not_lose_the_lease(memory, clock):
+def test_a_lost_reply_does_not_lose_the_lease(memory, clock):  # noqa: F811
     state = StateStore(memory)
     state.accept(RUN)
     held = claim(state, state.job_run("run-1"), "a", 60, clock.now_s)

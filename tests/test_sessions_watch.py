@@ -20,6 +20,7 @@ from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.documents.instruction import of_values
 from sessions.queues.queue import open_queue
+from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Action, History, Reason, evaluate, sealed_s, window_begin_s
 from sessions.watch.policy import (
@@ -33,7 +34,7 @@ from sessions.watch.policy import (
     read_policies,
 )
 from sessions.watch.statistics import PartitionStatistics, statistics_of
-from sessions.watch.watcher import Watcher, kept_decisions
+from sessions.watch.watcher import Watcher
 
 NOW_S = datetime(2026, 6, 10, 12, 0, tzinfo=UTC).timestamp()
 HOUR_S, DAY_S, MIB = 3600.0, 86400.0, 1 << 20
@@ -290,9 +291,11 @@ def test_partitions_that_are_due_go_out_in_one_document_and_come_back_when_there
     assert reasons(watcher.look())["1"] == "deltas"
     (second,) = place.received()
     assert second["job_run_id"] != document["job_run_id"]
-    kept = {each["partition"]["day"]: each for each in kept_decisions(place.state)}
-    assert kept["1"]["action"] == "submit" and kept["1"]["job_run_id"] == second["job_run_id"]
-    assert kept["3"]["reason"] == "below_thresholds" and kept["3"]["text"] == "1 deltas, 3 wanted"
+    kept = {each.partition["day"]: each for each in kept_decisions(place.state.store)}
+    assert kept["1"].action == "submit" and kept["1"].job_run_id == second["job_run_id"]
+    assert kept["3"].reason == "below_thresholds" and kept["3"].text == "1 delta, 3 wanted"
+    place.state.store.put("watch-decisions/other.json", b'{"decisions": [{}]}')
+    assert {each.partition["day"] for each in kept_decisions(place.state.store)} == set(kept), "another release's"
 
 
 def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):

@@ -149,6 +149,10 @@ def test_watch_says_why(told, folder, capsys, tmp_path):
     assert cli.run([*asked, "--once", "--json"]) == 0
     decisions = json.loads(capsys.readouterr().out)["decisions"]
     assert [(each["action"], each["reason"]) for each in decisions] == [("wait", "nothing_new")] * 2
+    policies.write_text(policies.read_text().replace("orders", "typo"))
+    assert cli.run([*asked, "--once", "--json"]) == 1, "cron is told that a table could not be looked at"
+    told_of_typo = json.loads(capsys.readouterr().out)
+    assert told_of_typo["decisions"] == [] and told_of_typo["errors"][0]["table"] == "typo"
     policies.write_text("version = 1\n")
     assert cli.run([*asked, "--once"]) == 2
     assert "policies" in capsys.readouterr().err

@@ -13,80 +13,25 @@ modules when they run, so --help loads neither numpy nor pyarrow.
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from deltacompact.base.errors import DeltaCompactError, Interrupted
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.base.wording import error_document, one_line
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.cli import append, compaction, demo, history, reading, tables, upkeep
-from deltacompact.cli.answers import Failed, say_json
-from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
-
-_AS_IT_WAS = "the table is as it was, the same command resumes"
+from deltacompact.cli.program import Program
 
 
 def main() -> None:
     """Entry point: turns errors into one line and an exit status."""
-    write_ascii_where_utf8_is_not_read()
-    try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # `| head` closed the pipe; click and rich turn that into SystemExit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        status = 0
-    sys.exit(status)
+    _PROGRAM.main(LIMITS)
 
 
 def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
     """Run one command line and return its exit status. `limits` apply to commands that compact."""
-    debug, as_json = "--debug" in arguments, "--json" in arguments
-    try:
-        with warnings_on_stderr(debug):
-            words = [word for word in arguments if word != "--debug"]
-            cli.main(words, prog_name="deltacompact", standalone_mode=False, obj=limits)
-        return 0
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.UsageError as usage:
-        if as_json:
-            say_json({"error": {"kind": "UsageError", "message": usage.format_message(), "exit_status": 2}})
-        usage.show(file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, click.Abort) as stop:
-        cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns KeyboardInterrupt into Abort
-        message = f"interrupted; {cause if isinstance(cause, Interrupted) else _AS_IT_WAS}"
-        if as_json:
-            say_json({"error": {"kind": "Interrupted", "message": message, "exit_status": 130}})
-        _say_error(message)
-        return 130
-    except BrokenPipeError:
-        raise
-    except Failed as failed:  # the JSON answer has the error already
-        return _failed(failed.error, debug)
-    except Exception as error:
-        if as_json:
-            say_json({"error": error_document(error)})
-        return _failed(error, debug)
-
-
-def _failed(error: Exception, debug: bool) -> int:
-    """Print the error in one line and return its exit status."""
-    if debug:
-        traceback.print_exception(error)
-    known = isinstance(error, DeltaCompactError)
-    _say_error(one_line(error) + ("" if known or debug else " (--debug shows where)"))
-    return error.exit_status if isinstance(error, DeltaCompactError) else 1
-
-
-def _say_error(text: str) -> None:
-    click.secho(f"deltacompact: {text}", file=sys.stderr, fg="red")
+    return _PROGRAM.run(arguments, limits)
 
 
 class _Commands(click.Group):
@@ -134,3 +79,5 @@ for _command in (
     demo.demo,
 ):
     cli.add_command(_command)
+
+_PROGRAM = Program("deltacompact", cli, "the table is as it was, the same command resumes")

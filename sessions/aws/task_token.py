@@ -20,12 +20,12 @@ from typing import Any
 
 from deltacompact.base.wording import one_line
 from deltacompact.storage.s3 import aws_client
+from sessions.base.settings import HEARTBEAT_S
 
 logger = logging.getLogger("deltacompact.sessions")
 
 HEARTBEAT_TIMEOUT_S = 300.0
 """After so long without a heartbeat the state machine gives a dispatcher up (deploy/aws/dispatchers.asl.json)."""
-HEARTBEAT_S = 60.0
 _GIVEN_UP = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 
 

@@ -200,7 +200,8 @@ class JobRun:
     """One instruction document under way. `message` is what the queue knew it by.
 
     `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
-    `nearest_sla_s` is there where the desired SLA cannot be met: the nearest that can.
+    `nearest_sla_s` is there where the desired SLA cannot be met: the nearest that can. `launchers` are those that its
+    sessions are planned for.
     """
 
     id: str
@@ -218,12 +219,13 @@ class JobRun:
     expected_first: Estimate | None = None
     expected: Estimate | None = None
     session_ids: tuple[str, ...] = ()
+    launchers: tuple[str, ...] = ()
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """One dispatcher that shares the state. `job_run_ids` are those that it holds."""
+    """One dispatcher that shares the state. `job_run_ids` are those that it holds, `launchers` what it can launch."""
 
     owner: str
     host: str
@@ -233,4 +235,5 @@ class Dispatcher:
     queue: str
     sessions_max: int
     job_run_ids: tuple[str, ...] = ()
+    launchers: tuple[str, ...] = ("local",)
     draining: bool = False

@@ -73,6 +73,8 @@ class Clusters:
 
         if (self.ray_clusters or self.kuberay) and not self.state_uri.startswith("s3://"):
             raise InputError("--ray-clusters and --kuberay want a state on S3: clusters must reach it")
+        if not (self.ray_clusters or self.kuberay) and (self.prices or self.node_types or self.on_demand):
+            raise InputError("--prices, --node-type and --on-demand want clusters: add --ray-clusters or --kuberay")
 
     @functools.cached_property
     def launchers(self) -> dict[str, RayClusterLauncher | KubeRayLauncher]:

@@ -10,6 +10,7 @@ import click
 from deltacompact.base.errors import NotFoundError
 from deltacompact.cli.answers import answer, say_json
 from sessions.cli.options import dead_letters_option, json_option, queue_option
+from sessions.cli.printed import visible
 
 if TYPE_CHECKING:
     from sessions.queues.queue import DeadLetter, Queue
@@ -41,7 +42,7 @@ def list_(queue: str, dead_letters: str | None, reason: str | None, as_json: boo
     elif not found:
         answer(False, None, "no dead letter")
     else:
-        answer(False, None, *(f"{letter.id}  {letter.reason}  {letter.text}" for letter in found))
+        answer(False, None, *(visible(f"{letter.id}  {letter.reason}  {letter.text}") for letter in found))
 
 
 @dlq.command()
@@ -58,12 +59,12 @@ def show(queue: str, dead_letters: str | None, message_id: str, as_json: bool) -
     answer(
         as_json,
         {**asdict(letter), "receipt": None},
-        f"id      {letter.id}",
-        f"reason  {letter.reason}",
-        f"field   {letter.field or '(the document)'}",
-        f"text    {letter.text}",
+        visible(f"id      {letter.id}"),
+        visible(f"reason  {letter.reason}"),
+        visible(f"field   {letter.field or '(the document)'}"),
+        visible(f"text    {letter.text}"),
         "",
-        letter.body,
+        visible(letter.body, kept="\n\t"),
     )
 
 
@@ -89,7 +90,7 @@ def redrive(
 def _opened(queue: str, dead_letters: str | None) -> Queue:
     from sessions.queues.queue import open_queue
 
-    return open_queue(queue, dead_letters)
+    return open_queue(queue, dead_letters, make=False)
 
 
 def _letters(queue: Queue, reason: str | None) -> list[DeadLetter]:

@@ -33,11 +33,12 @@ def demo(folder: str | None, rows: int, port: int, stay: bool | None) -> None:
     """
     with contextlib.ExitStack() as stack:
         root = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="deltacompact-sessions-")))
-        run_demo(root, rows, port, sys.stdout.isatty() if stay is None else stay)
+        run_demo(root.absolute(), rows, port, sys.stdout.isatty() if stay is None else stay)
 
 
 def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     from deltacompact.cli.console import out
+    from sessions.base.settings import DispatcherSettings
     from sessions.cli.dispatch import dispatcher_of
     from sessions.cli.live import watch_live
     from sessions.cli.printed import print_whole
@@ -50,8 +51,9 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     logging.getLogger("sessions").setLevel(logging.WARNING)
     _fill(str(root / "lake"), rows)
     recorder = EventRecorder(StateStore(str(root / "state")))
+    settings = DispatcherSettings(drain=True)
     dispatcher = dispatcher_of(
-        str(root / "queue"), str(root / "state"), (str(root / "lake"),), drain=True, observer=recorder
+        str(root / "queue"), str(root / "state"), (str(root / "lake"),), settings, observer=recorder
     )
     for table, (_, desired_sla) in TABLES.items():
         document = {

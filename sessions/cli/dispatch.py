@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sessions.base.settings import DEFAULTS, HEARTBEAT_S, DispatcherSettings
 from sessions.cli.clusters import cluster_options
-from sessions.cli.options import allow_option, dead_letters_option, queue_option, state_option
+from sessions.cli.options import allow_option, dead_letters_option, queue_option, seconds_option, state_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from sessions.base.observer import Observer
     from sessions.dispatch.dispatcher import Dispatcher
     from sessions.planning.admission import QuietWindow
+    from sessions.records.state_store import StateStore
 
+_LOG = logging.getLogger("sessions")
 _MEMORY_SHARE = 0.8
 """Of this machine's memory, what sessions may plan to take."""
 
@@ -32,13 +37,14 @@ _MEMORY_SHARE = 0.8
 @click.option(
     "--max-sessions",
     type=click.IntRange(1, 10_000),
+    default=DEFAULTS.max_sessions,
     metavar="N",
     help="Most sessions at once. Default: one for each CPU of this machine.",
 )
 @click.option(
     "--max-workers",
     type=click.IntRange(1, 100_000),
-    default=64,
+    default=DEFAULTS.max_workers,
     show_default=True,
     metavar="M",
     help="Most workers at once, of all clusters together.",
@@ -51,31 +57,25 @@ _MEMORY_SHARE = 0.8
 )
 @cluster_options
 @dead_letters_option
-@click.option(
-    "--lease",
-    "lease_s",
-    type=click.FloatRange(1, 3600),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="A dispatcher that has not renewed its leases for so long is taken over from.",
+@seconds_option(
+    "lease", DEFAULTS.lease_s, 1, 3600, "A dispatcher that has not renewed its leases for so long is taken over from."
 )
-@click.option(
-    "--grace",
-    "grace_s",
-    type=click.FloatRange(0),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="After SIGTERM, what running sessions have to end.",
-)
+@seconds_option("grace", DEFAULTS.grace_s, 0, None, "After SIGTERM, what running sessions have to end.")
 @click.option(
     "--tries",
     type=click.IntRange(1, 100),
-    default=3,
+    default=DEFAULTS.tries,
     show_default=True,
     metavar="N",
     help="How often a session may fail before its job run has failed.",
+)
+@seconds_option(
+    "stall",
+    DEFAULTS.stall_s,
+    1,
+    None,
+    "A session that records nothing for so long, and for ten times of what it is expected to take, is ended and tried "
+    "again.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), metavar="P", help="Serve the page, /metrics and /healthz there; 0: any."
@@ -88,23 +88,19 @@ _MEMORY_SHARE = 0.8
     metavar="TOKEN",
     help="Of the Step Functions task that waits on this dispatcher. Default: $DELTACOMPACT_TASK_TOKEN.",
 )
-@click.option(
-    "--heartbeat",
-    "heartbeat_s",
-    type=click.FloatRange(0.1, 3600),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often the task token is answered: a fifth of the task's HeartbeatSeconds.",
+@seconds_option(
+    "heartbeat",
+    HEARTBEAT_S,
+    0.1,
+    3600,
+    "How often the task token is answered: a fifth of the task's HeartbeatSeconds.",
 )
-@click.option(
-    "--visibility",
-    "visibility_s",
-    type=click.FloatRange(1, 43200),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="A message that was received and not accepted within this time is received again.",
+@seconds_option(
+    "visibility",
+    DEFAULTS.visibility_s,
+    1,
+    43200,
+    "A message that was received and not accepted within this time is received again.",
 )
 @click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, where it is a folder.")
 def dispatch(
@@ -132,11 +128,15 @@ def dispatch(
     from sessions.base.logs import log_json
     from sessions.cli.watched import answering, couriered, served
     from sessions.events.recording import EventRecorder
+    from sessions.queues.queue import is_url
     from sessions.records.state_store import StateStore
 
+    settings = DispatcherSettings(**{field.name: options.pop(field.name) for field in fields(DispatcherSettings)})
     recorder = EventRecorder(StateStore(state))
-    dispatcher = dispatcher_of(queue, state, allow, observer=recorder, **options)
+    dispatcher = dispatcher_of(queue, state, allow, settings, observer=recorder, **options)
     log_json(dispatcher=os.getpid())
+    if not allow and is_url(queue):
+        _LOG.warning("without --allow, documents from %s may name any catalog that this process can reach", queue)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stop())
     with (
@@ -151,15 +151,10 @@ def dispatcher_of(
     queue_uri: str,
     state_uri: str,
     allow: tuple[str, ...] = (),
-    drain: bool = False,
-    max_sessions: int | None = None,
-    max_workers: int = 64,
+    settings: DispatcherSettings = DEFAULTS,
+    *,
     quiet: tuple[str, ...] = (),
     dead_letters: str | None = None,
-    lease_s: float = 60.0,
-    grace_s: float = 300.0,
-    tries: int = 3,
-    visibility_s: float = 60.0,
     logs: str | None = None,
     observer: Observer | None = None,
     **clusters: Any,
@@ -169,9 +164,9 @@ def dispatcher_of(
 
     from sessions.cli.clusters import Clusters
     from sessions.dispatch.admission import Admission
-    from sessions.dispatch.dispatcher import Dispatcher, DispatcherSettings
+    from sessions.dispatch.dispatcher import Dispatcher
     from sessions.dispatch.intake import Intake
-    from sessions.dispatch.job_run_work import Retries
+    from sessions.dispatch.job_run_work import Means
     from sessions.documents.allow_list import AllowList
     from sessions.launchers.chosen import Launchers
     from sessions.launchers.local import LocalLauncher
@@ -180,33 +175,36 @@ def dispatcher_of(
     from sessions.planning.learning import RateStore
     from sessions.planning.planner import Planner
     from sessions.planning.prices import offers_here
+    from sessions.planning.starts import StartStore
     from sessions.queues.queue import open_queue
     from sessions.records.state_store import StateStore
     from sessions.records.swapping import SwappedRecords
     from sessions.runner.group import run_group
 
     allowed = AllowList(allow)
-    queue = open_queue(queue_uri, dead_letters, visibility_s)
+    windows = quiet_windows(quiet)
+    queue = open_queue(queue_uri, dead_letters, settings.visibility_s)
     state = StateStore(state_uri, observer)
     logs_folder = _logs(state, logs)
-    ours = Clusters(max_workers=max_workers, state_uri=state.uri, folder=logs_folder, **clusters)
+    ours = Clusters(max_workers=settings.max_workers, state_uri=state.uri, folder=logs_folder, **clusters)
     cpus, memory = os.cpu_count() or 1, int(psutil.virtual_memory().total * _MEMORY_SHARE)
-    sessions_max = max_sessions or cpus
-    limits = Limits(sessions_max, max_workers if ours.launchers else None, memory, quiet=quiet_windows(quiet))
-    admission = Admission(limits)
-    rates = RateStore(SwappedRecords(state.store))
+    sessions_max = settings.max_sessions or cpus
+    workers_max = settings.max_workers if ours.launchers else None
+    admission = Admission(Limits(sessions_max, workers_max, memory, cpus, quiet=windows))
+    records = SwappedRecords(state.store)
+    rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
-    return Dispatcher(
-        queue,
-        Intake(queue, state, allowed),
-        state,
-        Planner(rates, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
-        Launchers({"local": LocalLauncher(logs_folder, run_group), **ours.in_background}),
+    here = LocalLauncher(logs_folder, run_group)
+    means = Means(
+        Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
+        Launchers({"local": here, **ours.in_background}, here.ready),
         admission,
         rates,
-        DispatcherSettings(ttl_s=lease_s, drain=drain, grace_s=grace_s, retries=Retries(tries)),
-        [Reaper(launcher) for launcher in ours.launchers.values()],
+        starts,
+        settings,
     )
+    reapers = [Reaper(launcher) for launcher in ours.launchers.values()]
+    return Dispatcher(queue, Intake(queue, state, allowed), state, means, reapers)
 
 
 def quiet_windows(texts: Iterable[str]) -> tuple[QuietWindow, ...]:
@@ -229,8 +227,18 @@ def quiet_windows(texts: Iterable[str]) -> tuple[QuietWindow, ...]:
     return tuple(windows)
 
 
-def _logs(state: object, asked: str | None) -> Path:
+def _logs(state: StateStore, asked: str | None) -> Path:
+    """The folder of what sessions print. Raises InputError where it cannot be used."""
+    from deltacompact.base.errors import InputError
+
     if asked is not None:
-        return Path(asked)
-    root = getattr(getattr(state, "store", None), "root", None)
-    return root / "logs" if isinstance(root, Path) else Path(tempfile.mkdtemp(prefix="deltacompact-sessions-"))
+        folder = Path(asked)
+    elif state.folder is not None:
+        folder = state.folder / "logs"
+    else:
+        return Path(tempfile.mkdtemp(prefix="deltacompact-sessions-"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder of logs {folder} cannot be used: {error.strerror or error}") from None
+    return folder

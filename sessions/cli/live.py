@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sessions.base.model import JobRun, Session, SessionState
+from sessions.base.model import Delay, JobRun, Session, SessionState
+from sessions.cli.printed import visible
 from sessions.page.documents import partition_label
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def drawn(overview: Overview) -> RenderableType:
         ("desired", 3),
     ):
         runs.add_column(name, ratio=ratio, overflow="ellipsis", no_wrap=True)
+    delays = overview.delays
     for seen in overview.job_runs[:_RUNS_SHOWN]:
-        runs.add_row(*_of_job_run(seen, overview.at_s))
+        runs.add_row(*_of_job_run(seen, overview.at_s, delays.get(seen.run.id)))
     active = [
         (seen, session)
         for seen in overview.job_runs
@@ -77,7 +79,7 @@ def drawn(overview: Overview) -> RenderableType:
     return Group(*parts)
 
 
-def _of_job_run(seen: JobRunSeen, now_s: float) -> list[RenderableType]:
+def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[RenderableType]:
     run = seen.run
     ended = sum(session.state.ended for session in seen.sessions)
     share = sum(1.0 if session.state.ended else session.progress.share for session in seen.sessions)
@@ -86,10 +88,10 @@ def _of_job_run(seen: JobRunSeen, now_s: float) -> list[RenderableType]:
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     return [
         _sign(run.state.value),
-        Text(seen.table),
+        Text(visible(seen.table)),
         Text(run.id, style="dim"),
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
-        Text(counted or "not planned yet"),
+        Text(f"waits: {delay.text}" if delay else counted or "not planned yet"),
         _seconds(took_s),
         _expected(run, took_s),
         _seconds(run.desired_sla_s),
@@ -101,14 +103,14 @@ def _of_session(seen: JobRunSeen, session: Session, now_s: float) -> list[Render
     round_ = f", round {min(progress.round + 1, progress.rounds)} of {progress.rounds}" if progress.rounds > 1 else ""
     failed = session.state is SessionState.FAILED
     said = (
-        Text(session.error or "", style="red")
+        Text(visible(session.error or ""), style="red")
         if failed
         else Text((progress.stage or "starting").replace("_", " ") + round_)
     )
     took_s = (session.finished_s or now_s) - session.started_s if session.started_s else None
     return [
         _sign(session.state.value),
-        Text(f"{seen.table}  {partition_label(session.partition)}"),
+        Text(visible(f"{seen.table}  {partition_label(session.partition)}")),
         said,
         "" if failed or not progress.tasks else ProgressBar(total=progress.tasks, completed=progress.tasks_done),
         _seconds(took_s),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,6 +13,8 @@ from deltacompact.base.errors import InputError
 
 if TYPE_CHECKING:
     from sessions.documents.instruction import Instruction
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 document_argument = click.argument("document", metavar="DOC.json")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
@@ -29,6 +33,31 @@ allow_option = click.option(
     metavar="CATALOG_PREFIX",
     help="Documents may name catalogs under this prefix alone; may be given several times. Default: any catalog.",
 )
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds: neither infinite nor "nan", which no comparison would refuse."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        seconds = float(super().convert(value, parameter, context))
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds.", parameter, context)
+        return seconds
+
+
+def seconds_option(name: str, default: float, least: float, most: float | None, text: str) -> Callable[[F], F]:
+    """An option of seconds: `--lease` becomes the parameter `lease_s`."""
+    return click.option(
+        f"--{name}",
+        f"{name.replace('-', '_')}_s",
+        type=Seconds(least, most),
+        default=int(default) if default.is_integer() else default,  # --help has no "60.0"
+        show_default=True,
+        metavar="SECONDS",
+        help=text,
+    )
 
 
 def document_at(path: str) -> Instruction:

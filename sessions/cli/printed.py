@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from sessions.records.state_store import StateStore
+
 _PIPE_WIDTH_MAX = 4000
+
+
+def no_job_run(state: StateStore) -> str:
+    """What is said of a state without any; its folder may be another one than was meant."""
+    missing = state.folder is not None and not state.folder.exists()
+    return f"no job run in {state.uri}{': there is no such folder' if missing else ''}"
 
 
 def plain_table(columns: Iterable[str], folded: str) -> Table:
@@ -25,6 +33,14 @@ def plain_table(columns: Iterable[str], folded: str) -> Table:
     for name in columns:
         table.add_column(name, overflow="fold", no_wrap=name != folded, min_width=12 if name == folded else None)
     return table
+
+
+def visible(text: str, kept: str = "") -> str:
+    """The text with every character that a terminal would obey spelled out: whoever sends a document chooses it."""
+    return "".join(
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def print_whole(table: RenderableType) -> None:

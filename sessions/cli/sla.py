@@ -32,12 +32,13 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     deltacompact-sessions sla --state s3://lake/job-runs --json
     """
     from deltacompact.cli.answers import say_json
-    from sessions.cli.printed import print_whole
+    from sessions.cli.printed import no_job_run, print_whole
     from sessions.overview.adherence import adherence, outturns
     from sessions.overview.overview import OverviewReader
     from sessions.records.state_store import StateStore
 
-    overview = OverviewReader(StateStore(state)).read()
+    store = StateStore(state)
+    overview = OverviewReader(store).read()
     of_runs, of_sessions = outturns(overview)
     if as_json:
         say_json(
@@ -47,17 +48,17 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
             }
         )
         return
-    for part in report(overview, with_sessions):
+    for part in report(overview, with_sessions) or [no_job_run(store)]:
         print_whole(part)
 
 
 def report(overview: Overview, with_sessions: bool = False) -> list[RenderableType]:
-    """The report, for people."""
+    """The report, for people; empty where there is no job run."""
     from sessions.overview.adherence import adherence, outturns
 
     of_runs, of_sessions = outturns(overview)
     if not of_runs:
-        return ["no job run yet"]
+        return []
     listed = of_runs
     if with_sessions:
         listed = [

@@ -11,7 +11,7 @@ import click
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
-    from sessions.base.model import JobRun, Session
+    from sessions.base.model import Delay, JobRun, Session
     from sessions.records.state_store import StateStore
 
 
@@ -34,11 +34,20 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     if watch:
         _watch(store, as_json)
         return
-    runs = [store.job_run(job_run).value] if job_run else sorted(store.job_runs(), key=lambda run: run.accepted_s)
+    runs = [_named(store, job_run)] if job_run else sorted(store.job_runs(), key=lambda run: run.accepted_s)
     if as_json:
         say_json(_document(store, runs))
     else:
         _print(store, runs, in_full=job_run is not None)
+
+
+def _named(store: StateStore, job_run_id: str) -> JobRun:
+    from deltacompact.base.errors import NotFoundError
+
+    try:
+        return store.job_run(job_run_id).value
+    except NotFoundError:
+        raise NotFoundError(f"no job run {job_run_id!r} in {store.uri}") from None
 
 
 def _watch(store: StateStore, as_json: bool) -> None:
@@ -56,8 +65,11 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
     from sessions.records.state_store import as_document
 
     told = []
+    delays = _delays(store, runs)
     for run in runs:
         document = as_document(run)
+        delay = delays.get(run.id)
+        document["waits"] = None if delay is None else {"reason": delay.reason, "text": delay.text}
         document["sessions"] = [as_document(session) for session in store.sessions(run.id)]
         told.append(document)
     said = [{**as_document(each.dispatcher), "heard_of_s": each.modified_s} for each in store.dispatchers()]
@@ -66,26 +78,27 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
 
 def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     from deltacompact.cli.console import out
-    from sessions.cli.printed import plain_table, print_whole
+    from sessions.cli.printed import no_job_run, plain_table, print_whole, visible
 
     if not runs:
-        out.print(f"no job run in {store.uri}")
+        out.print(no_job_run(store))
         return
-    names = ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "error")
-    table = plain_table(names, folded="error")
+    names = ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
+    table = plain_table(names, folded="why")
     sessions: list[Session] = []
+    delays = _delays(store, runs)
     for run in runs:
         sessions = list(store.sessions(run.id))
         table.add_row(
             run.id,
-            str(run.document.get("source_table_id", "")),
+            visible(str(run.document.get("source_table_id", ""))),
             run.state.value,
             _counts(sessions),
             _seconds(((run.finished_s or time.time()) - run.started_s) if run.started_s else None),
             _seconds(run.expected.seconds if run.expected else None),
             _seconds(run.desired_sla_s) + _nearest(run),
             str(run.lease.epoch if run.lease else ""),
-            run.error or "",
+            visible(run.error or (f"waits: {delays[run.id].text}" if run.id in delays else "")),
         )
     print_whole(table)
     if in_full:
@@ -93,8 +106,18 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
         print_whole(_sessions_table(sessions))
 
 
+def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
+    """Why nobody works on job runs, by their ids."""
+    from sessions.overview.overview import delays_of
+
+    if all(run.state.ended for run in runs):
+        return {}
+    every = runs if len(runs) > 1 else list(store.job_runs())
+    return delays_of(every, [said.dispatcher for said in store.dispatchers()])
+
+
 def _sessions_table(sessions: list[Session]) -> Any:
-    from sessions.cli.printed import plain_table
+    from sessions.cli.printed import plain_table, visible
 
     names = ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
     table = plain_table(names, folded="why")
@@ -109,7 +132,7 @@ def _sessions_table(sessions: list[Session]) -> Any:
             _seconds(session.expected.seconds if session.expected else None),
             f"{outcome.rows_in:,}" if outcome else "",
             f"{outcome.live:,}" if outcome else "",
-            session.error or session.nothing_to_do or _waits(session),
+            visible(session.error or session.nothing_to_do or _waits(session)),
         )
     return table
 

@@ -11,6 +11,7 @@ import click
 from sessions.cli.options import json_option, queue_option, state_option
 
 if TYPE_CHECKING:
+    from deltacompact.base.errors import DeltaCompactError
     from sessions.watch.watcher import Decided
 
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 @click.option("--policies", required=True, metavar="FILE", help="Policies in TOML, or in JSON (.json).")
 @click.option("--once", is_flag=True, help="Look once, print every decision with its reason, and end.")
 @json_option
-def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> None:
+def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> int:
     """Look at tables and submit job runs by policies: deltas, age, small files, schedules, sealed partitions.
 
     Every decision is logged where it changes, and kept with the state with its reason, to do nothing as well. Any
-    number of watchers may share a state: a stream never has two job runs at once.
+    number of watchers may share a state: a stream never has two job runs at once. With --once the exit status is 1
+    where a table could not be looked at.
 
     \b
     deltacompact-sessions watch --policies policies.toml --queue /srv/queue --state /srv/state --once
@@ -40,27 +42,33 @@ def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> N
         log_json(watcher=policies)
     watcher = Watcher(told, StateStore(state), open_queue(queue))
     if once:
-        _print(watcher.look(), as_json)
-        return
+        _print(watcher.look(), watcher.failed, as_json)
+        return 1 if watcher.failed else 0
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     watcher.run(stopping)
+    return 0
 
 
-def _print(decided: list[Decided], as_json: bool) -> None:
+def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json: bool) -> None:
+    """The decisions; why a table could not be looked at is logged, and is in the document."""
+    from deltacompact.base.wording import error_document
     from deltacompact.cli.answers import say_json
-    from sessions.cli.printed import plain_table, print_whole
+    from sessions.cli.printed import plain_table, print_whole, visible
     from sessions.page.documents import partition_label
 
     if as_json:
-        say_json({"decisions": [each.document() for each in decided]})
+        errors = [{"table": table, **error_document(error)} for table, error in failed.items()]
+        say_json({"decisions": [each.document() for each in decided], "errors": errors})
+        return
+    if not decided:
         return
     names = ("table", "partition", "policy", "decision", "reason", "why", "job run")
     table = plain_table(names, folded="why")
     for each in decided:
         said = each.decision
-        partition = partition_label(each.partition)
+        partition = visible(partition_label(each.partition))
         job_run = each.job_run_id or ""
         table.add_row(each.table, partition, each.policy, said.action.value, said.reason.value, said.text, job_run)
     print_whole(table)

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.wording import one_line
 from sessions.aws.task_token import TaskToken
 from sessions.events.courier import Courier
@@ -48,7 +49,10 @@ def served(
     if port is None:
         yield None
         return
-    server = PageServer(OverviewReader(state, queue), host=host, port=port, healthy=healthy or (lambda: None))
+    try:
+        server = PageServer(OverviewReader(state, queue), host=host, port=port, healthy=healthy or (lambda: None))
+    except OSError as error:
+        raise InputError(f"the page cannot listen on port {port} of {host}: {error.strerror or error}") from None
     server.start()
     _LOG.info("the page is at %s", server.address)
     try:

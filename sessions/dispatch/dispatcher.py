@@ -1,7 +1,8 @@
 """The dispatcher: any number of them share one queue and one state.
 
     receive   messages, while there are free places; each is accepted once, see intake.py
-    sweep     job runs that were accepted and that nobody works on, or whose dispatcher fell silent: claimed
+    sweep     job runs that were accepted and that nobody works on, or whose dispatcher fell silent: claimed, where it
+              is their turn
     work      a thread for each job run that is held, see job_run_work.py
     renew     every lease, at a third of its time
     reap      clusters that no living job run owns
@@ -20,19 +21,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.base.wording import one_line
+from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import Dispatcher as Record
 from sessions.base.model import JobRun
-from sessions.dispatch.admission import Admission
 from sessions.dispatch.intake import Intake
-from sessions.dispatch.job_run_work import JobRunWork, Plan, Retries, Stopping
-from sessions.launchers.launcher import Launcher
+from sessions.dispatch.job_run_work import JobRunWork, Means
 from sessions.launchers.reaper import Reaper
-from sessions.planning.learning import RateStore
+from sessions.planning.turns import Turn, missing_launchers
 from sessions.queues.queue import Queue
 from sessions.records.leases import HeldJobRun, LeaseLostError, claim, free_at_s, is_free
 from sessions.records.state_store import StateStore
@@ -44,23 +43,11 @@ _POLL_WHEN_DRAINING_S = 1.0
 _SWEEP_EVERY_S = 1.0
 _SAY_EVERY_S = 5.0
 _REAP_EVERY_S = 60.0
+_MISSING_FOR_S = 30.0
 _GIVEN_BACK_FOR_S = 5.0
 """A job run that we gave back is for others first."""
 _JOB_RUNS_A_SESSION = 2
 """So many job runs are held for each group that may run: the next ones are planned while others run."""
-
-
-@dataclass(frozen=True, slots=True)
-class DispatcherSettings:
-    """`drain`: work until the queue is empty and every accepted job run has ended.
-
-    After SIGTERM running groups have `grace_s` to end.
-    """
-
-    ttl_s: float = 60.0
-    drain: bool = False
-    grace_s: float = 300.0
-    retries: Retries = field(default_factory=Retries)
 
 
 @dataclass(slots=True)
@@ -74,33 +61,26 @@ class Dispatcher:
     """One process's share of the work. `run` returns once it is done or was told to stop."""
 
     def __init__(
-        self,
-        queue: Queue,
-        intake: Intake,
-        state: StateStore,
-        plan: Plan,
-        launcher: Launcher,
-        admission: Admission,
-        rates: RateStore,
-        settings: DispatcherSettings,
-        reapers: Sequence[Reaper] = (),
+        self, queue: Queue, intake: Intake, state: StateStore, means: Means, reapers: Sequence[Reaper] = ()
     ) -> None:
         self.owner = new_owner()
-        self.stopping = Stopping()
+        self.stopping = means.stopping
         self.queue = queue
         self._intake = intake
         self.state = state
-        self._plan = plan
-        self._launcher = launcher
-        self._admission = admission
-        self._rates = rates
+        self._means = means
+        self._launcher = means.launcher
+        self._admission = means.admission
         self._reapers = reapers
-        self._settings = settings
+        self._settings = means.settings
+        self._turns: dict[str, Turn] = {}
+        self._told: set[str] = set()
         self._holding: dict[str, _Holding] = {}
         self._lock = threading.Lock()
         self._busy_until_s: dict[str, float] = {}
         self._started_s = time.time()
         self._now_s = 0.0
+        self._open_ids: list[str] = []
         self._said_s = -_SAY_EVERY_S
         self._swept_s = -_SWEEP_EVERY_S
         self._look_again_s = 0.0
@@ -114,13 +94,18 @@ class Dispatcher:
         """
         self.queue.depth()
         self._say()
+        sessions = counted(self._admission.limits.sessions_max, "group of sessions", "groups of sessions")
+        _LOG.info("serving %s, state %s, at most %s at once", self.queue.uri, self.state.uri, sessions)
         for work in (self._receive_for_ever, self._renew_for_ever, self._reap_for_ever):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         stopped_s: float | None = None
         while True:
             self._forget_ended()
             if self.stopping.gently.is_set():
-                stopped_s = stopped_s if stopped_s is not None else time.monotonic()
+                if stopped_s is None:
+                    stopped_s = time.monotonic()
+                    grace_s = self._settings.grace_s
+                    _LOG.info("stopping: what runs may end within %g s, another signal ends it now", grace_s)
                 if time.monotonic() - stopped_s > self._settings.grace_s:
                     self.stopping.now.set()
                 if not self._holding:
@@ -142,7 +127,7 @@ class Dispatcher:
     def wrong(self) -> str | None:
         """What is wrong with this dispatcher; None where it is well. A store that does not answer is wrong, too."""
         silent_s = time.monotonic() - self._said_s
-        if self._said_s > 0 and not self.stopping.gently.is_set() and silent_s > self._settings.ttl_s:
+        if self._said_s > 0 and not self.stopping.gently.is_set() and silent_s > self._settings.lease_s:
             return f"this dispatcher could not say for {silent_s:.0f} s that it is there"
         return None
 
@@ -193,7 +178,10 @@ class Dispatcher:
     def _unheld(self) -> Iterator[str]:
         """Open job runs, the longest accepted first, without those that others were seen to work on just now."""
         marks = self.state.open_job_runs()
-        open_ids = {mark.job_run_id for mark in marks}
+        self._open_ids = [mark.job_run_id for mark in marks]
+        open_ids = set(self._open_ids)
+        self._turns = {name: turn for name, turn in self._turns.items() if name in open_ids}
+        self._told &= open_ids
         self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
         for mark in marks:
             busy_until_s = self._busy_until_s.get(mark.job_run_id, 0.0)
@@ -211,17 +199,51 @@ class Dispatcher:
         if not is_free(stored, self._now_s):
             self._busy_until_s[job_run_id] = time.monotonic() + max(_SWEEP_EVERY_S, free_at_s(stored) - self._now_s)
             return
-        held = claim(self.state, stored, self.owner, self._settings.ttl_s, self._now_s)
+        if missing := missing_launchers(stored.value, self._launcher.names):
+            self._pass_over(job_run_id, _MISSING_FOR_S, f"it is planned for {', '.join(missing)}, which is not here")
+            return
+        if (ahead := self._ahead_of(stored.value)) is not None:
+            self._pass_over(job_run_id, _SWEEP_EVERY_S, f"{ahead} works on the same stream, or was accepted before it")
+            return
+        held = claim(self.state, stored, self.owner, self._settings.lease_s, self._now_s)
         if held is None:
             return
+        self._told.discard(job_run_id)
         _LOG.info("job run %s claimed, epoch %s", job_run_id, held.epoch)
-        work = JobRunWork(
-            held, self._plan, self._launcher, self._admission, self._rates, self.stopping, self._settings.retries
-        )
+        work = JobRunWork(held, self._means)
         thread = threading.Thread(target=work.run, name=job_run_id, daemon=True)
         with self._lock:
             self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
         thread.start()
+
+    def _pass_over(self, job_run_id: str, for_s: float, why: str) -> None:
+        """Look at a job run again later: others may be able to work on it."""
+        self._busy_until_s[job_run_id] = time.monotonic() + for_s
+        if job_run_id not in self._told:
+            self._told.add(job_run_id)
+            _LOG.info("job run %s waits: %s", job_run_id, why)
+
+    def _ahead_of(self, run: JobRun) -> str | None:
+        """The open job run that has to end before this one may begin."""
+        turn = Turn.of(run)
+        for job_run_id in self._open_ids:
+            if job_run_id == run.id:
+                continue
+            with contextlib.suppress(NotFoundError):  # it is being accepted just now
+                if job_run_id not in self._turns:
+                    self._turns[job_run_id] = self._turn(job_run_id)
+                other = self._turns[job_run_id]
+                if not other.streams.overlap(turn.streams):
+                    continue
+                # Streams and acceptance never change. Whether it has begun is read anew, where that decides.
+                if not turn.begun and other.was_accepted_before(turn):
+                    return job_run_id
+                if self._turn(job_run_id).goes_before(turn):
+                    return job_run_id
+        return None
+
+    def _turn(self, job_run_id: str) -> Turn:
+        return Turn.of(self.state.job_run(job_run_id).value)
 
     def _free(self) -> int:
         return max(0, self._admission.limits.sessions_max * _JOB_RUNS_A_SESSION - len(self._holding))
@@ -269,9 +291,9 @@ class Dispatcher:
             with self._lock:
                 holding = list(self._holding.values())
             for each in holding:
-                if not each.held.lost and time.monotonic() - each.renewed_s >= self._settings.ttl_s / 3:
+                if not each.held.lost and time.monotonic() - each.renewed_s >= self._settings.lease_s / 3:
                     self._renew(each)
-            time.sleep(min(_TICK_S, self._settings.ttl_s / 20))
+            time.sleep(min(_TICK_S, self._settings.lease_s / 20))
 
     @staticmethod
     def _renew(holding: _Holding) -> None:
@@ -285,7 +307,7 @@ class Dispatcher:
 
     def _say(self) -> None:
         """Say that we are there. The store's time is what it says of this; between two times our clock goes on."""
-        if time.monotonic() - self._said_s < min(_SAY_EVERY_S, self._settings.ttl_s / 3):
+        if time.monotonic() - self._said_s < min(_SAY_EVERY_S, self._settings.lease_s / 3):
             return
         record = Record(
             owner=self.owner,
@@ -296,6 +318,7 @@ class Dispatcher:
             queue=self.queue.uri,
             sessions_max=self._admission.limits.sessions_max,
             job_run_ids=tuple(self._holding),
+            launchers=self._launcher.names,
             draining=self._settings.drain or self.stopping.gently.is_set(),
         )
         self._now_s = self.state.say(record)

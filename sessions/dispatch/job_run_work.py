@@ -4,6 +4,7 @@ claimed    RUNNING in an earlier epoch: new attempts at what has not ended, the 
 planned    a session for each partition, in groups; expected to take 412 s, of 600 s that are desired
 g1         waits for admission, is launched, ends: two sessions succeeded, one is to be tried again
 g1         again after some seconds, under a new attempt
+g1         records nothing for minutes: it hangs, is ended, and is tried again
 g2         never fits the limits: its sessions fail, and say so
 ended      SUCCEEDED, or FAILED where a session has
 
@@ -14,11 +15,10 @@ lease lost       terminates what it launched: another dispatcher goes on
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -29,17 +29,20 @@ from sessions.base.ids import session_id
 from sessions.base.logs import about
 from sessions.base.model import Delay, Estimate, JobRunState, Session, SessionPlan, SessionState
 from sessions.base.patience import patiently
+from sessions.base.settings import DispatcherSettings
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.attempts import Attempts
 from sessions.documents.instruction import Instruction, of_values
 from sessions.events.due import is_news
-from sessions.launchers.launcher import GroupSpec, GroupState, Launcher
+from sessions.launchers.chosen import Launchers
+from sessions.launchers.launcher import GroupSpec, GroupState
 from sessions.planning.admission import Postponed, Waiting
 from sessions.planning.learning import RateStore
 from sessions.planning.plan import nearest_sla_s
 from sessions.planning.prices import LOCAL
 from sessions.planning.reasons import Wait
-from sessions.planning.refine import expect_job_run, group_estimate
+from sessions.planning.refine import expect_job_run, group_estimate, later
+from sessions.planning.starts import StartStore
 from sessions.records.leases import HeldJobRun, LeaseLostError
 from sessions.records.state_store import StateStore
 
@@ -53,22 +56,14 @@ _WRITERS = 8
 _STORE_TRIES = 5
 _ERROR_CHARACTERS_MAX = 500
 _KILLED = "its process ended before it did"
+_RETRIED_AFTER_MAX_S = 60.0
+_STALL_FACTOR = 10
 _LOOK_AT_SESSIONS_EVERY_S = 2.0
+_LOOK_COUNTS_MAX_S = 10.0
+"""Of the time between two looks: a dispatcher that was suspended itself has seen nobody be silent."""
 _DELAY_TOLD_AFTER_S = 1.0
 _DELAYS_TOLD_AT_ONCE = 32
 """Sessions that are told why they wait, each time that all groups were looked at: it must not hold up the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """A session that fails `failures_max` times has failed; before another try passes twice the time of the last."""
-
-    failures_max: int = 3
-    first_after_s: float = 1.0
-    after_max_s: float = 60.0
-
-    def after_s(self, failures: int) -> float:
-        return random.uniform(0.5, 1.0) * min(self.after_max_s, self.first_after_s * 2.0 ** max(0, failures - 1))
 
 
 @dataclass(slots=True)
@@ -79,18 +74,40 @@ class Stopping:
     now: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a dispatcher works with, on every job run."""
+
+    plan: Plan
+    launcher: Launchers
+    admission: Admission
+    rates: RateStore
+    starts: StartStore
+    settings: DispatcherSettings
+    stopping: Stopping = field(default_factory=Stopping)
+
+
+def retried_after_s(failures: int) -> float:
+    """Seconds before another try: twice as long each time, up to a minute."""
+    return random.uniform(0.5, 1.0) * min(_RETRIED_AFTER_MAX_S, 2.0 ** max(0, failures - 1))
+
+
 @dataclass(slots=True)
 class _Group:
     """One group of sessions: waiting since `waits_since_s`, then running under `launched`, until all have ended.
 
-    `used` are the attempts that were launched: none is launched twice. `learnable` are sessions that ended in a process
-    of ours, for the rates.
+    `used` are the attempts that were launched: none is launched twice. `launched_sessions` are those of the launch,
+    `learnable` those that ended in a process of ours, for the rates. `silent_s` is for how long its records have not
+    changed, by looks that succeeded: a store that does not answer makes nobody silent.
     """
 
     name: str
     sessions: dict[str, Session]
     launched: str | None = None
     launches: int = 0
+    launched_sessions: tuple[str, ...] = ()
+    looked_s: float = 0.0
+    silent_s: float = 0.0
     used: set[str] = field(default_factory=set)
     waiting: Waiting | None = None
     waits_since_s: float = 0.0
@@ -113,41 +130,41 @@ class _Group:
         """Seconds until the group has ended, from now on, where it is launched."""
         seconds, low_s, high_s = 0.0, 0.0, 0.0
         for session in self.unended:
-            expected = session.expected or (session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0))
+            expected, over_s = session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0), 0.0
             if session.state is SessionState.RUNNING and session.started_s is not None:
-                over_s = now_s - session.started_s
-            else:
-                over_s = 0.0
+                expected, over_s = session.expected or expected, now_s - session.started_s
             seconds += max(0.0, expected.seconds - over_s)
             low_s += max(0.0, expected.low_s - over_s)
             high_s += max(0.0, expected.high_s - over_s)
-        begun = any(session.started_s is not None for session in self.sessions.values())
-        start_s = 0.0 if begun else max((plan.start_s for plan in self.plans_left), default=0.0)
+        running = any(session.state is SessionState.RUNNING for session in self.unended)
+        start_s = 0.0 if running else max((plan.start_s for plan in self.plans_left), default=0.0)
         start_s = max(0.0, start_s - (time.monotonic() - self.launched_s))
-        return Estimate(start_s + seconds, start_s + low_s, start_s + high_s, now_s)
+        return later(Estimate(seconds, low_s, high_s), start_s, now_s)
+
+    def to_come(self, now_s: float) -> Estimate:
+        """The same where it is not launched: it may be tried again after a while only."""
+        return later(group_estimate(self.plans_left), max(0.0, self.not_before_s - time.monotonic()), now_s)
+
+    def patience_s(self, stall_s: float) -> float:
+        """For how long its sessions may record nothing. Each further try gets twice as long: the plan may be wrong."""
+        longest_s = max((plan.start_s + plan.expected.seconds for plan in self.plans_left), default=0.0)
+        failures = max((session.failures for session in self.unended), default=0)
+        return float(max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)
 
 
 class JobRunWork:
     """Does the work of one held job run. `run` reads like the design."""
 
-    def __init__(
-        self,
-        held: HeldJobRun,
-        plan: Plan,
-        launcher: Launcher,
-        admission: Admission,
-        rates: RateStore,
-        stopping: Stopping,
-        retries: Retries,
-    ) -> None:
+    def __init__(self, held: HeldJobRun, means: Means) -> None:
         self._held = held
         self._state: StateStore = held.state
-        self._plan = plan
-        self._launcher = launcher
-        self._admission = admission
-        self._rates = rates
-        self._stopping = stopping
-        self._retries = retries
+        self._plan = means.plan
+        self._launcher = means.launcher
+        self._admission = means.admission
+        self._rates = means.rates
+        self._starts = means.starts
+        self._settings = means.settings
+        self._stopping = means.stopping
         self._groups: list[_Group] = []
         self._look_again_s = 0.0
         self._delays_left = 0
@@ -172,7 +189,8 @@ class JobRunWork:
         except (StoreError, LeaseLostError):
             raise
         except Exception as error:  # nothing that another dispatcher would do better
-            _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
+            if not isinstance(error, DeltaCompactError):
+                _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
             self._end(one_line(error))
             return
         attempts = Attempts(self._held, instruction)
@@ -198,6 +216,7 @@ class JobRunWork:
         """Record the sessions, then that the job run is running. What an earlier epoch recorded stays as it is."""
         run = self._held.run
         plans = [replace(plan, group=f"{plan.group}.{self._held.epoch}") for plan in self._plan(instruction)]
+        self._launcher.ready()
         groups: dict[str, list[SessionPlan]] = {}
         for plan in plans:
             groups.setdefault(plan.group, []).append(plan)
@@ -221,6 +240,7 @@ class JobRunWork:
             expected_first=expected,
             expected=expected,
             session_ids=tuple(name for of_group in names.values() for name in of_group),
+            launchers=tuple(sorted({plan.launcher for plan in plans})),
         )
 
     def _recorded(self, plan: SessionPlan) -> None:
@@ -262,33 +282,40 @@ class JobRunWork:
             return
         group.launches += 1
         group.used |= {session.attempt for session in group.unended if session.attempt}
+        group.launched_sessions = tuple(session.id for session in group.unended)
         spec = self._spec(group)
+        group.launched_s, group.silent_s = time.monotonic(), 0.0
         self._asking(lambda: self._launcher.launch(spec))
-        group.launched, group.launched_s = spec.id, time.monotonic()
+        group.launched = spec.id
         _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
 
     def _follow(self, group: _Group, attempts: Attempts) -> None:
-        """Once a group has ended: what became of its sessions, and when they are tried again."""
+        """Once a group has ended or hangs: what became of its sessions, and when they are tried again."""
         assert group.launched is not None
-        status = self._launcher.status(group.launched)
+        status, why = self._launcher.status(group.launched), _KILLED
         if status.state is GroupState.RUNNING:
-            return
-        _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
+            if group.silent_s <= group.patience_s(self._settings.stall_s):
+                return
+            why = f"it recorded nothing for {group.silent_s:,.0f} s, so its process was ended"
+            _LOG.warning("%s hangs: %s", group.launched, why)
+        else:
+            _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
+        took_s = time.monotonic() - group.launched_s
         self._gone(group.launched)
         self._see(group, [session.id for session in group.unended])
-        self._learn(group)
+        self._learn(group, took_s)
         self._left(group)
         failed = [session for session in group.unended if session.state is SessionState.RUNNING or session.error]
-        group.update(self._each(failed or group.unended, lambda session: self._failed(attempts, session)))
+        group.update(self._each(failed or group.unended, lambda session: self._failed(attempts, session, why)))
         failures = max((session.failures for session in group.unended), default=0)
-        group.not_before_s = time.monotonic() + self._retries.after_s(failures)
+        group.not_before_s = time.monotonic() + retried_after_s(failures)
 
     def _name(self, group: str) -> str:
         """Of a group among those of all job runs."""
         return f"{self._held.run.id}/{group}"
 
     def _wants(self, group: str, plans: list[SessionPlan]) -> Waiting:
-        return Waiting.of(self._name(group), plans, self._held.run.accepted_s)
+        return Waiting.of(self._name(group), plans, self._held.run.accepted_s, self._admission.limits.slots)
 
     def _postponed(self, group: _Group, postponed: Postponed, attempts: Attempts) -> None:
         """The records of its sessions say why a group waits, unless it is for a moment. What never fits has failed."""
@@ -313,10 +340,10 @@ class JobRunWork:
             _LOG.info("why session %s waits could not be told: %s", session.id, one_line(error))
         return replace(session, delay=delay)
 
-    def _failed(self, attempts: Attempts, session: Session) -> Session:
+    def _failed(self, attempts: Attempts, session: Session, how: str) -> Session:
         """A try that did not end its session: another one follows, unless there were enough."""
-        why = session.error or _KILLED
-        if session.failures + 1 >= self._retries.failures_max:
+        why = session.error or how
+        if session.failures + 1 >= self._settings.tries:
             said = f"failed {counted(session.failures + 1, 'time')}: {why}"
             return self._asking(lambda: attempts.give_up(session.id, said))
         _LOG.warning("session %s is tried again: %s", session.id, why)
@@ -383,21 +410,28 @@ class JobRunWork:
         """Sessions of a group run one after another: those up to the first that has not ended are new."""
         if group.launched is None:
             return
+        since_s = max(group.looked_s, group.launched_s)
+        changed = False
         for session in group.unended:
-            self._see(group, [session.id])
+            changed |= self._see(group, [session.id])
             if not group.sessions[session.id].state.ended:
-                return
+                break
+        group.looked_s = time.monotonic()
+        group.silent_s = 0.0 if changed else group.silent_s + min(group.looked_s - since_s, _LOOK_COUNTS_MAX_S)
 
-    def _see(self, group: _Group, names: list[str]) -> None:
+    def _see(self, group: _Group, names: list[str]) -> bool:
+        """Read sessions; whether one of them has changed."""
         seen = self._asking(lambda: self._state.some_sessions(self._held.run.id, names))
+        changed = any(group.sessions[session.id] != session for session in seen)
         group.update(seen)
         group.learnable += [session for session in seen if session.state is SessionState.SUCCEEDED]
+        return changed
 
     def _expected(self) -> Estimate:
         """Of the whole job run: what runs has something left, the rest waits for a place."""
         now_s, unended = time.time(), [group for group in self._groups if group.unended]
         running = [group.left(now_s) for group in unended if group.launched]
-        waiting = [group_estimate(group.plans_left) for group in unended if not group.launched]
+        waiting = [group.to_come(now_s) for group in unended if not group.launched]
         ours = {self._name(group.name) for group in self._groups}
         first = next((group.waiting for group in unended if not group.launched), None)
         others = self._admission.before(first, ours)
@@ -405,17 +439,23 @@ class JobRunWork:
         elapsed_s = now_s - (self._held.run.started_s or now_s)
         return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s, others)
 
-    def _at_once(self, plans: Iterable[SessionPlan]) -> int:
-        """Groups that run at a time; on this machine they are planned for one CPU each at least."""
-        most = self._admission.limits.sessions_max
-        return min(most, os.cpu_count() or 1) if all(plan.node_type == LOCAL for plan in plans) else most
+    def _at_once(self, plans: Sequence[SessionPlan]) -> int:
+        """Groups that run at a time; on this machine they share its CPUs, as planned."""
+        limits = self._admission.limits
+        if limits.slots is None or not plans or any(plan.node_type != LOCAL for plan in plans):
+            return limits.sessions_max
+        return max(1, min(limits.sessions_max, limits.slots // max(plan.slots for plan in plans)))
 
-    def _learn(self, group: _Group) -> None:
-        """What sessions took is what the next ones are expected to take. Nothing depends on it."""
+    def _learn(self, group: _Group, took_s: float) -> None:
+        """What sessions took, and their group besides, is what the next ones are expected to. Nothing depends on it."""
+        ran = [group.sessions[name] for name in group.launched_sessions]
+        inside_s = [session.outcome.seconds for session in ran if session.outcome and session.attempts == 1]
         try:
             self._rates.learn(group.learnable)
+            if ran and len(inside_s) == len(ran) and (plan := ran[0].plan):
+                self._starts.learn(f"{plan.launcher}/{plan.executor}", took_s - sum(inside_s))
         except DeltaCompactError as error:
-            _LOG.warning("the rates could not be learned from %s: %s", group.name, one_line(error))
+            _LOG.warning("nothing could be learned from %s: %s", group.name, one_line(error))
         group.learnable.clear()
 
     # End

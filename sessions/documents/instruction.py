@@ -6,7 +6,7 @@
     {"version": 1, …, "desired_sla": 0}        desired_sla: it must be greater than or equal to 1 (it is 0)
     {"version": 1, …, "partitions": [{"day": []}]}
                                                partitions[0].day: it must be a text, a whole number, true, false or null
-    {"version": 1, …, "priority": 7}           priority: no such field
+    {"version": 1, …, "desired_slo": 7}        desired_slo: no such field; did you mean 'desired_sla'?
 
 Unknown fields, other types than those of the schema, and what is longer than a limit are refused, by the path of the
 field and in one line. `python -m sessions.documents.instruction` writes the JSON Schema beside this file.
@@ -37,9 +37,9 @@ from pydantic import (
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, partition_text
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
-from deltacompact.base.wording import one_line
+from deltacompact.base.wording import text_of
 from sessions.base.ids import JOB_RUN_ID
-from sessions.documents.paths import no_text_in, path_of, shown
+from sessions.documents.paths import no_such_field, no_text_in, path_of, shown
 
 DOCUMENT_BYTES_MAX = 1 << 20
 PARTITIONS_MAX = 10_000
@@ -62,6 +62,14 @@ PartitionValue: TypeAlias = (
 Partition: TypeAlias = Annotated[dict[Name, PartitionValue], Field(max_length=_COLUMNS_MAX)]
 Direction: TypeAlias = Literal["ascending", "descending"]
 _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
+_KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
+_SAID_OF_KIND = {
+    "array": "a list",
+    "boolean": "true or false",
+    "dictionary": "an object",
+    "integer": "a whole number",
+    "object": "an object",
+}
 _FORBIDDING = ConfigDict(extra="forbid", strict=True, frozen=True, regex_engine="rust-regex")
 
 
@@ -156,7 +164,9 @@ def parse(data: bytes | str) -> Instruction:
     """The document in some bytes. Raises RefusedDocument, which names the field."""
     raw = data.encode(errors="surrogateescape") if isinstance(data, str) else data
     if len(raw) > DOCUMENT_BYTES_MAX:
-        raise RefusedDocument("", f"the document has {len(raw):,} bytes, {DOCUMENT_BYTES_MAX:,} at most")
+        raise RefusedDocument("", f"the document has more than {DOCUMENT_BYTES_MAX:,} bytes, which is the most")
+    if not raw.strip():
+        raise RefusedDocument("", "the document is empty")
     try:
         document = json.loads(raw, object_pairs_hook=_without_repeats, parse_constant=_no_number)
     except RecursionError:
@@ -164,7 +174,7 @@ def parse(data: bytes | str) -> Instruction:
     except RefusedDocument:
         raise
     except ValueError as error:
-        raise RefusedDocument("", f"the document is not JSON: {one_line(error)[:200]}") from None
+        raise RefusedDocument("", f"the document is not JSON: {text_of(error)[:200]}") from None
     return of_values(document)
 
 
@@ -203,17 +213,19 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
         case "missing":
             return RefusedDocument(field, "it is missing")
         case "extra_forbidden":
-            return RefusedDocument(field, "no such field")
+            of_settings = len(first["loc"]) > 1 and first["loc"][0] == "settings"
+            known = (InstructionSettings if of_settings else Instruction).model_fields
+            return RefusedDocument(field, no_such_field(str(first["loc"][-1]), known))
         case "json_invalid":
-            return RefusedDocument("", one_line(ValueError(first["msg"])))
+            return RefusedDocument("", text_of(first["msg"]))
     kinds = [each for each in same if not each["type"].endswith("_type")] or same  # a value of the right type says more
     said = "; or ".join(dict.fromkeys(_said(each["msg"]) for each in kinds))
     return RefusedDocument(field, f"{said} (it is {shown(first['input'])})")
 
 
 def _said(message: str) -> str:
-    message = message.removeprefix("Value error, ")
-    return " ".join(_SUBJECT.sub("it must", message).replace(" after validation", "").split())
+    message = _SUBJECT.sub("it must", message.removeprefix("Value error, ")).replace(" after validation", "")
+    return text_of(_KIND.sub(lambda found: _SAID_OF_KIND.get(found[1], f"a {found[1]}"), message))
 
 
 def _check_settings(instruction: Instruction) -> None:
@@ -221,8 +233,8 @@ def _check_settings(instruction: Instruction) -> None:
     try:
         instruction.engine_settings()
     except InputError as error:
-        name = str(error).split(" ", 1)[0]
-        raise RefusedDocument(f"settings.{name}", str(error)) from None
+        name, _, said = str(error).partition(" ")  # "read_mb_per_s is -3, it must be greater than 0"
+        raise RefusedDocument(f"settings.{name}", f"it {said}") from None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

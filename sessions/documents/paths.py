@@ -6,9 +6,10 @@ path_of(("a\\nb",), document)                            ["a\\nb"]
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from deltacompact.base.model import is_text
@@ -43,6 +44,12 @@ def shown(value: Any) -> str:
         value = value[: _SHOWN_CHARACTERS_MAX + 1]  # a hostile one may be long
     said = json.dumps(value, default=str)
     return said if len(said) <= _SHOWN_CHARACTERS_MAX else said[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def no_such_field(name: str, known: Iterable[str]) -> str:
+    """What is said of an unknown field: the known one that it may have been meant to be."""
+    nearest = difflib.get_close_matches(name, known, 1)
+    return f"no such field; did you mean {nearest[0]!r}?" if nearest else "no such field"
 
 
 def no_text_in(document: Any) -> tuple[int | str, ...] | None:

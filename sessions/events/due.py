@@ -57,6 +57,9 @@ def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
                 "bytes": plan.bytes,
                 "rehash": plan.rehash,
                 "reasons": sorted({choice.reason for choice in plan.choices}),
+                "expected_s": round(plan.expected.seconds, 3),
+                "low_s": round(plan.expected.low_s, 3),
+                "high_s": round(plan.expected.high_s, 3),
             }
         said.append((EventType.SESSION_STARTED, session.attempts, session.started_s, planned))
     if plan is not None and plan.rehash and progress.stage:

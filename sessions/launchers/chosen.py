@@ -29,11 +29,19 @@ _FAILED = 1
 
 
 class Launchers:
-    """By name, as plans name them. Raises KeyError for a plan of a launcher that this dispatcher does not have."""
+    """By name, as plans name them. Raises KeyError for a plan of a launcher that this dispatcher does not have.
 
-    def __init__(self, by_name: Mapping[str, Launcher]) -> None:
+    `ready` returns once this machine can launch: what that takes is no part of a job run.
+    """
+
+    def __init__(self, by_name: Mapping[str, Launcher], ready: Callable[[], None] = lambda: None) -> None:
         self._by_name = by_name
+        self.ready = ready
         self._of_group: dict[str, Launcher] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._by_name))
 
     def launch(self, spec: GroupSpec) -> None:
         launcher = self._by_name[spec.launcher]

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -41,8 +42,19 @@ class LocalLauncher:
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
+        forkserver.ensure_running()  # it imports while the first job run is planned
         self._groups: dict[str, ForkServerProcess] = {}
         self._lock = threading.Lock()
+        self._is_ready = False
+
+    def ready(self) -> None:
+        """Return once the fork server has imported everything: from now on a launch takes what it always takes."""
+        with self._lock:
+            if not self._is_ready:
+                process = self._context.Process(target=_nothing)
+                process.start()
+                process.join()
+                self._is_ready = True
 
     def launch(self, spec: GroupSpec) -> None:
         with self._lock:  # multiprocessing keeps a list of its children that is not for several threads
@@ -101,6 +113,10 @@ class LocalLauncher:
 
     def _log(self, group_id: str) -> Path:
         return self._logs / f"{group_id}.log"
+
+
+def _nothing() -> None:
+    """What the first process does."""
 
 
 def run_in_own_session(run: RunGroup, spec: GroupSpec, log: str) -> None:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltacompact.base.errors import NotFoundError, StoreError
-from sessions.base.model import JobRun, Session
+from sessions.base.model import Delay, Dispatcher, JobRun, Session
+from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
+from sessions.records.decisions import KeptDecision, kept_decisions
 from sessions.records.state_store import Said, StateStore, Stored
 
 _ALL_EVERY_S = 30.0
 """So often job runs are looked for that were accepted and ended between two looks."""
+_DECISIONS_EVERY_S = 5.0
 _READERS = 16
 
 
@@ -45,8 +48,20 @@ class Overview:
     depth: Depth | None = None
 
     @property
+    def delays(self) -> dict[str, Delay]:
+        """Why nobody works on job runs, by their ids."""
+        return delays_of([seen.run for seen in self.job_runs], [said.dispatcher for said in self.dispatchers])
+
+    @property
     def sessions(self) -> tuple[Session, ...]:
         return tuple(session for seen in self.job_runs for session in seen.sessions)
+
+
+def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[Dispatcher]) -> dict[str, Delay]:
+    """Why nobody works on job runs, by their ids. Where no dispatcher is there, none of them is told to miss one."""
+    open_ones = [run for run in runs if not run.state.ended]
+    there = {name for dispatcher in dispatchers for name in dispatcher.launchers}
+    return held_up(open_ones, there or {name for run in open_ones for name in run.launchers})
 
 
 class OverviewReader:
@@ -59,8 +74,17 @@ class OverviewReader:
         self._ended: dict[str, JobRunSeen] = {}
         self._open: dict[str, dict[str, Stored[Session]]] = {}
         self._listed_s: float | None = None
+        self._decisions: list[KeptDecision] = []
+        self._decided_s: float | None = None
         self._lock = threading.Lock()
         self._last: Overview | None = None
+
+    def decisions(self) -> list[KeptDecision]:
+        """What triggers decided last, read at most every few seconds."""
+        with self._lock:
+            if self._decided_s is None or self._clock() - self._decided_s > _DECISIONS_EVERY_S:
+                self._decisions, self._decided_s = kept_decisions(self._state.store), self._clock()
+            return self._decisions
 
     def read(self, at_most_s: float = 0.0) -> Overview:
         """The records as they are, or as they were at most so many seconds ago."""

@@ -5,6 +5,7 @@
     /api/overview                         the summary
     /api/job-runs/run-1                   a job run with its sessions
     /api/job-runs/run-1/sessions/day=…    why a session was planned as it was
+    /api/triggers                         what triggers decided, and why
     /metrics  /healthz                    for machines
 
 A name in the Host header that is none of this machine's is refused: a page elsewhere cannot read this one by a name
@@ -37,7 +38,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deltacompact.base.wording import one_line
 from sessions.metrics.collector import exposition
 from sessions.overview.overview import JobRunSeen, Overview, OverviewReader
-from sessions.page.documents import details, row, summary
+from sessions.page.documents import details, row, summary, triggers
 
 LOOPBACK = "127.0.0.1"
 _EVERY_S = 1.0
@@ -76,6 +77,7 @@ def app(
         Route("/api/changes", page.changes),
         Route("/api/job-runs/{job_run_id}", page.job_run),
         Route("/api/job-runs/{job_run_id}/sessions/{session_id:path}", page.session),
+        Route("/api/triggers", page.triggers),
         Route("/metrics", page.metrics),
         Route("/healthz", page.healthz),
     ]
@@ -110,6 +112,9 @@ class _Page:
 
     async def changes(self, request: Request) -> Response:
         return StreamingResponse(self._stream(request.query_params.get("job_run")), media_type="text/event-stream")
+
+    async def triggers(self, request: Request) -> Response:
+        return JSONResponse(triggers(await to_thread.run_sync(self._reader.decisions)))
 
     async def metrics(self, request: Request) -> Response:
         text = await to_thread.run_sync(lambda: exposition(lambda: self._reader.read(_EVERY_S)))

@@ -3,6 +3,7 @@
     summary    every job run with its counts of sessions by state, the dispatchers, the queue, adherence
     row        one session on the time line
     details    one session: its plan, why it was planned so, its outcome
+    triggers   what policies decided, and why
 
 Strings go out as they are; the page sets them as text, never as markup.
 """
@@ -11,25 +12,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from sessions.base.model import Estimate, JobRun, Session, SessionState
+from sessions.base.model import Delay, Estimate, JobRun, Session, SessionState
 from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
+from sessions.records.decisions import KeptDecision
 from sessions.records.state_store import as_document
 
 JOB_RUNS_MAX = 200
 """Open job runs are all shown, ended ones up to so many in all, the latest first."""
+DECISIONS_MAX = 200
 _SHOWN_CHARACTERS_MAX = 2000
 
 
 def summary(overview: Overview) -> dict[str, Any]:
     of_runs, of_sessions = outturns(overview)
     kept_runs, kept_sessions = adherence(of_runs), adherence(of_sessions)
-    depth = overview.depth
+    depth, delays = overview.depth, overview.delays
     return {
         "at_s": overview.at_s,
-        "job_runs": [job_run(seen) for seen in shown(overview)],
+        "job_runs": [job_run(seen, delays.get(seen.run.id)) for seen in shown(overview)],
         "job_runs_in_all": len(overview.job_runs),
         "dispatchers": [
             {
@@ -54,6 +58,31 @@ def summary(overview: Overview) -> dict[str, Any]:
     }
 
 
+def triggers(decisions: Sequence[KeptDecision]) -> dict[str, Any]:
+    """What triggers decided: how often what for which reason, and the first of them, submissions before the others."""
+    counts = Counter((decision.action, decision.reason) for decision in decisions)
+    ordered = sorted(decisions, key=lambda decision: (decision.action != "submit", -decision.at_s))
+    return {
+        "in_all": len(decisions),
+        "counts": [
+            {"action": action, "reason": reason, "count": many} for (action, reason), many in counts.most_common()
+        ],
+        "decisions": [
+            {
+                "table": _short(decision.table),
+                "partition": _short(partition_label(decision.partition)),
+                "policy": _short(decision.policy),
+                "action": decision.action,
+                "reason": decision.reason,
+                "text": _short(decision.text),
+                "job_run_id": decision.job_run_id,
+                "at_s": decision.at_s,
+            }
+            for decision in ordered[:DECISIONS_MAX]
+        ],
+    }
+
+
 def shown(overview: Overview) -> list[JobRunSeen]:
     """The job runs that the page lists: open ones first, the latest first among both."""
     open_ones = [seen for seen in overview.job_runs if not seen.run.state.ended]
@@ -61,7 +90,7 @@ def shown(overview: Overview) -> list[JobRunSeen]:
     return [*open_ones, *ended[: max(0, JOB_RUNS_MAX - len(open_ones))]]
 
 
-def job_run(seen: JobRunSeen) -> dict[str, Any]:
+def job_run(seen: JobRunSeen, delay: Delay | None = None) -> dict[str, Any]:
     run = seen.run
     states = Counter(session.state.value for session in seen.sessions)
     ended = sum(session.state.ended for session in seen.sessions)
@@ -82,6 +111,7 @@ def job_run(seen: JobRunSeen) -> dict[str, Any]:
         "epoch": run.lease.epoch if run.lease else 0,
         "takeovers": run.takeovers,
         "error": _short(run.error),
+        "waits": _short(delay.text) if delay else None,
         "states": {state.value: states[state.value] for state in SessionState},
         "sessions": len(seen.sessions),
         "ended": ended,

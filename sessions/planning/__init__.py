@@ -5,6 +5,8 @@ plan        statistics, offers, rates, desired SLA -> one SessionPlan for each p
 rates       what sessions of the past took -> seconds of the next one, with a 90 % interval
 refine      a plan and how far its session is -> what it takes in all
 admission   who waits and what runs -> who starts now, and why each other one waits
+turns       which job runs may begin: one at a time on a stream
+starts      what a group takes besides its sessions, kept like the rates
 learning    keeps the rates beside the job runs, replaced by compare-and-swap
 planner     from an instruction document to plans
 """

@@ -78,14 +78,18 @@ class Takes:
     slots: int = 0
 
     @classmethod
-    def of(cls, group: str, plans: Sequence[SessionPlan]) -> Takes:
-        """What the sessions of a group take, one after another."""
+    def of(cls, group: str, plans: Sequence[SessionPlan], cpus: int | None = None) -> Takes:
+        """What the sessions of a group take, one after another.
+
+        A plan for more tasks than this machine has CPUs was made on a larger one: here it takes all, and longer.
+        """
         here = [plan for plan in plans if plan.node_type == LOCAL]
+        slots = max((plan.slots for plan in here), default=0)
         return cls(
             group,
             max((plan.workers_max for plan in plans), default=1),
             max((plan.peak_bytes for plan in here), default=0),
-            max((plan.slots for plan in here), default=0),
+            slots if cpus is None else min(slots, cpus),
         )
 
 
@@ -99,10 +103,10 @@ class Waiting:
     since_s: float
 
     @classmethod
-    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float) -> Waiting:
-        """A group with these sessions left to run."""
+    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float, cpus: int | None = None) -> Waiting:
+        """A group with these sessions left to run, on a machine with so many CPUs."""
         read_through, size = sum(plan.read_through for plan in plans), sum(plan.bytes for plan in plans)
-        return cls(Takes.of(group, plans), read_through, size, since_s)
+        return cls(Takes.of(group, plans, cpus), read_through, size, since_s)
 
     @property
     def benefit_by_cost(self) -> float:

@@ -18,18 +18,20 @@ from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore
 from sessions.planning.plan import Situation, Wish, plan_job_run
 from sessions.planning.prices import Offer
+from sessions.planning.starts import StartStore
 from sessions.planning.statistics import PartitionStatistics
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans job runs with these offers and rates. `busy_slots` says how many CPUs of this machine sessions take now.
+    """Plans job runs with these offers, rates and starts. `busy_slots` says how many CPUs here are taken now.
 
     Raises NotFoundError, InputError where a document cannot be served at all. A partition that cannot be folded, or has
     nothing to do, gets a plan as small as can be: its session finds out, and its record says so.
     """
 
     rates: RateStore
+    starts: StartStore
     offers: tuple[Offer, ...]
     sessions_max: int
     prices: str = ""
@@ -54,6 +56,11 @@ class Planner:
 
     def _situation(self, executor: str, on_s3: bool) -> Situation:
         """No cluster reaches the disk of this machine."""
-        offers = tuple(offer for offer in self.offers if executor in ("auto", offer.executor) and (on_s3 or offer.here))
+        starts = self.starts.read()
+        offers = tuple(
+            starts.expected(offer)
+            for offer in self.offers
+            if executor in ("auto", offer.executor) and (on_s3 or offer.here)
+        )
         known = self.rates.expectations(offer.pool for offer in offers)
         return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, time.time())

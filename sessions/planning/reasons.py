@@ -41,7 +41,7 @@ class Reason(enum.StrEnum):
 
 
 class Wait(enum.StrEnum):
-    """Why a group of sessions does not start now."""
+    """Why a group of sessions does not start now, or nobody works on a job run."""
 
     SESSIONS = "sessions"  # as many run as may
     WORKERS = "workers"
@@ -50,3 +50,5 @@ class Wait(enum.StrEnum):
     QUIET = "quiet"  # a quiet window
     RESERVED = "reserved"  # what it needs is kept for one that has waited too long
     NEVER_FITS = "never_fits"  # more than the limits allow, even alone
+    STREAM = "stream"  # of a job run: one that was accepted before it works on one of its streams
+    LAUNCHER = "launcher"  # of a job run: no dispatcher has the launcher that it is planned for

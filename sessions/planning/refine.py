@@ -68,6 +68,11 @@ def refine(
     return Estimate(elapsed_s + left_s, elapsed_s + low, elapsed_s + high, at_s)
 
 
+def later(estimate: Estimate, by_s: float, at_s: float) -> Estimate:
+    """The same, so many seconds later: what earlier tries at a session took counts as well."""
+    return Estimate(estimate.seconds + by_s, estimate.low_s + by_s, estimate.high_s + by_s, at_s)
+
+
 def makespan(seconds: Sequence[float], at_once: int) -> float:
     """When the last of them is done, started in this order, so many at a time."""
     places = [0.0] * max(1, min(at_once, len(seconds)))

@@ -52,16 +52,20 @@ class DirectoryQueue:
                 raise InputError(f"queue {folder} cannot be used: {error.strerror or error}") from None
 
     @classmethod
-    def at(cls, uri: str, visibility_s: float = VISIBILITY_S) -> DirectoryQueue:
-        """The queue at "file:///path" or a local path."""
+    def at(cls, uri: str, visibility_s: float = VISIBILITY_S, make: bool = True) -> DirectoryQueue:
+        """The queue at "file:///path" or a local path. Raises InputError where it is not there and is not made."""
         if not uri:
-            raise InputError("the queue is empty: name a directory or the URL of an SQS queue")
+            raise InputError("--queue is empty: name a directory or the URL of an SQS queue")
         parts = urlsplit(uri)
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-            return cls(Path(unquote(parts.path)), visibility_s)
-        if "://" in uri:
+            folder = Path(unquote(parts.path))
+        elif "://" in uri:
             raise InputError(f"queue {uri!r} is neither a directory (file:///path) nor the URL of an SQS queue")
-        return cls(Path(uri).absolute(), visibility_s)
+        else:
+            folder = Path(uri).absolute()
+        if not make and not (folder / "dead").is_dir():
+            raise InputError(f"there is no queue in {folder}")
+        return cls(folder, visibility_s)
 
     def send(self, body: str, group: str = "") -> str:
         name = f"{int(self._clock() * 1000):014d}-{uuid.uuid4().hex}"

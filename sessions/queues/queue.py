@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from deltacompact.base.errors import InputError
+from sessions.base.settings import DEFAULTS
 
-VISIBILITY_S = 60.0
+VISIBILITY_S = DEFAULTS.visibility_s
 """For so long nobody else sees a message that was received: acceptance takes a fraction of it."""
 
 
@@ -100,12 +101,20 @@ class Queue(Protocol):
     def depth(self) -> Depth: ...
 
 
-def open_queue(uri: str, dead_letters: str | None = None, visibility_s: float = VISIBILITY_S) -> Queue:
+def is_url(uri: str) -> bool:
+    """Whether it names a queue of SQS, to which others than users of this machine may send."""
+    return uri.startswith(("https://", "http://"))
+
+
+def open_queue(
+    uri: str, dead_letters: str | None = None, visibility_s: float = VISIBILITY_S, make: bool = True
+) -> Queue:
     """The queue at "https://sqs.…", or in a directory: "file:///path" or a local path.
 
-    `dead_letters` is the URL of the dead-letter queue of an SQS queue; default: that of its redrive policy.
+    `dead_letters` is the URL of the dead-letter queue of an SQS queue; default: that of its redrive policy. A directory
+    that is not there is made, or with `make=False` an InputError.
     """
-    if uri.startswith(("https://", "http://")):
+    if is_url(uri):
         from sessions.queues.sqs import SqsQueue
 
         return SqsQueue(uri, dead_letters, visibility_s)
@@ -113,4 +122,4 @@ def open_queue(uri: str, dead_letters: str | None = None, visibility_s: float = 
         raise InputError("a directory keeps its own dead letters: name a dead-letter queue with an SQS queue only")
     from sessions.queues.directory import DirectoryQueue
 
-    return DirectoryQueue.at(uri, visibility_s)
+    return DirectoryQueue.at(uri, visibility_s, make)

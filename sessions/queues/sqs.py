@@ -15,6 +15,7 @@ import contextlib
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +30,7 @@ LONG_POLL_S = 20
 _ANSWER_WITHIN_S = LONG_POLL_S + 10.0
 _BATCH_MAX = 10
 _LISTED_FOR_S = 30
+_REMEMBERED_S = 900.0
 _HOST = re.compile(r"sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
 _GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}")
 _UNKNOWN = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "InvalidAddress")
@@ -43,8 +45,10 @@ class SqsQueue:
         self.uri = url
         self._visibility_s = visibility_s
         host = _HOST.fullmatch(urlsplit(url).netloc)
-        self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
+        with self._asking():
+            self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
         self._dead_url = dead_letters
+        self._ages = _Ages()
         self._is_fifo = url.endswith(".fifo")
 
     def send(self, body: str, group: str = "") -> str:
@@ -52,11 +56,15 @@ class SqsQueue:
             return str(self._client.send_message(QueueUrl=self.uri, **self._outgoing(body, group))["MessageId"])
 
     def receive(self, most: int, wait_s: float) -> list[Message]:
-        return [self._message(found) for found in self._received(self.uri, most, wait_s, self._visibility_s)]
+        found = self._received(self.uri, most, wait_s, self._visibility_s)
+        messages = [self._message(one) for one in found]
+        self._ages.received(messages, time.time())
+        return messages
 
     def acknowledge(self, message: Message) -> None:
         with self._asking():
             self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
+        self._ages.dealt_with(message)
 
     def release(self, message: Message, after_s: float) -> None:
         with self._asking():
@@ -71,6 +79,7 @@ class SqsQueue:
         with self._asking():
             self._client.send_message(QueueUrl=self._dead_letters_url(), MessageAttributes=attributes, **outgoing)
             self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
+        self._ages.dealt_with(message)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
         """A dead letter that is listed is hidden from others for some seconds, and shown again at the end."""
@@ -95,12 +104,16 @@ class SqsQueue:
             self._client.delete_message(QueueUrl=self._dead_letters_url(), ReceiptHandle=dead.receipt)
 
     def depth(self) -> Depth:
-        """As SQS approximates it. The age of the oldest message is a metric of CloudWatch, which is not asked here."""
+        """As SQS approximates it. How old the oldest message is goes by those that this process has received.
+
+        SQS keeps that as a metric of CloudWatch alone, and looking at a message counts as receiving it.
+        """
         dead = 0
         with contextlib.suppress(InputError):
             dead = sum(self._counts(self._dead_letters_url()))
         ready, leased = self._counts(self.uri)
-        return Depth(ready, leased, dead)
+        oldest_s = self._ages.oldest_s(ready, time.time()) if ready + leased else None
+        return Depth(ready, leased, dead, oldest_s)
 
     # Inside
 
@@ -195,6 +208,41 @@ class SqsQueue:
             raise InputError(f"queue {self.uri}: {one_line(error)}") from error
         except (aws.BotoCoreError, aws.HTTPClientError, ValueError) as error:
             raise StoreError(f"queue {self.uri}: {one_line(error)}") from error
+
+
+class _Ages:
+    """When messages were sent that this process has received.
+
+    received a, sent 10:00, and b, sent 10:01        oldest: a
+    a is acknowledged, b was put off                 oldest: b
+    b is acknowledged, 50 are ready                  not older than since 10:01: queues hand out the oldest first, about
+    b was received by somebody else                  forgotten after a quarter of an hour
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[float, float]] = {}
+        self._latest_s: float | None = None
+        self._lock = threading.Lock()
+
+    def received(self, messages: list[Message], now_s: float) -> None:
+        with self._lock:
+            self._open |= {message.id: (message.sent_s, now_s) for message in messages}
+            if messages:
+                self._latest_s = max(message.sent_s for message in messages)
+
+    def dealt_with(self, message: Message) -> None:
+        with self._lock:
+            self._open.pop(message.id, None)
+
+    def oldest_s(self, ready: int, now_s: float) -> float | None:
+        """Seconds since the oldest message was sent, of a queue that is not empty; None where none was received yet."""
+        with self._lock:
+            recent = {name: times for name, times in self._open.items() if now_s - times[1] < _REMEMBERED_S}
+            self._open = recent
+            sent_s = [sent for sent, _ in recent.values()]
+            if ready and self._latest_s is not None:
+                sent_s.append(self._latest_s)
+        return max(0.0, now_s - min(sent_s)) if sent_s else None
 
 
 def _attribute(value: str) -> dict[str, str]:

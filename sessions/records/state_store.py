@@ -17,11 +17,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from deltacompact.base.errors import CorruptionError, NotFoundError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
@@ -69,10 +70,16 @@ class StateStore:
     """Records below a URI or in a store. Safe to use from several threads and processes."""
 
     def __init__(self, where: str | ObjectStore, observer: Observer | None = None) -> None:
-        self.store = open_store(where) if isinstance(where, str) else where
+        self.store = _opened(where) if isinstance(where, str) else where
         self.uri = self.store.uri
         self._records = SwappedRecords(self.store)
         self._observer = observer or Unobserved()
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine; None below an S3 prefix."""
+        root = getattr(self.store, "root", None)
+        return root if isinstance(root, Path) else None
 
     # Job runs
 
@@ -211,6 +218,16 @@ class StateStore:
             self._observer.changed(before, after)
         except Exception as error:
             _LOG.warning("an observer failed on %s: %s", after.id, one_line(error), exc_info=True)
+
+
+def _opened(uri: str) -> ObjectStore:
+    if not uri:
+        raise InputError("--state is empty: name a folder or s3://bucket/prefix")
+    store = open_store(uri)
+    root = getattr(store, "root", None)
+    if isinstance(root, Path) and root.exists() and not root.is_dir():
+        raise InputError(f"state {root} is a file: name a folder or s3://bucket/prefix")
+    return store
 
 
 def _stored(kind: TypeAdapter[R], version: Version) -> Stored[R]:

@@ -21,7 +21,7 @@ import contextlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,7 @@ _KEPT = 8
 """Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
 _REMEMBERED = 32
 """A writer that sleeps between its put and its look, while more versions than that come, cannot be told who won."""
+_SWAPS_MAX = 20
 _READS_MAX = 100
 """A record that is replaced under a reader's eyes is read again, so often."""
 
@@ -101,6 +102,19 @@ class SwappedRecords:
         Raises StoreError where nobody can say: read the record then.
         """
         return self._put(version.folder, version.number + 1, value, version.written)
+
+    def update(self, folder: str, change: Callable[[Any], Any]) -> None:
+        """Replace the record by what `change` makes of it, again where somebody was faster; None: there is none yet."""
+        for _ in range(_SWAPS_MAX):
+            try:
+                version = self.read(folder)
+            except NotFoundError:
+                if self.create(folder, change(None)):
+                    return
+                continue
+            if self.swap(version, change(version.value)) is not None:
+                return
+        raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be changed")
 
     def _put(self, folder: str, number: int, value: Any, before: tuple[str, ...]) -> Version | None:
         path = f"{folder}/{number:020d}.json"

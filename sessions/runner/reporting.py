@@ -28,7 +28,7 @@ from deltacompact.base.events import (
 )
 from sessions.base.model import Progress, Session, SessionState
 from sessions.base.patience import patiently
-from sessions.planning.refine import refine, share_done
+from sessions.planning.refine import later, refine, share_done
 from sessions.records.state_store import StateStore, Stored
 
 _WRITE_EVERY_S = 1.0
@@ -48,6 +48,7 @@ class SessionReport:
         self._attempt = stored.value.attempt
         self._still_ours = still_ours
         self._began_s = time.monotonic()
+        self._lost_s = 0.0
         self._written_s = 0.0
         self._progress = Progress()
         self.error_named: str | None = None
@@ -76,10 +77,14 @@ class SessionReport:
                 self._tell()
 
     def begin(self) -> None:
-        """Say that the session runs."""
+        """Say that the session runs, and what it is expected to take: from its first try on."""
+        now_s, plan = time.time(), self.session.plan
+        started_s = self.session.started_s or now_s
+        self._lost_s = max(0.0, now_s - started_s)
         self.write(
             state=SessionState.RUNNING,
-            started_s=self.session.started_s or time.time(),
+            started_s=started_s,
+            expected=later(plan.expected, self._lost_s, now_s) if plan else None,
             delay=None,
             error=None,
             error_named=None,
@@ -118,4 +123,5 @@ class SessionReport:
         if plan is None:
             return {"progress": progress}
         progress = replace(progress, share=share_done(plan, progress))
-        return {"progress": progress, "expected": refine(plan, progress, time.monotonic() - self._began_s, at_s=now_s)}
+        expected = refine(plan, progress, time.monotonic() - self._began_s)
+        return {"progress": progress, "expected": later(expected, self._lost_s, now_s)}

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from deltacompact.base.wording import counted
 from sessions.watch.policy import Condition, Policy, Schedule, Sealed
 from sessions.watch.statistics import PartitionStatistics
 
@@ -153,17 +154,18 @@ def _told(
     oldest_s = max(statistics.oldest_delta_s or now_s, window_end_s or 0.0)
     idle_s = now_s - statistics.written_s if statistics.written_s is not None else 0.0
     average = statistics.average_file_bytes
-    least: list[tuple[Reason, float | None, float, str]] = [
-        (Reason.DELTAS, condition.deltas, statistics.deltas, "deltas"),
-        (Reason.DELTA_ROWS, condition.delta_rows, statistics.delta_rows, "delta rows"),
-        (Reason.DELTA_BYTES, condition.delta_bytes, statistics.delta_bytes, "delta bytes"),
-        (Reason.DELTA_AGE, condition.oldest_delta_age, now_s - oldest_s, "s since the oldest delta"),
-        (Reason.FILES, condition.files, statistics.files, "files"),
-        (Reason.IDLE, condition.idle, idle_s, "s since the last file"),
+    since_delta, since_file = "s since the oldest delta", "s since the last file"
+    least: list[tuple[Reason, float | None, float, str, str]] = [
+        (Reason.DELTAS, condition.deltas, statistics.deltas, "delta", "deltas"),
+        (Reason.DELTA_ROWS, condition.delta_rows, statistics.delta_rows, "delta row", "delta rows"),
+        (Reason.DELTA_BYTES, condition.delta_bytes, statistics.delta_bytes, "delta byte", "delta bytes"),
+        (Reason.DELTA_AGE, condition.oldest_delta_age, now_s - oldest_s, since_delta, since_delta),
+        (Reason.FILES, condition.files, statistics.files, "file", "files"),
+        (Reason.IDLE, condition.idle, idle_s, since_file, since_file),
     ]
     told = [
-        (reason, found >= wanted, f"{found:,.0f} {what}, {wanted:,.0f} wanted")
-        for reason, wanted, found, what in least
+        (reason, found >= wanted, f"{counted(round(found), what, whats)}, {wanted:,.0f} wanted")
+        for reason, wanted, found, what, whats in least
         if wanted is not None
     ]
     if condition.average_file_bytes_below is not None:

@@ -33,7 +33,9 @@ from cronsim import CronSim, CronSimError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import text_of
 from sessions.documents.instruction import Instruction, RefusedDocument, of_values
+from sessions.documents.paths import no_such_field
 
 SCHEMA_PATH = Path(__file__).with_name("policies.schema.json")
 SMALL_BYTES = 32 << 20
@@ -190,6 +192,7 @@ class Policies(BaseModel):
         return [each for policy in self.policies for each in expand(policy)]
 
 
+_KINDS = (Policies, Policy, Condition, Schedule, Sealed)
 UPSOLVER = (
     Condition(files=60, average_file_bytes_below=SMALL_BYTES, idle=2 * _DAY_S),
     Condition(files=1000, average_file_bytes_below=SMALL_BYTES),
@@ -242,7 +245,9 @@ def read_policies(path: str) -> Policies:
     except ValidationError as refused:
         first = refused.errors(include_url=False)[0]
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]).lstrip(".")
-        said = " ".join(first["msg"].removeprefix("Value error, ").split())[:300]
+        said = text_of(first["msg"].removeprefix("Value error, "))[:300]
+        if first["type"] == "extra_forbidden":
+            said = no_such_field(str(first["loc"][-1]), [name for kind in _KINDS for name in kind.model_fields])
         raise InputError(f"{path}: {place or 'the file'}: {said}") from None
 
 

@@ -29,6 +29,7 @@ from sessions.base.ids import session_id
 from sessions.base.model import JobRun, JobRunState
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.queues.queue import Queue
+from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Action, Decision, History, evaluate
 from sessions.watch.policy import Policies, Policy
@@ -78,6 +79,7 @@ class Watcher:
         self._queue = queue
         self._clock = clock
         self._open_catalog = open_catalog
+        self.failed: dict[str, DeltaCompactError] = {}
         self._tables: dict[tuple[str, str], _Table] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
@@ -93,12 +95,14 @@ class Watcher:
             stopping.wait(self._every_s)
 
     def look(self) -> list[Decided]:
-        """Every decision of now. A table that cannot be looked at leaves the others to be."""
+        """Every decision of now. A table that cannot be looked at leaves the others to be: `failed` has its error."""
         decided: list[Decided] = []
+        self.failed = {}
         for table in self._tables.values():
             try:
                 decided += table.look()
             except DeltaCompactError as error:
+                self.failed[table.name] = error
                 _LOG.warning("table %s of %s: %s", table.name, table.catalog_uri, one_line(error))
         return decided
 
@@ -236,19 +240,10 @@ class _Table:
                 said = each.decision
                 _LOG.info("%s %s by %s: %s, %s", self.name, each.partition, each.policy, said.action, said.text)
         if kept != self._kept:
-            document = {"at_s": self._watcher._clock(), "decisions": [each.document() for each in decided]}
             name = hashlib.sha256(f"{_normal(self.catalog_uri)}\n{self.name}".encode()).hexdigest()[:16]
-            self._state.store.put(f"watch-decisions/{name}.json", json.dumps(document).encode())
+            documents = [each.document() for each in decided]
+            keep_decisions(self._state.store, name, self._watcher._clock(), documents)
         self._kept = kept
-
-
-def kept_decisions(state: StateStore) -> list[dict[str, Any]]:
-    """What watchers decided last, as it is kept with the state."""
-    decided: list[dict[str, Any]] = []
-    for stat in state.store.list("watch-decisions/"):
-        document = json.loads(state.store.get(stat.path))
-        decided += [{**each, "at_s": document["at_s"]} for each in document["decisions"]]
-    return decided
 
 
 def _named(document: Mapping[str, Any]) -> list[str]:

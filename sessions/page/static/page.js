@@ -3,6 +3,7 @@
 //   summary   job runs, queue, adherence        -> tiles, list of job runs, the head of the one that is selected
 //   sessions  rows of the selected job run      -> counts by state, time line (only rows in sight are in the document)
 //   details   one session, asked for by click   -> why it was planned so, its stages, its outcome
+//   triggers  asked for every few seconds       -> what policies decided, and why
 "use strict";
 
 const STATES = ["running", "failed", "succeeded", "planned", "nothing_to_do"];
@@ -174,7 +175,7 @@ function renderRuns() {
     class: "run", type: "button", "data-run": run.id, "aria-current": String(run.id === view.run), onclick: () => select(run.id, null),
   }, icon(run.state), make("span", { class: "name clip", title: run.table }, run.table), make("span", { class: "when" }, ago(run.accepted_s)),
   make("span", { class: "sub" },
-    make("span", { class: "clip" }, run.sessions ? `${count(run.ended)} of ${plural(run.sessions, "session")}` : ended(run) ? "no session" : "not planned yet"),
+    make("span", { class: "clip" }, run.sessions ? `${count(run.ended)} of ${plural(run.sessions, "session")}` : ended(run) ? "no session" : run.waits ? "waits" : "not planned yet"),
     make("span", {}, ended(run) ? seconds(elapsed(run)) : run.expected ? `${seconds(run.expected[0])} expected` : "")),
   run.sessions > 0 && stateBar(run.states, run.sessions)))));
   if (focused !== undefined) for (const button of $("runs").querySelectorAll("button")) if (button.dataset.run === focused) button.focus({ preventScroll: true });
@@ -234,6 +235,7 @@ function renderHead(run) {
       run.owner && open && ["dispatcher", `${run.owner}, epoch ${run.epoch}`], run.takeovers > 0 && ["takeovers", count(run.takeovers)],
     ].filter(Boolean).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))),
     run.error ? make("p", { class: "error" }, run.error) : "",
+    run.waits ? make("p", { class: "nearest" }, `It waits: ${run.waits}.`) : "",
     slaChart(run),
     run.nearest_s ? make("p", { class: "nearest" }, `A desired SLA of ${seconds(run.desired_s)} cannot be met. The nearest that can is ${seconds(run.nearest_s)}.`) : "");
 }
@@ -428,6 +430,32 @@ function factsOf(known) {
   return parts;
 }
 
+// What triggers decided
+
+async function askTriggers() {
+  try {
+    const answer = await fetch("api/triggers");
+    if (answer.ok) renderTriggers(await answer.json());
+  } catch { /* the stream says that nobody answers */ }
+}
+const words = (name) => name.replaceAll("_", " ");
+
+function renderTriggers(told) {
+  const box = $("triggers");
+  box.hidden = !told.in_all;
+  const chosen = document.activeElement && box.contains(document.activeElement) ? document.activeElement.dataset.submitted : undefined;
+  box.replaceChildren(
+    make("div", { class: "triggers-head" }, make("h2", {}, "Triggers"), make("p", {}, told.counts.map((known) => `${count(known.count)} ${known.action === "submit" ? "submitted" : "left alone"}: ${words(known.reason)}`).join(" · "))),
+    make("div", { class: "decisions", role: "table", "aria-label": "What triggers decided last" }, ...told.decisions.map((made) => make("div", { class: "decision", role: "row" },
+      make("span", { class: "name clip", role: "cell", title: `${made.table} ${made.partition}` }, `${made.table}  ${made.partition}`),
+      make("span", { class: "clip muted", role: "cell", title: `policy ${made.policy}` }, made.policy),
+      make("span", { class: `verdict ${made.action}`, role: "cell" }, made.action === "submit" ? "submitted" : "left alone"),
+      make("span", { class: "because", role: "cell" }, make("bdi", {}, made.text), " ", make("code", {}, made.reason)),
+      make("span", { class: "when", role: "cell" }, made.job_run_id ? make("button", { type: "button", class: "link clip", title: made.job_run_id, "data-submitted": made.job_run_id, onclick: () => { select(made.job_run_id, null); scrollTo(0, 0); } }, made.job_run_id) : ago(made.at_s))))),
+    told.in_all > told.decisions.length ? make("p", { class: "small-empty" }, `and ${count(told.in_all - told.decisions.length)} more`) : "");
+  if (chosen !== undefined) for (const button of box.querySelectorAll("button")) if (button.dataset.submitted === chosen) button.focus({ preventScroll: true });
+}
+
 // Bars of what runs grow between two messages
 
 setInterval(() => { if (view.summary && !document.hidden && view.summary.job_runs.some((run) => !ended(run))) render(); }, 1000);
@@ -438,5 +466,7 @@ addEventListener("resize", () => { if (view.line) renderRows(); });
   view.run = parts[0] || null;
   view.session = parts[1] || null;
   follow();
+  askTriggers();
+  setInterval(() => { if (!document.hidden) askTriggers(); }, 5000);
   if (view.session) ask();
 }

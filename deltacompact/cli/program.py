@@ -1,0 +1,100 @@
+"""What every program does around its commands: errors, interrupts and closed pipes become one line and an exit status.
+
+read … | head -1       the pipe is closed       nothing is said, exit 0
+status … > /dev/full   nothing can be written   one line, exit 1
+Ctrl-C                 what is left behind      one line, exit 130
+bad input              the error                one line, exit 2; with --json a document on stdout as well
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from deltacompact.base.errors import DeltaCompactError, Interrupted
+from deltacompact.base.wording import error_document, one_line
+from deltacompact.cli.answers import Failed, say_json
+from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
+
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command line by its name. `after_interrupt` says what an interrupted command leaves behind.
+
+    `told` makes the document of an error for --json.
+    """
+
+    name: str
+    commands: click.Group
+    after_interrupt: str
+    told: Callable[[Exception], dict[str, Any]] = error_document
+
+    def main(self, context: object = None) -> None:
+        """The entry point of the process: `run` with its arguments."""
+        write_ascii_where_utf8_is_not_read()
+        try:
+            status = self.run(sys.argv[1:], context)
+            sys.stdout.flush()
+        except (BrokenPipeError, SystemExit):  # `| head` closed the pipe; click and rich turn that into SystemExit
+            _write_nowhere()
+            status = 0
+        except OSError as error:  # stdout is a full disk, perhaps
+            _write_nowhere()
+            self._say(one_line(error))
+            status = 1
+        sys.exit(status)
+
+    def run(self, arguments: Sequence[str], context: object = None) -> int:
+        """Run one command line and return its exit status. `context` is what commands get as click's object."""
+        debug, as_json = "--debug" in arguments, "--json" in arguments
+        try:
+            with warnings_on_stderr(debug):
+                words = [word for word in arguments if word != "--debug"]
+                done = self.commands.main(words, prog_name=self.name, standalone_mode=False, obj=context)
+            return done if isinstance(done, int) else 0
+        except click.exceptions.Exit as stop:
+            return stop.exit_code
+        except click.UsageError as usage:
+            if as_json:
+                say_json({"error": {"kind": "UsageError", "message": usage.format_message(), "exit_status": 2}})
+            usage.show(file=sys.stderr)
+            return 2
+        except (KeyboardInterrupt, click.Abort) as stop:
+            cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns one into the other
+            message = f"interrupted; {cause if isinstance(cause, Interrupted) else self.after_interrupt}"
+            if as_json:
+                say_json({"error": {"kind": "Interrupted", "message": message, "exit_status": _INTERRUPTED}})
+            self._say(message)
+            return _INTERRUPTED
+        except BrokenPipeError:
+            raise
+        except Failed as failed:  # the JSON answer has the error already
+            return self._failed(failed.error, debug)
+        except Exception as error:
+            if as_json:
+                say_json({"error": self.told(error)})
+            return self._failed(error, debug)
+
+    def _failed(self, error: Exception, debug: bool) -> int:
+        """Print the error in one line and return its exit status."""
+        if debug:
+            traceback.print_exception(error)
+        known = isinstance(error, DeltaCompactError)
+        self._say(one_line(error) + ("" if known or debug else " (--debug shows where)"))
+        return error.exit_status if isinstance(error, DeltaCompactError) else 1
+
+    def _say(self, text: str) -> None:
+        click.secho(f"{self.name}: {text}", file=sys.stderr, fg="red")
+
+
+def _write_nowhere() -> None:
+    """Let the interpreter flush its buffer at the end: it would fail, and say so in many lines."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,46 @@
+"""Which streams a document writes to: those of one table, of some of its partitions or of all.
+
+{"catalog": "s3://lake/tables/", "source_table_id": "orders"}                        every stream of orders
+{"catalog": "s3://lake/tables", …, "partitions": [{"day": "a"}]}                     that of day=a: they overlap
+{…, "source_table_id": "orders", "destination_compacted_table_id": "folded"}         those of folded: they do not
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import partition_text
+from sessions.documents.allow_list import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """`partitions` are sets of names and values; None is every partition."""
+
+    catalog: Place | str
+    table_id: str
+    partitions: frozenset[frozenset[tuple[str, str | None]]] | None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Streams:
+        """Of a document that was accepted."""
+        catalog = str(document.get("catalog"))
+        table_id = str(document.get("destination_compacted_table_id") or document.get("source_table_id"))
+        partitions = document.get("partitions")
+        named = None
+        if partitions is not None:
+            named = frozenset(
+                frozenset((key, partition_text(value)) for key, value in partition.items()) for partition in partitions
+            )
+        try:
+            return cls(Place.of(catalog), table_id, named)
+        except InputError:
+            return cls(catalog, table_id, named)
+
+    def overlap(self, other: Streams) -> bool:
+        if (self.catalog, self.table_id) != (other.catalog, other.table_id):
+            return False
+        return self.partitions is None or other.partitions is None or bool(self.partitions & other.partitions)

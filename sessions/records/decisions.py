@@ -1,0 +1,51 @@
+"""What triggers decided last, of each table in one object: `watch` writes it, and everybody may read it.
+
+watch-decisions/5c5c….json    orders   day=2024-01-01   policy "orders"   submit   deltas         25 deltas, 20 or more
+                                       day=2024-01-02                     wait     not_sealed     its window is open
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.storage.objects import ObjectStore
+
+_FOLDER = "watch-decisions/"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDecision:
+    """What a policy decided of a partition, and the job run that came of it. `at_s`: when something changed last."""
+
+    table: str
+    partition: dict[str, str | None]
+    policy: str
+    action: str
+    reason: str
+    text: str
+    job_run_id: str | None
+    at_s: float
+
+
+_KIND = TypeAdapter(KeptDecision)
+
+
+def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Iterable[dict[str, object]]) -> None:
+    """Replace what was kept of a table; `table` is a name of it that can be that of a file."""
+    store.put(f"{_FOLDER}{table}.json", json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
+
+
+def kept_decisions(store: ObjectStore) -> list[KeptDecision]:
+    """Of all tables. What cannot be understood is left out: another release wrote it, and writes it again."""
+    found: list[KeptDecision] = []
+    for stat in store.list(_FOLDER):
+        with contextlib.suppress(NotFoundError, ValidationError, ValueError, LookupError, TypeError):
+            document = json.loads(store.get(stat.path))
+            found += [_KIND.validate_python({**each, "at_s": document["at_s"]}) for each in document["decisions"]]
+    return found
