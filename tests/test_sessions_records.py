@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spark_fixtures import moto_endpoint, s3_catalog_uri  # noqa: F401
 from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import NotFoundError, StoreError

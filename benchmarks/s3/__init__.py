@@ -1,0 +1,1 @@
+"""deltacompact on S3"""
