@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.matrix.points import JobRun
-from benchmarks.matrix.prices import read_prices
 from benchmarks.prediction import NODE, SIZES_TIB, error_grid, model_grids, runs_of_report
 from deltacompact.planning.throughput import MeasuredRun, rates_of
+from sessions.planning.prices import read_prices
 
 
 def measured(rows: int, row_bytes: int) -> MeasuredRun:

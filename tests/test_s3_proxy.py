@@ -19,7 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from benchmarks.s3.faults import Fault, Faults
 from benchmarks.s3.proxy import Conditions
 from benchmarks.s3.proxy_process import Proxy
-from benchmarks.s3.requests import Kind, Request, RequestPrices, request_of
+from benchmarks.s3.requests import Kind, Request, request_of, usd
+from sessions.planning.prices import RequestPrices
 
 ONCE = Config(retries={"max_attempts": 0, "mode": "standard"}, read_timeout=2)
 
@@ -69,9 +70,8 @@ def test_a_request_is_known_by_its_head(method: str, target: str, headers: dict[
 
 
 def test_a_million_requests_cost_what_their_kinds_cost() -> None:
-    prices = RequestPrices(write_usd=5.0, read_usd=0.4)
     million = dict.fromkeys((Kind.PUT, Kind.LIST, Kind.PART, Kind.GET, Kind.HEAD, Kind.DELETE), 1e6)
-    assert prices.usd(million) == pytest.approx(3 * 5.0 + 2 * 0.4)
+    assert usd(million, RequestPrices(5.0, 0.4)) == pytest.approx(3 * 5.0 + 2 * 0.4)
 
 
 def test_faults_are_drawn_by_the_seed_and_not_by_the_order_of_requests() -> None:

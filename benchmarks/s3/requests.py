@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sessions.planning.prices import RequestPrices
+
 
 class Kind(StrEnum):
     """As reports name it. A copy is that of an object, or of a part of one."""
@@ -37,19 +39,11 @@ FREE = frozenset({Kind.DELETE, Kind.ABORT})
 """All other kinds cost what a PUT costs, LIST among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPrices:
-    """Dollars for a million requests."""
-
-    write_usd: float
-    read_usd: float
-
-    def usd(self, requests: Mapping[str, float]) -> float:
-        """What these requests cost, by kind."""
-        return sum(count * self._each(Kind(kind)) for kind, count in requests.items()) / 1e6
-
-    def _each(self, kind: Kind) -> float:
-        return 0.0 if kind in FREE else self.read_usd if kind in READS else self.write_usd
+def usd(requests: Mapping[str, float], prices: RequestPrices) -> float:
+    """What these requests cost, by kind."""
+    reads = sum(count for kind, count in requests.items() if kind in READS)
+    writes = sum(count for kind, count in requests.items() if kind not in READS | FREE)
+    return (reads * prices.read_usd_per_million + writes * prices.write_usd_per_million) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
