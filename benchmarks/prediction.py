@@ -216,6 +216,6 @@ def model_grids(
 
 
 CAVEAT = (
-    "Rates are those of the machine that was measured. Stragglers are not in them. Waiting for S3 is in the columns of S3; "
-    "elsewhere only if that machine waited."
+    "Rates are those of the machine that was measured. Stragglers are not in them. Waiting for S3 is in the columns of "
+    "S3, elsewhere only if that machine waited."
 )

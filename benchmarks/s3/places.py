@@ -39,7 +39,6 @@ class Place(Protocol):
     """Where tables are brought to, one for each measurement."""
 
     name: str
-    conditions: Conditions | None
 
     def bring(self, made: Made, folder: Path) -> Brought: ...
 
@@ -53,7 +52,6 @@ class Local:
     """The folder of a measurement."""
 
     name = "local files"
-    conditions = None
 
     def bring(self, made: Made, folder: Path) -> Brought:
         catalog = folder / "catalog"
@@ -111,8 +109,8 @@ class Bucket:
 class S3:
     """The bucket behind a proxy with its conditions."""
 
-    def __init__(self, name: str, bucket: Bucket, proxy: Proxy, conditions: Conditions) -> None:
-        self.name, self.conditions = name, conditions
+    def __init__(self, name: str, bucket: Bucket, proxy: Proxy) -> None:
+        self.name = name
         self._bucket, self._proxy = bucket, proxy
 
     def bring(self, made: Made, folder: Path) -> Brought:
@@ -134,10 +132,9 @@ class S3:
 def places(endpoint: str, credentials: dict[str, str], conditions: Conditions) -> Iterator[list[Place]]:
     """Local files, the server as it is, and the server under these conditions."""
     bucket = Bucket(endpoint, credentials)
-    at_once = Conditions()
     try:
-        with Proxy(endpoint, at_once) as fast, Proxy(endpoint, conditions) as slow:
-            yield [Local(), S3("S3, 0 ms", bucket, fast, at_once), S3(title_of(conditions), bucket, slow, conditions)]
+        with Proxy(endpoint) as fast, Proxy(endpoint, conditions) as slow:
+            yield [Local(), S3("S3, 0 ms", bucket, fast), S3(title_of(conditions), bucket, slow)]
     finally:
         bucket.remove()
 
