@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from rich.console import Console
 from benchmarks.competitors import CORES
 from benchmarks.configurations import NARROW, WIDE, Configuration
 from benchmarks.console import made, teller
+from benchmarks.grids import Grid
 from benchmarks.s3.scenarios import NAMES
+from sessions.planning.prices import Prices
 
 _EXECUTORS = ("local", "ray")
 _ROW_BYTES = {NARROW.name: 60, WIDE.name: 1_100}
@@ -99,20 +102,14 @@ def s3(
         "repeats": repeats,
         "seed": seed,
     }
-    document = report.document_of(described, measurements, lines)
-    tables = report.grids(lines, prices.requests)
-    tables.append(
-        ("Goals", goals.goals_grid(lines, titles[-1], executors[0], scale == 1 and partitions == goals.PARTITIONS))
-    )
     facts = _facts(endpoint, scale, partitions, repeats)
+    full_size = scale == 1 and partitions == goals.PARTITIONS
+    tables = report.grids(lines, prices.requests)
+    tables.append(("Goals", goals.goals_grid(lines, titles[-1], executors[0], full_size)))
     measured = report.markdown(facts, tables, lines)
-    models = []
-    with contextlib.suppress(ValueError):  # it needs full runs of both widths
-        runs, network_runs = prediction.runs_of_report(document), prediction.network_runs_of(document)
-        models = prediction.model_grids(runs, prices, network_runs)
-    report.write_report(
-        out, document, measured + report.markdown(prediction.CAVEAT, models, ()) if models else measured
-    )
+    document = report.document_of(described, measurements, lines)
+    models = _models(document, prices)
+    report.write_report(out, document, measured + report.markdown(prediction.CAVEAT, models, ()))
     if readme:
         write_between(report.BEGIN, measured, report.END, Path(__file__).parent.parent / "README.md")
     console.print(facts)
@@ -123,12 +120,24 @@ def s3(
         raise SystemExit(1)
 
 
+def _models(document: dict[str, Any], prices: Prices) -> list[tuple[str, Grid]]:
+    """The model's tables. None without full runs of both widths."""
+    from benchmarks.prediction import model_grids, network_runs_of, runs_of_report
+
+    try:
+        return model_grids(runs_of_report(document), prices, network_runs_of(document))
+    except ValueError:
+        return []
+
+
 @contextlib.contextmanager
 def _server(endpoint: str | None) -> Iterator[tuple[str, dict[str, str]]]:
     """A URL of S3 and credentials for it."""
     from benchmarks.s3.places import moto
 
     if endpoint is None:
+        if not find_spec("moto"):
+            raise click.UsageError("without --endpoint moto is needed: pip install 'deltacompact[bench]'")
         with moto() as url:
             yield url, _MOTO
         return

@@ -15,8 +15,8 @@ from benchmarks.s3.report import Line
 PARTITIONS = 1_000
 """Of the goals."""
 
-ALL_PARTITIONS_BEFORE_S = 0.0
-"""Measured for each of 1,000 partitions with 10 deltas at 30 ms, one after another, before there were goals."""
+ALL_PARTITIONS_BEFORE_S = 3.8
+"""A partition with 10 deltas at 30 ms made 121 requests, one after another: measured on 20 when the goals were set."""
 
 
 @dataclass(frozen=True, slots=True)
