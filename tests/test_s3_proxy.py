@@ -82,6 +82,10 @@ def test_faults_are_drawn_by_the_seed_and_not_by_the_order_of_requests() -> None
     found = list(drawn.values())
     assert 150 < found.count(Fault.RESET) < 250 and 240 < found.count(Fault.SLOW_DOWN) < 360
     assert any(drawn[one, 0] != drawn[one, 1] for one, _ in tried), "a second attempt may go well"
+    renamed = [Request(Kind.GET, f"data/{name * 16}/0.json") for name in ("0a", "f7")]
+    assert [faults.of(renamed[0], attempt) for attempt in range(50)] == [
+        faults.of(renamed[1], attempt) for attempt in range(50)
+    ]
     assert faults.of(Request(Kind.HEAD, "data/1"), 0) is faults.of(Request(Kind.GET, "log/1"), 0) is None
 
 

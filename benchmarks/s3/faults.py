@@ -4,7 +4,8 @@
     the first GET of bytes 0-99 of a.parquet     503 SlowDown
     the second one                               nothing happens to it
 
-The same request, tried as often, meets the same fault whatever else goes on. So threads do not change a test.
+The same request, tried as often, meets the same fault whatever else goes on, so threads do not change a test. Names
+that are drawn at random (16 hex digits or more) count as one name: the next run of a test has others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from benchmarks.s3.requests import Kind, Request
@@ -45,8 +46,14 @@ class Fault(StrEnum):
 
 
 REFUSED = {Fault.INTERNAL: (500, "InternalError"), Fault.SLOW_DOWN: (503, "SlowDown")}
+_RANDOM_NAME = re.compile(r"[0-9a-f]{16,}(?=[^0-9a-f]|$)")
 CUT = frozenset({Fault.RESET_IN, Fault.STALL_IN, Fault.TRUNCATED})
 """These need an answer with a body."""
+
+
+def unnamed(request: Request) -> Request:
+    """The request without the random names in its key: attempts are counted for this."""
+    return replace(request, key=_RANDOM_NAME.sub("*", request.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,10 @@ class Faults:
     slow_s: float = 1.0
 
     def of(self, request: Request, attempt: int) -> Fault | None:
-        """What happens to a request that is tried for the `attempt`-th time."""
+        """What happens to a request after `attempt` others like it (see `unnamed`)."""
         if not self.shares or request.kind not in self.kinds or not re.search(self.keys, request.key):
             return None
-        drawn = random.Random(f"{self.seed} {request} {attempt}").random()
+        drawn = random.Random(f"{self.seed} {unnamed(request)} {attempt}").random()
         for fault, share in self.shares.items():
             drawn -= share
             if drawn < 0:

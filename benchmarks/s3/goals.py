@@ -59,10 +59,14 @@ def goals_grid(lines: Sequence[Line], place: str, executor: str, full_size: bool
         rows.append(
             [
                 goal.text,
-                f"≤ {goal.most:g}",
-                formats.NONE if goal.before is None else f"{goal.before:.3g}",
-                formats.NONE if measured is None else f"{measured:.3g}",
+                f"≤ {_figure(goal.most)}",
+                _figure(goal.before),
+                _figure(measured),
                 verdict,
             ]
         )
     return ["goal", "wanted", "before", "measured", "reached"], rows
+
+
+def _figure(value: float | None) -> str:
+    return formats.NONE if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

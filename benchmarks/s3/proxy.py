@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from benchmarks.s3.faults import CUT, REFUSED, Fault, Faults
+from benchmarks.s3.faults import CUT, REFUSED, Fault, Faults, unnamed
 from benchmarks.s3.http import (
     LINE_BYTES_MAX,
     Cut,
@@ -104,8 +104,9 @@ class S3Proxy:
         return await asyncio.open_connection(*self._server, ssl=self._tls, limit=LINE_BYTES_MAX)
 
     def fault_of(self, request: Request) -> Fault | None:
-        attempt = self._attempts[request]
-        self._attempts[request] += 1
+        like = unnamed(request)
+        attempt = self._attempts[like]
+        self._attempts[like] += 1
         return self.conditions.faults.of(request, attempt)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
