@@ -8,6 +8,7 @@ DELTACOMPACT_TEST_S3=http://127.0.0.1:9000     that server, with the credentials
 from __future__ import annotations
 
 import os
+import time
 import uuid
 
 import pytest
@@ -58,10 +59,19 @@ def s3_bucket(s3_endpoint):
 
     bucket = boto3.resource("s3", endpoint_url=s3_endpoint).create_bucket(Bucket=f"lake-{uuid.uuid4().hex[:8]}")
     yield bucket.name
-    for upload in bucket.multipart_uploads.all():
-        upload.abort()
-    bucket.objects.all().delete()
-    bucket.delete()
+    for attempt in range(20):
+        for upload in bucket.multipart_uploads.all():
+            upload.abort()
+        bucket.objects.all().delete()
+        try:
+            bucket.delete()
+        except bucket.meta.client.exceptions.ClientError as error:
+            # Threads of work that failed or was killed may still write.
+            if attempt == 19 or error.response["Error"]["Code"] != "BucketNotEmpty":
+                raise
+            time.sleep(0.5)
+        else:
+            break
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -82,6 +83,7 @@ def s3(
     from benchmarks.s3.scenarios import scenarios
     from sessions.planning.prices import read_prices
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the bucket is removed then too
     console, out, data = Console(width=None if sys.stdout.isatty() else 200), made(out, "report"), made(data, "data")
     narrow, wide = NARROW.scaled(scale), WIDE.scaled(scale)
     conditions = Conditions(latency_ms / 1e3, mb_per_s * 1e6 or None)
