@@ -8,10 +8,12 @@ child.py            one competitor in a process of its own
 meter.py            CPU and memory of that process and its children, read from outside
 runner.py           children one after another, interleaved: measurements
 summary.py          medians and ratios to the floor
+grids.py            tables of cells, on the screen and in Markdown
 report.py plots.py  report.md, report.json, PNGs, and the table on the screen
 memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
 prediction.py       what the measured rates come to on clusters that nobody has here, by planning/throughput.py
 console.py          what every command needs: a folder, and somebody to tell
-cli.py              python -m benchmarks run | tpch | lhbench | memory | local | ec2 | job | model | kernels
+s3/                 the same work on S3: a proxy with latency and faults, requests, dollars
+cli.py              python -m benchmarks run | tpch | lhbench | memory | s3 | local | ec2 | job | model | kernels
 """

@@ -31,7 +31,7 @@ class Fingerprint:
         return f"{self.rows:,} rows, checksum {self.checksum:016x}"
 
 
-def fingerprint(files: Iterable[Path], columns: Iterable[str]) -> Fingerprint:
+def fingerprint(files: Iterable[Path | pa.NativeFile], columns: Iterable[str]) -> Fingerprint:
     """Of Parquet files, batch by batch. A column that a file lacks does not go in, so that the sum is another one."""
     rows, total = 0, 0
     names = sorted(columns)

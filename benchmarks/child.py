@@ -19,7 +19,7 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.checksum import fingerprint
 from benchmarks.competitors import TEMPORARY, Entrant
@@ -63,7 +63,7 @@ class Result:
 
 def measure(spec: Spec, parent: Connection) -> None:
     """The whole life of a measured child."""
-    with _Reporting(spec, parent):
+    with Reporting(spec, parent):
         began = time.perf_counter()
         competitor = spec.entrant.make()
         competitor.start()
@@ -78,11 +78,11 @@ def measure(spec: Spec, parent: Connection) -> None:
         if spec.inputs.case.incremental and spec.entrant.has_base:
             read_ahead([path for path in spec.base.rglob("*") if path.is_file()])
         gc.collect()
-        _tell(parent, BEGIN)
+        tell(parent, BEGIN)
         working = time.perf_counter()
         run.work()
         seconds = time.perf_counter() - working
-        _tell(parent, END)
+        tell(parent, END)
 
         files = run.files()
         found = fingerprint(files, spec.inputs.columns)
@@ -103,16 +103,26 @@ def measure(spec: Spec, parent: Connection) -> None:
 
 def build_base(spec: Spec, parent: Connection) -> None:
     """The table that the incremental cases start from."""
-    with _Reporting(spec, parent):
+    with Reporting(spec, parent):
         competitor = spec.entrant.make()
         competitor.build_base(spec.inputs, spec.base)
         parent.send((RESULT, {}))
 
 
-class _Reporting:
+class Reported(Protocol):
+    """What a child is told: where it spills, and where its output goes."""
+
+    @property
+    def temporary(self) -> Path: ...
+
+    @property
+    def log(self) -> Path: ...
+
+
+class Reporting:
     """What the child prints goes to its log; what it fails by, to the parent as well."""
 
-    def __init__(self, spec: Spec, parent: Connection) -> None:
+    def __init__(self, spec: Reported, parent: Connection) -> None:
         self._parent = parent
         with spec.log.open("a") as sink:
             os.dup2(sink.fileno(), 1)
@@ -132,7 +142,8 @@ class _Reporting:
         return True
 
 
-def _tell(parent: Connection, what: str) -> None:
+def tell(parent: Connection, what: str) -> None:
+    """Say it, and wait until the parent has heard it."""
     parent.send((what, None))
     parent.recv()
 

@@ -1,4 +1,4 @@
-"""python -m benchmarks run | tpch | lhbench | memory | sla | local | ec2 | job | model | kernels"""
+"""python -m benchmarks run | tpch | lhbench | memory | sla | s3 | local | ec2 | job | model | kernels"""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
 from benchmarks.console import made, teller
 from benchmarks.matrix import cli as matrix_cli
+from benchmarks.s3.cli import s3
 
 EXECUTORS = ("ray", "local", "auto")
+README = Path(__file__).parent / "README.md"
 
 
 def _common(command: Any) -> Any:
@@ -236,6 +238,7 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
 
     from benchmarks import environment
     from benchmarks import sla as expected
+    from benchmarks.grids import write_between
 
     console, tell, out = Console(width=None if sys.stdout.isatty() else 160), teller(), made(out, "report")
     ran = []
@@ -249,7 +252,7 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
     described = {"environment": environment.environment(), "scale": scale, "seed": seed}
     text = expected.write_report(ran, out, described)
     if readme:
-        expected.write_readme(text, Path(__file__).parent / "README.md")
+        write_between(expected.BEGIN, text, expected.END, README)
     console.print(Markdown(text))
     console.print(f"sla.md and sla.json are in {out}", soft_wrap=True)
 
@@ -258,17 +261,18 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
 @click.argument("report", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--prices", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file.")
 def model(report: Path, prices: Path | None) -> None:
-    """Predict compactions of 1 TiB to 1 PiB from a REPORT (report.json of `run`, `local` or `ec2`).
+    """Predict compactions of 1 TiB to 1 PiB from a REPORT (report.json of `run`, `local`, `ec2` or `s3`).
 
-    It says how wrong the model is on the runs in the report.
+    It says how wrong the model is on the runs in the report. That of `s3` adds what waiting for S3 costs.
     """
-    from benchmarks.matrix.prices import DEFAULT, read_prices
-    from benchmarks.matrix.report import print_grid
-    from benchmarks.prediction import CAVEAT, model_grids, runs_of_report
+    from benchmarks.grids import print_grid
+    from benchmarks.prediction import CAVEAT, model_grids, network_runs_of, runs_of_report
+    from sessions.planning.prices import DEFAULT, read_prices
 
     console = Console(width=None if sys.stdout.isatty() else 200)
     try:
-        grids = model_grids(runs_of_report(json.loads(report.read_text())), read_prices(prices or DEFAULT))
+        document = json.loads(report.read_text())
+        grids = model_grids(runs_of_report(document), read_prices(prices or DEFAULT), network_runs_of(document))
     except (KeyError, ValueError) as error:
         raise click.ClickException(f"{report}: {error}") from error
     for title, grid in grids:
@@ -285,5 +289,5 @@ def kernels(arguments: tuple[str, ...]) -> None:
     raise SystemExit(subprocess.call(command, cwd=home.parent))
 
 
-for _command in (matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+for _command in (s3, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
     main.add_command(_command)

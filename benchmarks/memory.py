@@ -18,7 +18,7 @@ from benchmarks.competitors import CORES, deltacompact
 from benchmarks.configurations import ENTRY_BYTES, MEMORY, Case
 from benchmarks.data import inputs_of
 from benchmarks.environment import environment
-from benchmarks.report import markdown_table
+from benchmarks.grids import markdown_table
 from benchmarks.runner import Measurement, measure
 
 ROUNDS_WHEN_SCALED = 8

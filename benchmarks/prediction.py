@@ -2,21 +2,35 @@
 
 report.json of `run`      its full runs of deltacompact on Ray
 report.json of `local`    and of `ec2`: every job run that succeeded
+report.json of `s3`       its full runs on local files; and what S3 adds, from those at 0 ms and at its latency
 
 Two tables: seconds that were measured beside those that the model makes of them; seconds and dollars of full
-compactions on clusters that nobody has here.
+compactions on clusters that nobody has here, with waiting for S3 and without where a report of `s3` tells of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from statistics import median
 from typing import Any
 
+from benchmarks.grids import Grid
 from benchmarks.matrix.points import JobRun
-from benchmarks.matrix.prices import Prices
 from deltacompact.planning import sizing
-from deltacompact.planning.throughput import MeasuredRun, Rates, Work, capacity_of, predict, rates_of
+from deltacompact.planning.throughput import (
+    MeasuredRun,
+    Network,
+    NetworkRun,
+    Rates,
+    Work,
+    capacity_of,
+    network_of,
+    predict,
+    rates_of,
+)
+from sessions.planning.prices import Prices
 
 TIB = 1 << 40
 ROW_BYTES = {"narrow": 60, "wide": 1_100}
@@ -34,14 +48,13 @@ PAPER = {
 }
 SIZES_TIB = (1, 20, 117, 1_024)
 
-Grid = tuple[list[str], list[list[str]]]
-"""Names of columns, and rows of cells."""
-
 
 def runs_of_report(document: Mapping[str, Any]) -> list[MeasuredRun]:
-    """The full runs in a report.json, of `run` or of a matrix."""
+    """The full runs in a report.json, of `run`, of `s3` or of a matrix."""
     if "job_runs" in document:
         return runs_of_matrix(JobRun(**each) for each in document["job_runs"])
+    if "conditions" in document:
+        return [_measured_run(run, document) for run in _full_runs(document, Place.LOCAL)]
     cores = int(document["environment"]["cores"])
     return [
         MeasuredRun(
@@ -58,6 +71,64 @@ def runs_of_report(document: Mapping[str, Any]) -> list[MeasuredRun]:
         and (each["case"], each["competitor"]) == ("full", COMPETITOR)
         and not each["error"]
     ]
+
+
+class Place(IntEnum):
+    """The places of a report of `s3`, in their order there."""
+
+    LOCAL = 0
+    WITHOUT_LATENCY = 1
+    WITH_LATENCY = 2
+
+
+def _full_runs(document: Mapping[str, Any], place: Place) -> list[dict[str, Any]]:
+    """Those of a report of `s3` that succeeded there, with the executor that it ran first."""
+    executor = document["executors"][0]
+    return [
+        run
+        for run in document["measurements"]
+        if run["scenario"] in document["tables"]
+        and (run["place"], run["executor"], run["error"]) == (document["places"][place], executor, None)
+    ]
+
+
+def _measured_run(run: Mapping[str, Any], document: Mapping[str, Any]) -> MeasuredRun:
+    table, cores = document["tables"][run["scenario"]], int(document["environment"]["cores"])
+    details = run["details"]
+    return MeasuredRun(
+        run["scenario"], table["rows"], table["row_bytes"], cores, run["seconds"], details["seconds"],
+        details["hash_bucket_count"],
+    )  # fmt: skip
+
+
+def network_runs_of(document: Mapping[str, Any]) -> list[NetworkRun]:
+    """Each full run with latency in a report of `s3`, beside that of the same repeat without. None in other reports."""
+    if "conditions" not in document:
+        return []
+    cores, conditions = int(document["environment"]["cores"]), document["conditions"]
+    local, without = (
+        {(run["scenario"], run["repeat"]): run for run in _full_runs(document, place)}
+        for place in (Place.LOCAL, Place.WITHOUT_LATENCY)
+    )
+    runs = []
+    for run in _full_runs(document, Place.WITH_LATENCY):
+        same, table = (run["scenario"], run["repeat"]), document["tables"][run["scenario"]]
+        if same in local and same in without:
+            runs.append(
+                NetworkRun(
+                    table["rows"],
+                    table["row_bytes"],
+                    cores,
+                    sum(run["requests"].values()),
+                    run["up_bytes"] + run["down_bytes"],
+                    conditions["latency_s"],
+                    conditions["bytes_per_s"] or math.inf,
+                    run["seconds"],
+                    without[same]["seconds"],
+                    run["cpu_s"] / local[same]["cpu_s"],
+                )
+            )
+    return runs
 
 
 def runs_of_matrix(runs: Iterable[JobRun]) -> list[MeasuredRun]:
@@ -91,45 +162,60 @@ def error_grid(runs: Sequence[MeasuredRun], rates: Rates) -> Grid:
     return ["run", "measured s", "predicted s", "error"], rows
 
 
-def prediction_grid(rates: Rates, prices: Prices) -> Grid:
-    """Clusters and sizes of the paper. Dollars on demand."""
+def prediction_grid(rates: Rates, prices: Prices, network: Network | None = None) -> Grid:
+    """Clusters and sizes of the paper. Dollars on demand. With a network, also what its store makes of them."""
     names = ["cluster", "TiB", "hours", "TiB/h", "rows/s-core", "$/TB", "buckets", "rounds", "objects", "task GiB"]
-    node, rows = prices.instance(NODE), []
+    if network:
+        names += ["hours, S3", "TiB/h, S3", "$/TB, S3"]
+    node, rows = prices.node(NODE), []
     for nodes in (11, 110, 250):
         capacity = capacity_of(nodes, node.vcpus, node.memory_bytes)
         for size in SIZES_TIB:
             data = size * TIB
             count = data // PAPER_ROW_BYTES
-            found = predict(Work.full(count, PAPER_ROW_BYTES, files=10_000), capacity, rates)
-            hours = found.seconds / 3600
-            dollars = hours * nodes * node.on_demand_usd_per_h
+            work = Work.full(count, PAPER_ROW_BYTES, files=10_000)
+            found = predict(work, capacity, rates)
+
+            def cost(seconds: float, nodes: int = nodes, data: int = data) -> list[str]:
+                hours = seconds / 3600
+                dollars = hours * nodes * node.on_demand_usd_per_h
+                return [f"{hours:.2f}", f"{data / TIB / hours:,.0f}", f"{dollars / (data / 1e12):.2f}"]
+
+            hours, rate, dollars = cost(found.seconds)
             rows.append(
                 [
                     f"{nodes} x {NODE}",
                     f"{size:,}",
-                    f"{hours:.2f}",
-                    f"{size / hours:,.0f}",
+                    hours,
+                    rate,
                     f"{count / found.seconds / capacity.slots:,.0f}",
-                    f"{dollars / (data / 1e12):.2f}",
+                    dollars,
                     f"{found.hash_buckets:,}",
                     str(found.rounds),
                     f"{found.objects:,}",
                     f"{found.task_bytes / sizing.GIB:.1f}",
+                    *(cost(predict(work, capacity, rates, network=network).seconds) if network else ()),
                     PAPER.get((nodes, size), ""),
                 ]
             )
     return [*names, "the paper"], rows
 
 
-def model_grids(runs: Sequence[MeasuredRun], prices: Prices) -> list[tuple[str, Grid]]:
+def model_grids(
+    runs: Sequence[MeasuredRun], prices: Prices, network_runs: Sequence[NetworkRun] = ()
+) -> list[tuple[str, Grid]]:
     """Both tables with their titles. Raises ValueError where the runs do not suffice."""
-    rates = rates_of(runs)
+    rates, network = rates_of(runs), network_of(network_runs) if network_runs else None
     return [
         ("The model on the runs that its rates come from", error_grid(runs, rates)),
-        (f"Predicted full compactions, rows of {PAPER_ROW_BYTES} decompressed bytes", prediction_grid(rates, prices)),
+        (
+            f"Predicted full compactions, rows of {PAPER_ROW_BYTES} decompressed bytes",
+            prediction_grid(rates, prices, network),
+        ),
     ]
 
 
 CAVEAT = (
-    "Rates are those of the machine that was measured: waiting for S3 and stragglers are in them only if it had them."
+    "Rates are those of the machine that was measured. Stragglers are not in them. Waiting for S3 is in the columns of "
+    "S3, elsewhere only if that machine waited."
 )

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import formats
+from benchmarks.grids import markdown_table
 from benchmarks.plots import Plot
 from benchmarks.runner import Measurement
 from benchmarks.summary import Line
@@ -101,12 +102,6 @@ def _markdown(described: dict[str, Any], lines: Sequence[Line], plots: Sequence[
     parts += [f"![{plot.title}]({plot.file})\n" for plot in plots]
     parts.append(f"## How to read it\n\n{LEGEND}")
     return "\n".join(parts)
-
-
-def markdown_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is to the left, numbers to the right."""
-    head = "| " + " | ".join(names) + " |\n|---|" + "---:|" * (len(names) - 1) + "\n"
-    return head + "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
 
 def _cells(group: Sequence[Line]) -> list[list[str]]:

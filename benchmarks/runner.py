@@ -127,7 +127,7 @@ def measure(spec: child.Spec, named: Measurement, timeout_s: float) -> Measureme
     """One child, measured from outside while it works."""
     shutil.rmtree(spec.folder, ignore_errors=True)  # of a run that was killed
     spec.folder.mkdir(parents=True)
-    result, meter, cpu_s = _watch(child.measure, spec, timeout_s)
+    result, meter, cpu_s = watch(child.measure, spec, timeout_s)
     shutil.rmtree(spec.folder)
     if isinstance(result, str):
         return replace(named, error=result)
@@ -163,17 +163,27 @@ def measure(spec: child.Spec, named: Measurement, timeout_s: float) -> Measureme
     )
 
 
+def _ignore(_: str) -> None:
+    """Nothing."""
+
+
 def make_base(spec: child.Spec, timeout_s: float) -> str | None:
     """Why the base could not be made, or None."""
     spec.base.parent.mkdir(parents=True, exist_ok=True)
-    result, _, _ = _watch(child.build_base, spec, timeout_s)
+    result, _, _ = watch(child.build_base, spec, timeout_s)
     return result if isinstance(result, str) else None
 
 
-def _watch(
-    task: Callable[[child.Spec, Connection], None], spec: child.Spec, timeout_s: float
+def watch(
+    task: Callable[[Any, Connection], None],
+    spec: child.Reported,
+    timeout_s: float,
+    heard: Callable[[str], None] = _ignore,
 ) -> tuple[dict[str, Any] | str, Meter, float]:
-    """Run `task` in a fresh interpreter; its result or its error, the meter, and the CPU seconds of the timed part."""
+    """Run `task` in a fresh interpreter; its result or its error, the meter, and the CPU seconds of the timed part.
+
+    `heard` is called when the timed part begins and when it ends, while the child waits.
+    """
     os.sync()  # what the one before has written is not for this one to wait for
     here, there = get_context("spawn").Pipe()
     process = get_context("spawn").Process(target=task, args=(spec, there))
@@ -182,14 +192,16 @@ def _watch(
     assert process.pid is not None
     meter, leaving_s = Meter(process.pid, spec.temporary), 0.0
     try:
-        result, cpu_s = _follow(here, meter, time.monotonic() + timeout_s)
+        result, cpu_s = _follow(here, meter, time.monotonic() + timeout_s, heard)
         leaving_s = 0.0 if isinstance(result, str) else _LEAVING_S
     finally:
         _end(process, leaving_s)
     return result, meter, cpu_s
 
 
-def _follow(connection: Connection, meter: Meter, deadline_s: float) -> tuple[dict[str, Any] | str, float]:
+def _follow(
+    connection: Connection, meter: Meter, deadline_s: float, heard: Callable[[str], None]
+) -> tuple[dict[str, Any] | str, float]:
     cpu_s, sampling = 0.0, False
     while True:
         wait_s = meter.sample() if sampling else 1.0
@@ -208,6 +220,7 @@ def _follow(connection: Connection, meter: Meter, deadline_s: float) -> tuple[di
             cpu_s, sampling = cpu_s + meter.cpu_seconds(), False
         else:
             return value, cpu_s
+        heard(kind)
         connection.send(None)
 
 

@@ -205,13 +205,3 @@ def write_report(ran: Sequence[Ran], out: Path, described: dict[str, Any]) -> st
     (out / "sla.md").write_text(text + "\n")
     (out / "sla.json").write_text(json.dumps({**described, "sessions": [asdict(one) for one in ran]}, indent=1))
     return text
-
-
-def write_readme(text: str, readme: Path) -> None:
-    """Put the report between its marks. Raises ValueError where they are missing."""
-    page = readme.read_text()
-    before, began, rest = page.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not began or not ended:
-        raise ValueError(f"{readme} has no place for the report: {BEGIN} … {END}")
-    readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")

@@ -6,7 +6,7 @@ import os
 
 import hypothesis
 import pytest
-from spark_fixtures import catalog, moto_endpoint, s3_catalog_uri, spark  # noqa: F401  (fixtures)
+from spark_fixtures import catalog, moto_endpoint, s3_bucket, s3_catalog_uri, s3_endpoint, spark  # noqa: F401  (fixtures)
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 hypothesis.settings.register_profile(

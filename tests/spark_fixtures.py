@@ -1,7 +1,14 @@
-"""One Spark session for all tests (some fifteen seconds to start), and a moto server for those that need S3."""
+"""One Spark session for all tests (some fifteen seconds to start), and an S3 server for those that need one.
+
+nothing set                                    moto's server, in this process
+DELTACOMPACT_TEST_S3=http://127.0.0.1:9000     that server, with the credentials of the environment; queues, topics and
+                                               all else of AWS stay with moto
+"""
 
 from __future__ import annotations
 
+import os
+import time
 import uuid
 
 import pytest
@@ -21,32 +28,56 @@ def spark(moto_endpoint):
 
 @pytest.fixture(scope="session")
 def moto_endpoint():
-    """The URL of an S3 of our own; for the rest of the session the environment leads to it."""
+    """The URL of an AWS of our own; for the rest of the session the environment leads to it, or to the given S3."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    environment = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
+    if given := os.environ.get("DELTACOMPACT_TEST_S3"):
+        environment["AWS_ENDPOINT_URL_S3"] = given
+    else:
+        environment |= {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }.items():
+        for name, value in environment.items():
             patch.setenv(name, value)
         yield f"http://{host}:{port}"
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def s3_endpoint(moto_endpoint):
+    """The URL of the S3 server: moto's, or the one given."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3", moto_endpoint)
+
+
 @pytest.fixture
-def s3_catalog_uri(moto_endpoint):
-    """A catalog in a fresh bucket."""
+def s3_bucket(s3_endpoint):
+    """The name of a fresh bucket, which is removed afterwards with all that is in it."""
     import boto3
 
-    bucket = f"lake-{uuid.uuid4().hex[:8]}"
-    boto3.client("s3").create_bucket(Bucket=bucket)
-    return f"s3://{bucket}/tables"
+    bucket = boto3.resource("s3", endpoint_url=s3_endpoint).create_bucket(Bucket=f"lake-{uuid.uuid4().hex[:8]}")
+    yield bucket.name
+    for attempt in range(20):
+        for upload in bucket.multipart_uploads.all():
+            upload.abort()
+        bucket.objects.all().delete()
+        try:
+            bucket.delete()
+        except bucket.meta.client.exceptions.ClientError as error:
+            # Threads of work that failed or was killed may still write.
+            if attempt == 19 or error.response["Error"]["Code"] != "BucketNotEmpty":
+                raise
+            time.sleep(0.5)
+        else:
+            break
+
+
+@pytest.fixture
+def s3_catalog_uri(s3_bucket):
+    """A catalog in a fresh bucket."""
+    return f"s3://{s3_bucket}/tables"
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sla
-from benchmarks.sla import BEGIN, END, Ran, lines_of, markdown_of, noise_of, write_readme
+from benchmarks.grids import write_between
+from benchmarks.sla import BEGIN, END, Ran, lines_of, markdown_of, noise_of
 
 ONE = Ran("t", "later", 1_000, 10**6, expected_s=1.0, low_s=0.8, high_s=1.2, seconds=1.0, again_s=None, load=0.5)
 
@@ -47,13 +48,13 @@ def test_the_report_goes_between_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     text = markdown_of([ONE, replace(ONE, again_s=1.1)], 2)
-    write_readme(text, page)
+    write_between(BEGIN, text, END, page)
     assert page.read_text() == f"before\n{BEGIN}\n{text}\n{END}\nafter\n" and "| all | 2 | 100% |" in text
-    write_readme(text, page)
+    write_between(BEGIN, text, END, page)
     assert page.read_text().count(text) == 1
     page.write_text("no marks")
     with pytest.raises(ValueError, match="no place"):
-        write_readme(text, page)
+        write_between(BEGIN, text, END, page)
 
 
 def test_sessions_are_planned_run_and_learned_from(tmp_path: Path) -> None:

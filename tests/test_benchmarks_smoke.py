@@ -5,8 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from benchmarks.configurations import NARROW, WIDE
+from benchmarks.s3.places import Local
+from benchmarks.s3.scenarios import NAMES, TABLE, scenarios
+from deltacompact import Settings, open_catalog
 
 ROOT = Path(__file__).parent.parent
 FULL = {"floor", "deltacompact local", "polars", "duckdb row_number", "duckdb max_by"}
@@ -59,8 +67,56 @@ def test_the_sweep_of_lhbench_is_one_plot(tmp_path: Path) -> None:
     assert "(sweep-ratio.png)" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_unknown_names_are_refused() -> None:
-    command = [sys.executable, "-m", "benchmarks", "run", "--only", "floor,quackdb"]
+def test_s3_counts_requests_and_compares_places(tmp_path: Path) -> None:
+    """On moto, whose times mean nothing."""
+    sizes = ["--scale", "0.0001", "--partitions", "3", "--repeat", "1", "--latency-ms", "5", "--mb-per-s", "50"]
+    sizes += ["--scenarios", "narrow,wide,append"]
+    folders = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "benchmarks", "s3", *sizes, *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    lines = {(line["scenario"], line["place"]): line for line in document["lines"]}
+    scenarios = {"narrow full", "wide full", "append"}
+    places = ["local files", "S3, 0 ms", "S3, 5 ms, 50 MB/s"]
+    assert document["places"] == places
+    assert lines.keys() == {(scenario, place) for scenario in scenarios for place in places}
+    for (_, place), line in lines.items():
+        assert line["error"] is None and line["seconds"] > 0
+        assert bool(line["requests"]) is (place != "local files")
+        assert line["requests"].get("conditional PUT", 1) >= 1, "every scenario commits"
+    assert lines["wide full", places[1]]["down_bytes"] > lines["narrow full", places[1]]["down_bytes"] > 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    for named in ("moto", "one changed partition of 1,000", "$/TB, S3", "Requests by kind"):
+        assert named in text
+    assert str(tmp_path) not in text
+    assert not (tmp_path / "out" / "work").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_on_s3_knows_its_result(tmp_path: Path, name: str) -> None:
+    """Here on local files."""
+    (scenario,) = scenarios((name,), NARROW.scaled(0.0005), WIDE.scaled(0.0005), 4, tmp_path / "data", seed=1)
+    made = scenario.make(tmp_path / "data")
+    brought = Local().bring(made, tmp_path)
+    catalog = open_catalog(brought.catalog)
+    scenario.prepare(catalog, brought.files)
+    done = scenario.work(catalog, Settings(executor="local"))
+    assert scenario.check(catalog, done) is None
+    if done:
+        one, *others = done.sessions
+        wrong = replace(done, sessions=[replace(one, live=one.live + 1, nothing_to_do=None), *others])
+        assert name in ("narrow", "wide") or "wrong result" in str(scenario.check(catalog, wrong))
+        catalog.append(TABLE, catalog.read(TABLE).slice(0, 1), one.partition or None)
+        assert name not in ("narrow", "wide") or "wrong result" in str(scenario.check(catalog, done))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["run", "--only", "floor,quackdb"], "quackdb"), (["s3", "--scenarios", "narrow,deep"], "deep")],
+)
+def test_unknown_names_are_refused(arguments: list[str], named: str) -> None:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "quackdb" in done.stderr
+    assert named in done.stderr

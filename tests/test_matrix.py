@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from benchmarks.matrix import commands as run
 from benchmarks.matrix import table as data
+from benchmarks.matrix.bills import bill_of
 from benchmarks.matrix.cluster import ClusterSpec, render
 from benchmarks.matrix.points import JobRun, Matrix, Point, keep, kept, recommended_buckets
-from benchmarks.matrix.prices import bill_of, read_prices
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
 from deltacompact.storage.opening import open_store
+from sessions.planning.prices import read_prices
 
 ROOT = Path(__file__).parent.parent
 
@@ -68,19 +69,19 @@ def test_the_recommended_buckets_are_those_of_the_paper():
 
 def test_a_cluster_costs_its_workers_and_its_head():
     prices = read_prices()
-    worker, head = prices.instance("r6in.4xlarge"), prices.instance("r6in.xlarge")
+    worker, head = prices.node("r6in.4xlarge"), prices.node("r6in.xlarge")
     bill = bill_of(32, worker, head)
     assert bill.on_demand_usd_per_h == pytest.approx(2 * worker.on_demand_usd_per_h + head.on_demand_usd_per_h)
     assert bill.spot_usd_per_h == pytest.approx(2 * worker.spot_usd_per_h + head.on_demand_usd_per_h)
     with pytest.raises(ValueError, match=r"no price for 'm1.small'"):
-        prices.instance("m1.small")
+        prices.node("m1.small")
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("spot_share = 0.4", "'instances' is missing"),
-        ("date = 2026-01-01\nspot_share = 0.4\nregion = 'x'\n[instances.a]\nvcpus = 'many'", "mine.toml"),
+        ("spot_share = 0.4", "'nodes' is missing"),
+        ("date = 2026-01-01\nspot_share = 0.4\nregion = 'x'\n[nodes.a]\nvcpus = 'many'", "mine.toml"),
         ("spot_share = ", "mine.toml"),
     ],
 )
@@ -96,7 +97,7 @@ def test_a_rendered_cluster_is_one_to_ray_and_to_ec2():
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     prices = read_prices()
-    worker, head = prices.instance("r6in.8xlarge"), prices.instance("r6in.xlarge")
+    worker, head = prices.node("r6in.8xlarge"), prices.node("r6in.xlarge")
     tags = (("team", "lake"), ("project", "trial"))
     spec = ClusterSpec("bench-40", 40, worker, head, True, "registry/image:1", "eu-west-1", "profile", "ami-0", tags)
     rendered = yaml.safe_load(yaml.safe_dump(render(spec)))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from measured_runs import measured, on_a_network
+
 from benchmarks.matrix.points import JobRun
-from benchmarks.matrix.prices import read_prices
-from benchmarks.prediction import NODE, SIZES_TIB, error_grid, model_grids, runs_of_report
-from deltacompact.planning.throughput import MeasuredRun, rates_of
-
-
-def measured(rows: int, row_bytes: int) -> MeasuredRun:
-    stages = {
-        "hash_bucket": rows * 1e-7 / 2,
-        "dedupe": rows * 2e-7 / 2,
-        "assign_pointers": rows * 1e-7 / 2,
-        "write_index": rows * 1e-7 / 2,
-        "materialize": rows * (3e-7 + 1e-9 * row_bytes) / 2,
-    }
-    return MeasuredRun(f"{row_bytes}", rows, row_bytes, 2, sum(stages.values()) + 0.5, stages)
+from benchmarks.prediction import NODE, SIZES_TIB, error_grid, model_grids, network_runs_of, runs_of_report
+from deltacompact.planning.throughput import MeasuredRun, NetworkRun, rates_of
+from sessions.planning.prices import read_prices
 
 
 def test_runs_come_from_either_report() -> None:
@@ -57,3 +50,43 @@ def test_the_report_shows_its_error_and_the_papers_clusters() -> None:
     assert {row[0] for row in predicted} == {f"{nodes} x {NODE}" for nodes in (11, 110, 250)}
     slow = MeasuredRun("slow", 10_000_000, 60, 2, 100.0, {})
     assert float(error_grid([slow], rates_of(runs))[1][0][-1].rstrip("%")) < -50
+
+
+def report_of_s3(**measurement: Any) -> dict[str, Any]:
+    """A full run at each of three places."""
+    places = ["local files", "S3, 0 ms", "S3, 30 ms"]
+    measured = [
+        {
+            "scenario": "narrow full", "place": place, "executor": "local", "repeat": 0, "error": None,
+            "seconds": seconds, "cpu_s": cpu_s, "requests": {"ranged GET": 300, "part": 100},
+            "up_bytes": 5, "down_bytes": 6, "details": {"seconds": {"hash_bucket": 1.0}, "hash_bucket_count": 8},
+        }
+        for place, seconds, cpu_s in zip(places, (2.0, 3.0, 7.0), (3.0, 4.0, 6.0), strict=True)
+    ]  # fmt: skip
+    measured[-1] |= measurement
+    return {
+        "environment": {"cores": "2"},
+        "conditions": {"latency_s": 0.03, "bytes_per_s": None},
+        "places": places,
+        "executors": ["local"],
+        "tables": {"narrow full": {"rows": 10, "row_bytes": 60}},
+        "measurements": measured,
+    }
+
+
+def test_a_report_of_s3_tells_of_the_machine_and_of_the_network() -> None:
+    assert runs_of_report(report_of_s3()) == [MeasuredRun("narrow full", 10, 60, 2, 2.0, {"hash_bucket": 1.0}, 8)]
+    (run,) = network_runs_of(report_of_s3())
+    assert run == NetworkRun(10, 60, 2, 400, 11, 0.03, float("inf"), 7.0, 3.0, 2.0)
+    assert network_runs_of(report_of_s3(error="it failed")) == []
+    assert network_runs_of({"environment": {"cores": "2"}, "measurements": []}) == []
+
+
+def test_the_papers_table_is_shown_with_the_network_and_without() -> None:
+    runs = [measured(10_000_000, 60), measured(2_000_000, 1_100)]
+    _, (_, (names, rows)) = model_grids(runs, read_prices(), [on_a_network(run) for run in runs])
+    assert names[-4:] == ["hours, S3", "TiB/h, S3", "$/TB, S3", "the paper"]
+    for row in rows:
+        cells = dict(zip(names, row, strict=True))
+        assert float(cells["$/TB, S3"]) > float(cells["$/TB"]) > 0
+        assert float(cells["TiB/h, S3"].replace(",", "")) < float(cells["TiB/h"].replace(",", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,21 +55,26 @@ def test_several_rounds_and_then_an_incremental_run() -> None:
     assert live(toy) == {**EXPECTED, 1: "c", 99: "c"}
 
 
-def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
+def resumed_after_each_kill(data_of: Callable[[int], str]) -> set[int]:
+    """Kill a session at every operation of its store, and run another: how many rounds it resumed."""
     resumed = set()
     for at in range(1000):
-        store = MemoryStore()
-        filled(store)
+        store, data = MemoryStore(), data_of(at)
+        filled(store, data)
         try:
-            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS), rows_per_round=8)
+            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS, data), rows_per_round=8)
         except Crash:
-            toy = ToyCatalog(store, KEYS)
+            toy = ToyCatalog(store, KEYS, data)
             if isinstance(toy.fetch(), Snapshot):
                 resumed.add(run(toy, rows_per_round=8)[0].rounds_resumed)
             assert live(toy) == EXPECTED
         else:
-            break
-    assert resumed == {0, 1, 2, 3}
+            return resumed
+    raise AssertionError("the session never came to its end")
+
+
+def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
+    assert resumed_after_each_kill(lambda at: "") == {0, 1, 2, 3}
 
 
 def test_files_with_few_dead_rows_get_deletion_vectors() -> None:
@@ -102,20 +108,7 @@ def test_data_may_lie_anywhere_by_full_uri(tmp_path: Path) -> None:
 
 
 def test_a_session_resumes_with_outputs_that_lie_elsewhere(tmp_path: Path) -> None:
-    resumed = set()
-    for at in range(1000):
-        store, data = MemoryStore(), (tmp_path / str(at)).as_uri()
-        filled(store, data)
-        try:
-            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS, data), rows_per_round=8)
-        except Crash:
-            toy = ToyCatalog(store, KEYS, data)
-            if isinstance(toy.fetch(), Snapshot):
-                resumed.add(run(toy, rows_per_round=8)[0].rounds_resumed)
-            assert live(toy) == EXPECTED
-        else:
-            break
-    assert resumed == {0, 1, 2, 3}
+    assert resumed_after_each_kill(lambda at: (tmp_path / str(at)).as_uri()) == {0, 1, 2, 3}
 
 
 def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None:

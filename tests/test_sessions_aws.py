@@ -154,6 +154,7 @@ def step_functions(moto_endpoint, monkeypatch):
 
     monkeypatch.setattr(StateTaskServiceSfn, "_normalise_parameters", as_boto3_spells_them)
     monkeypatch.setenv("MOTO_PORT", moto_endpoint.rpartition(":")[2])
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)  # state machines read the S3 beside them
     for run in (True, False):
         body = json.dumps({"stepfunctions": {"execute_state_machine": run}}).encode()
         request = urllib.request.Request(f"{moto_endpoint}/moto-api/config", body, {"Content-Type": "application/json"})

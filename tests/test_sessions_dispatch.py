@@ -11,7 +11,6 @@ import psutil
 import pyarrow as pa
 import pytest
 from sessions_processes import chain, dispatching, resume, suspend, until
-from spark_fixtures import moto_endpoint, s3_catalog_uri  # noqa: F401
 from test_sessions_queues import sqs_queues
 
 import deltacompact
@@ -157,7 +156,7 @@ def test_many_small_partitions_share_a_process(place):
     assert len(list((place.folder / "state" / "logs").iterdir())) == len(groups)
 
 
-def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):  # noqa: F811
+def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
     """Two dispatchers, one of which is killed."""
     url, _ = sqs_queues()
     place = Place(tmp_path, s3_catalog_uri, url, s3_catalog_uri.replace("/tables", "/state"))

@@ -10,7 +10,6 @@ import uuid
 
 import pytest
 from sessions_clock import clock  # noqa: F401
-from spark_fixtures import moto_endpoint  # noqa: F401
 
 from deltacompact.base.errors import InputError
 from sessions.cli import run
@@ -233,7 +232,7 @@ def test_what_is_no_queue_is_refused(uri):
 # --- SQS -----------------------------------------------------------------------------------------------------------
 
 
-def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):  # noqa: F811
+def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):
     url, _ = sqs_queues(receives_max=1)
     queue = SqsQueue(url, visibility_s=1)
     queue.send("poison")
@@ -244,7 +243,7 @@ def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):  # noqa:
     assert (letter.body, letter.reason) == ("poison", "received_too_often")
 
 
-def test_the_age_of_the_oldest_message_goes_by_those_received(moto_endpoint):  # noqa: F811
+def test_the_age_of_the_oldest_message_goes_by_those_received(moto_endpoint):
     url, _ = sqs_queues()
     queue = SqsQueue(url)
     assert queue.depth().oldest_s is None
@@ -287,7 +286,7 @@ def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsy
     assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()
 
 
-def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint):  # noqa: F811
+def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint):
     import boto3
 
     client = boto3.client("sqs")
@@ -301,14 +300,14 @@ def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoi
     assert [letter.body for letter in SqsQueue(url, dead).dead_letters()] == ["a"]
 
 
-def test_a_queue_that_does_not_exist_is_said_in_one_line(moto_endpoint, tmp_path, capsys):  # noqa: F811
+def test_a_queue_that_does_not_exist_is_said_in_one_line(moto_endpoint, tmp_path, capsys):
     document = tmp_path / "job.json"
     document.write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
     assert run(["submit", str(document), "--queue", f"{moto_endpoint}/123456789012/none"]) == 2
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_submit_and_dlq_on_sqs(moto_endpoint, tmp_path, capsys):  # noqa: F811
+def test_submit_and_dlq_on_sqs(moto_endpoint, tmp_path, capsys):
     url, _ = sqs_queues()
     document = tmp_path / "job.json"
     document.write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sessions_clock import clock  # noqa: F401
-from spark_fixtures import moto_endpoint, s3_catalog_uri  # noqa: F401
 from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import NotFoundError, StoreError

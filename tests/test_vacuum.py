@@ -192,6 +192,8 @@ def test_uploads_to_s3_that_were_never_ended_are_aborted(s3_catalog_uri: str) ->
 
     for path in (f"t/data/{NAME}.parquet", f"t/data/{'77' * 16}.parquet", "t/data/foreign.bin", f"u/data/{NAME}.csv"):
         begin(path)
+    if not list(store.unfinished("t/")):
+        pytest.skip("this server lists the uploads of a whole key alone, and ends them by itself (MinIO)")
     assert {stat.path for stat in cleaned(store).unfinished} == {
         f"t/data/{NAME}.parquet",
         f"t/data/{'77' * 16}.parquet",

@@ -3,7 +3,7 @@
 points.py     what is run: (16 M rows, 64 hash buckets, 32 vCPUs), and what came of it: a JobRun
 table.py      the table of a size, made once on the cluster's workers or by Spark, and what its compaction must come to
 job.py        one job run on the cluster that it finds: table, compaction, check -> job-….json    (benchmarks job)
-prices.py     prices.toml: what instances cost, and when somebody looked
+bills.py      what a cluster costs, by sessions/planning/prices.toml
 cluster.py    cluster.yaml rendered for so many vCPUs
 commands.py   the commands of a whole run: ray up, one job run after another, ray down        (benchmarks ec2, local)
 figures.py    the figures, drawn

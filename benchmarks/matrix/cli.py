@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 
 from benchmarks.console import made, teller
-from benchmarks.matrix import prices as price_table
 from benchmarks.matrix.points import Matrix, Point, kept
 from benchmarks.matrix.table import PRODUCERS
+from sessions.planning import prices as price_table
 
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -187,10 +187,11 @@ def _run(
                 print(shlex.join(argv))
         return
     try:
-        from benchmarks.matrix.report import print_grid, success_rate, write_matrix_report
+        from benchmarks.matrix.report import success_rate, write_matrix_report
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'deltacompact[bench]'") from error
     from benchmarks import environment
+    from benchmarks.grids import print_grid
     from benchmarks.matrix.commands import LeftRunning, run_all
     from deltacompact.storage.opening import open_store
 
@@ -232,8 +233,8 @@ def _prices(given: dict[str, Any]) -> price_table.Prices:
         raise click.BadParameter(str(error), param_hint="--prices") from error
 
 
-def _instance(table: price_table.Prices, name: str) -> price_table.Instance:
+def _instance(table: price_table.Prices, name: str) -> price_table.NodeType:
     try:
-        return table.instance(name)
+        return table.node(name)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error

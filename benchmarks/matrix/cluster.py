@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from benchmarks.matrix.prices import Instance
 from deltacompact.planning import sizing
+from sessions.planning.prices import NodeType
 
 TEMPLATE = Path(__file__).parent.parent.parent / "cluster.yaml"
 
@@ -26,8 +26,8 @@ class ClusterSpec:
 
     name: str
     vcpus: int
-    worker: Instance
-    head: Instance
+    worker: NodeType
+    head: NodeType
     spot: bool = False
     image: str | None = None
     region: str | None = None

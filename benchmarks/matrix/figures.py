@@ -22,8 +22,8 @@ import matplotlib
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
+from benchmarks.matrix.bills import Bill
 from benchmarks.matrix.points import JobRun, recommended_buckets
-from benchmarks.matrix.prices import Bill
 from benchmarks.plots import Plot
 from deltacompact.planning import sizing
 

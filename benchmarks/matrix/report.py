@@ -10,17 +10,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import formats
+from benchmarks.grids import Grid, markdown_table
+from benchmarks.matrix.bills import Bill, bill_of
 from benchmarks.matrix.figures import PAPER_BUCKETS, PAPER_ROWS, draw_figures, usd_per_tb
 from benchmarks.matrix.points import JobRun
-from benchmarks.matrix.prices import Bill, Instance, Prices, bill_of
 from benchmarks.plots import Plot
-from benchmarks.prediction import CAVEAT, Grid, model_grids, runs_of_matrix
-from benchmarks.report import markdown_table
+from benchmarks.prediction import CAVEAT, model_grids, runs_of_matrix
 from deltacompact.planning import sizing
+from sessions.planning.prices import NodeType, Prices
 
 NAMES = (
     "vCPUs",
@@ -41,12 +39,12 @@ NAMES = (
 )
 
 
-def bills(runs: Sequence[JobRun], worker: Instance, head: Instance | None) -> dict[int, Bill]:
+def bills(runs: Sequence[JobRun], worker: NodeType, head: NodeType | None) -> dict[int, Bill]:
     return {vcpus: bill_of(vcpus, worker, head) for vcpus in {run.vcpus for run in runs}}
 
 
 def write_matrix_report(
-    runs: Sequence[JobRun], prices: Prices, worker: Instance, head: Instance | None, facts: dict[str, Any], out: Path
+    runs: Sequence[JobRun], prices: Prices, worker: NodeType, head: NodeType | None, facts: dict[str, Any], out: Path
 ) -> Grid:
     """Write everything; returns the table of points for the screen."""
     costs = bills(runs, worker, head)
@@ -104,23 +102,13 @@ def success_rate(runs: Sequence[JobRun]) -> str:
     return f"{good} of {len(runs)} job runs succeeded{share}; the paper's: 133 of 134 (99.3%)"
 
 
-def print_grid(console: Console, title: str, grid: Grid) -> None:
-    names, rows = grid
-    table = Table(title=title, title_justify="left")
-    for name in names:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
 def _markdown(
     runs: Sequence[JobRun],
     grid: Grid,
     plots: Sequence[Plot],
     prices: Prices,
-    worker: Instance,
-    head: Instance | None,
+    worker: NodeType,
+    head: NodeType | None,
     facts: dict[str, Any],
 ) -> str:
     parts = ["# Compaction by input size, hash buckets and vCPUs\n"]

@@ -37,6 +37,14 @@ class NodeType:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestPrices:
+    """Dollars for a million requests to S3: writes and listings, reads. Deletes cost nothing."""
+
+    write_usd_per_million: float = 5.0
+    read_usd_per_million: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """The table. `date` is when the prices were looked up."""
 
@@ -45,6 +53,7 @@ class Prices:
     region: str
     head: str
     nodes: dict[str, NodeType]
+    requests: RequestPrices = RequestPrices()
 
     def node(self, name: str) -> NodeType:
         """Raises ValueError for one that has no price."""
@@ -92,9 +101,9 @@ def read_prices(path: Path = DEFAULT) -> Prices:
             spot = float(node.get("spot_usd_per_h", on_demand * share))
             memory, architecture = int(node["memory_gib"]) * GIB, str(node.get("architecture", X86))
             nodes[name] = NodeType(name, int(node["vcpus"]), memory, on_demand, spot, architecture)
-        return Prices(
-            int(document["version"]), str(document["date"]), str(document["region"]), str(document["head"]), nodes
-        )
+        requests = RequestPrices(**{name: float(usd) for name, usd in document.get("requests", {}).items()})
+        version, date, region = int(document["version"]), str(document["date"]), str(document["region"])
+        return Prices(version, date, region, str(document["head"]), nodes, requests)
     except KeyError as error:
         raise ValueError(f"{path.name}: {error} is missing") from error
     except (TypeError, ValueError) as error:
