@@ -129,8 +129,7 @@ fn reading<'a>(read: &'a Py<PyAny>, raised: &'a Raised) -> Box<ReadAt<'a>> {
 
 fn copying<'a>(copy: &'a Py<PyAny>, raised: &'a Raised) -> Box<CopyRange<'a>> {
     Box::new(|offset, length| {
-        Python::attach(|py| copy.call1(py, (offset, length))?.extract(py).map_err(Into::into))
-            .map_err(|error| raised.remember(error))
+        Python::attach(|py| copy.call1(py, (offset, length))?.extract(py)).map_err(|error| raised.remember(error))
     })
 }
 
