@@ -208,6 +208,7 @@ def rates_of(runs: Sequence[MeasuredRun]) -> Rates:
 
     Raises ValueError if all runs have rows of the same width, because a line needs two points.
     """
+
     def per_row(*stages: str) -> float:
         return median(run.core_s_per_row(*stages) for run in runs)
 
