@@ -83,7 +83,7 @@ class Pace:
 
 
 class S3Proxy:
-    """Answers on `port` of 127.0.0.1. `conditions` may change at any time; they hold for requests that begin then."""
+    """Answers on `port` of 127.0.0.1. `conditions` hold for requests that begin from now on."""
 
     def __init__(self, upstream: str, conditions: Conditions) -> None:
         url = urlsplit(upstream)
@@ -102,6 +102,11 @@ class S3Proxy:
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(*self._server, ssl=self._tls, limit=LINE_BYTES_MAX)
+
+    def behave(self, conditions: Conditions) -> None:
+        """From the next request on. Faults are drawn anew, whatever was asked before."""
+        self.conditions = conditions
+        self._attempts.clear()
 
     def fault_of(self, request: Request) -> Fault | None:
         like = unnamed(request)

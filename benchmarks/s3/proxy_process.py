@@ -77,7 +77,7 @@ async def _serving(proxy: S3Proxy, control: Connection) -> None:
         if message is None:
             control.send(proxy.counts)
         else:
-            proxy.conditions = message
+            proxy.behave(message)
 
     control.send(await proxy.listen())
     asyncio.get_running_loop().add_reader(control.fileno(), asked)
