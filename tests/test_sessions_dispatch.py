@@ -169,6 +169,7 @@ def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
         until(lambda: list(place.state.job_runs()), "a job run is accepted")
         first.kill()
         assert second.wait(150) == 0, second.log.read_text()
+        assert "without --allow" in first.log.read_text() and "without --allow" not in second.log.read_text()
     runs = {run.id: run.state for run in place.state.job_runs()}
     assert runs == {f"run-{number}": JobRunState.SUCCEEDED for number in range(6)}
     assert all(len(chain(place.catalog, f"t{number}")) == 2 for number in range(6))

@@ -108,9 +108,14 @@ def test_submit_sends_what_a_dispatcher_accepts(tmp_path, queue, capsys):
         ["--queue", "QUEUE", "--state", "STATE", "--allow", "s3://a/../b"],
         ["--queue", "QUEUE", "--state", "STATE", "--dead-letters", "https://x"],
         ["--queue", "QUEUE", "--state", "STATE", "--max-sessions", "0"],
+        ["--queue", "QUEUE", "--state", "STATE", "--grace", "nan"],
+        ["--queue", "QUEUE", "--state", "STATE", "--node-type", "r6in.4xlarge"],
+        ["--queue", "QUEUE", "--state", "FILE"],
+        ["--queue", "FILE", "--state", "STATE"],
     ],
 )
 def test_a_dispatcher_that_cannot_work_says_so_at_once(tmp_path, options, capsys):
-    places = {"QUEUE": str(tmp_path / "queue"), "STATE": str(tmp_path / "state")}
+    places = {name: str(tmp_path / name) for name in ("QUEUE", "STATE", "FILE")}
+    (tmp_path / "FILE").touch()
     assert run(["dispatch", *(places.get(word, word) for word in options)]) == 2
     assert capsys.readouterr().err.strip()

@@ -190,7 +190,8 @@ def dispatcher_of(
     cpus, memory = os.cpu_count() or 1, int(psutil.virtual_memory().total * _MEMORY_SHARE)
     sessions_max = settings.max_sessions or cpus
     workers_max = settings.max_workers if ours.launchers else None
-    admission = Admission(Limits(sessions_max, workers_max, memory, cpus, quiet=windows))
+    slots = None if os.environ.get("RAY_ADDRESS") else cpus  # a running cluster has CPUs of its own
+    admission = Admission(Limits(sessions_max, workers_max, memory, slots, quiet=windows))
     records = SwappedRecords(state.store)
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
