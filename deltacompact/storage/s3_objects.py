@@ -323,3 +323,4 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     if usable():
         asyncio.run_coroutine_threadsafe(drop(), loop)
         thread.join(2)
+        time.sleep(0.05)  # obstore's threads forget their last answers, for which they need the interpreter once more
