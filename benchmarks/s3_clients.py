@@ -160,7 +160,7 @@ CLIENTS: dict[str, Client] = {
     "obstore, event loop": obstore_loop,
     "deltacompact": deltacompact_client,
 }
-MEASURES = {"ranges of 1 MiB": MIB, "of 8 MiB": 8 * MIB, "of 16 MiB": 16 * MIB, "parts of 8 MiB": 0}
+MEASURES = {"ranges of 64 KiB": MIB // 16, "1 MiB": MIB, "4 MiB": 4 * MIB, "16 MiB": 16 * MIB, "parts": 0}
 
 
 def mb_per_cpu_s(client: str, endpoint: str, length: int) -> float:
