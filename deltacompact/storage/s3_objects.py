@@ -1,9 +1,9 @@
 """The requests for single objects, by obstore: the only door to it.
 
-A request costs less than half of the CPU that boto3 takes, and needs the interpreter only at its beginning and end: data
-arrives while other threads hold the interpreter. All requests of a process run on one event loop, in its own thread.
-Retries, hedges and time-outs are ours (retries.py). obstore would not say that an attempt before the last one may have
-been carried out.
+A request costs less than half of the CPU that boto3 takes, and needs the interpreter only at its beginning and end:
+data arrives while other threads hold the interpreter. All requests of a process run on one event loop, in its own
+thread. Retries, hedges and time-outs are ours (retries.py). obstore would not say that an attempt before the last one
+may have been carried out.
 """
 
 from __future__ import annotations
