@@ -1,7 +1,7 @@
 """A multipart upload, as S3 has it: the target of an `Upload`.
 
 Each part carries a CRC-32 that S3 checks; the kernels compute it. A signature over the part's SHA-256 would check the
-same bytes again, at five times the CPU, so none is made. But some stores refuse checksums; there the signature is the
+same bytes again, at more CPU, so none is made. But some stores refuse checksums; there the signature is the
 check, and AWS_REQUEST_CHECKSUM_CALCULATION=when_required says so. And MinIO refuses to copy into an upload that was
 begun with checksums. The first copy of a process finds that out, and later uploads begin without.
 """
