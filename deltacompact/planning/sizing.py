@@ -51,6 +51,9 @@ TASK_BASE_BYTES = 350 << 20
 ROOMS_OF_A_READER = 2
 """The room for what is fetched ahead of a remote file, and as much again for a read that does not wait for room."""
 
+UPLOAD_BYTES = 40 << 20
+"""Blocks of a file that is uploaded while it is written: those under way, and the one that fills."""
+
 ROW_BYTES_MAX = 64 << 20
 ROW_COPIES = 20
 """The widest row that plans allow for, and how many copies memory holds at the peak, measured: decoded, filtered,
@@ -249,14 +252,14 @@ def peak_task_bytes(
     """Planned peak memory of the largest task: it hashes rows, folds a bucket, or reads and writes row groups.
 
     `read_bytes` are the decoded bytes of a row group. `pointer_rows` are the survivors of a bucket group, whose
-    pointers or ranks a task holds. Any task may fetch ahead what it reads.
+    pointers or ranks a task holds. Any task may fetch ahead what it reads, and upload what it writes.
     """
     chunk_bytes = limits.chunk_entries * entry_bytes
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
     folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_bytes
     pointing = pointer_rows * SPLIT_BYTES + 4 * chunk_bytes
-    fetched = ROOMS_OF_A_READER * limits.reading.read_ahead_bytes
-    return int(TASK_BASE_BYTES + fetched + max(hashing, folding, pointing, 4 * read_bytes))
+    under_way = ROOMS_OF_A_READER * limits.reading.read_ahead_bytes + UPLOAD_BYTES
+    return int(TASK_BASE_BYTES + under_way + max(hashing, folding, pointing, 4 * read_bytes))
 
 
 def _power_of_two(n: int) -> int:
