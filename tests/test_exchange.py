@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from deltacompact.steps.shuffle import Groups, Layout, parcels, spread, taken
+from deltacompact.steps.shuffle import Groups, Layout, parcels, spread, taken_of_each
 from deltacompact.storage.memory import MemoryStore
 
 NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -51,6 +51,6 @@ def test_a_task_takes_its_group_out_of_a_parcel_wherever_that_is(data, in_file):
     handed = list(parcels(store, path_of, Groups(0, (rows, rows.astype(np.uint32)), offsets), layout.parcel_starts))
     assert len(handed) == layout.parcel_count
     for group in range(len(counts)):
-        first, second = taken(store, handed[layout.parcel_of(group)], group)
+        ((first, second),) = taken_of_each(store, [handed[layout.parcel_of(group)]], group)
         assert first.tolist() == second.tolist() == rows[offsets[group] : offsets[group + 1]].tolist()
         assert (first.dtype, second.dtype) == (np.uint64, np.uint32)
