@@ -221,7 +221,7 @@ class _Work:
         self._executor = executor
         self._settings = settings
         self._sizes = sizes
-        self._folder = f"deltacompact/{job.committer.session}/{uuid.uuid4().hex[:8]}/"
+        self._folder = f"deltacompact-{job.committer.session}-{uuid.uuid4().hex[:8]}/"
         self.outputs: list[str] = []
         self.found: dict[int, list[Found]] = {}
 

@@ -186,17 +186,20 @@ def worth_it(members: Sequence[Input], options: RewriteOptions) -> bool:
 
 
 def expected_output_files(size: int, options: RewriteOptions) -> int:
-    """How many files so many bytes become.
+    """How many files so many bytes become, evenly divided.
 
-    A rest that is smaller than a small file is spread over the others, unless they would grow above 1.1 x the target.
+    Iceberg's rule: a rest that is smaller than a small file is spread over the others, unless they would grow above
+    1.1 x the target. Its writer then leaves one small file. We divide evenly, so we rather write one file less than
+    only small ones: the next run would merge those again, for ever.
     """
     target = options.target_file_bytes
     if size < target:
         return 1
     whole, rest = divmod(size, target)
-    if rest > options.min_file_bytes or not rest:
-        return whole + (rest > 0)
-    return whole if size / whole < min(1.1 * target, options.written_file_bytes_max) else whole + 1
+    spread = rest <= options.min_file_bytes and size / whole < min(1.1 * target, options.written_file_bytes_max)
+    count = whole if spread or not rest else whole + 1
+    are_small = size / count < options.min_file_bytes
+    return count - 1 if count > 1 and are_small and size / (count - 1) <= options.max_file_bytes else count
 
 
 def _group(number: int, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
@@ -245,9 +248,7 @@ def _refuse(state: TableState) -> None:
         if file.key_metadata is not None:
             raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
         if file.file_format not in ("PARQUET", "PUFFIN"):
-            raise InputError(
-                f"{file.path} is {file.file_format}: only Parquet files of Iceberg tables can be rewritten"
-            )
+            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be rewritten")
         unknown = [number for number in file.equality_ids if number not in state.metadata.columns]
         if unknown:
             raise InputError(f"{file.path} deletes by field id {unknown[0]}, which no schema of {name!r} has")
