@@ -10,7 +10,7 @@ from iceberg_lake import Lake
 
 @pytest.fixture
 def lake(tmp_path):
-    return Lake(tmp_path, f"lake_{uuid.uuid4().hex[:8]}")
+    return Lake(tmp_path, f"lake{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture

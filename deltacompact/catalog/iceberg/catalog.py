@@ -21,8 +21,6 @@ from deltacompact.catalog.iceberg.rewrite import Rewrite, RewriteResult
 from deltacompact.catalog.iceberg.rewrite_options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite_plan import RewritePlan
 
-SCHEME = "iceberg://"
-
 
 @dataclass(frozen=True, slots=True)
 class IcebergCatalog:
@@ -33,7 +31,7 @@ class IcebergCatalog:
     @classmethod
     def at(cls, uri: str) -> IcebergCatalog:
         """The catalog "iceberg://NAME"."""
-        return cls(pyiceberg_door.open_named(uri.removeprefix(SCHEME)))
+        return cls(pyiceberg_door.open_named(uri.removeprefix("iceberg://")))
 
     @property
     def name(self) -> str:
