@@ -62,7 +62,7 @@ def test_the_command_line_rewrites(lake, configured, capsys):
     assert (document["rows_in"], document["rows_out"], document["delete_files_removed"]) == (5, 4, 1)
     assert document["reasons"] == {"too_small": 5}
     assert cli.run(["compact", configured, T]) == 0
-    assert said(capsys) == "nothing to do: 1 files are too few in their partition to be merged\n"
+    assert said(capsys) == "nothing to do: 1 file: too few in the partition to be merged\n"
     assert ids(lake) == [0, 1, 3, 4]
 
 

@@ -46,7 +46,7 @@ def test_small_files_of_a_partition_are_merged_when_there_are_enough():
 def test_files_of_the_right_size_stay():
     found = plan(*(data(name, 1, size=1000) for name in "abcdefg"))
     assert found.groups == ()
-    assert found.nothing_to_do == "7 files have the right size and few deletes"
+    assert found.nothing_to_do == "7 files: the right size, few deletes"
 
 
 def test_a_file_that_is_too_large_is_divided():

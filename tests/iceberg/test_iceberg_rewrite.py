@@ -59,7 +59,7 @@ def test_a_second_run_finds_nothing_to_do_and_says_why(lake):
     lake.rewrite(T)
     before = lake.state(T).snapshot
     result = lake.rewrite(T)
-    assert result.nothing_to_do == "1 files are too few in their partition to be merged"
+    assert result.nothing_to_do == "1 file: too few in the partition to be merged"
     assert lake.state(T).snapshot == before
 
 

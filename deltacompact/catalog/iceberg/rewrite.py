@@ -470,7 +470,8 @@ def _count(result: RewriteResult, done: Committed, work: _Work) -> None:
         result.dead_by_position += sum(file.dead_by_position for file in found)
         result.dead_by_key += sum(file.dead_by_key for file in found)
         for source in rewritten.group.inputs:
-            result.reasons[source.reason] = result.reasons.get(source.reason, 0) + 1
+            reason = source.reason.value
+            result.reasons[reason] = result.reasons.get(reason, 0) + 1
     if result.rows_in != result.rows_out + result.dead_by_position + result.dead_by_key:
         raise CorruptionError(
             f"{result.table_id}: {result.rows_in} rows went in, {result.rows_out} came out, "

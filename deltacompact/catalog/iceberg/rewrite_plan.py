@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.content_files import Entry, PartitionTuple
 from deltacompact.catalog.iceberg.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.rewrite_options import JobOrder, RewriteOptions
@@ -94,13 +95,13 @@ class RewritePlan:
             return None
         if not self.stays:
             return "the branch has no data files"
-        return ", ".join(f"{count} {_WORDS[reason]}" for reason, count in self.stays)
+        return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
 
 
 _WORDS = {
-    Reason.RIGHT_SIZE: "files have the right size and few deletes",
-    Reason.GROUP_TOO_SMALL: "files are too few in their partition to be merged",
-    Reason.BEYOND_MAX_FILES: "files are beyond max-files-to-rewrite",
+    Reason.RIGHT_SIZE: "the right size, few deletes",
+    Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
+    Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
 }
 
 
