@@ -144,3 +144,28 @@ def test_deletes_of_an_empty_partition_dangle():
 def test_bounds_are_compared_as_numbers():
     assert long(-1) > long(1)  # as bytes
     assert applying(data("a", 5, ids=(-5, 1)), equality("e", 9, ids=(0, 0))) == ["e"]
+
+
+def test_bounds_of_strings_are_compared_byte_by_byte():
+    def ranged(file, low, high):
+        counts = {"value_counts": {2: 10}, "null_value_counts": {2: 0}}
+        return replace(file, file=replace(file.file, lower_bounds={2: low}, upper_bounds={2: high}, **counts))
+
+    a = ranged(data("a", 5), b"b\0", b"\xc3\xa4")
+    deletes = [
+        ranged(equality(f"{low!r}-{high!r}", 9, by=[2]), low, high)
+        for low, high in [(b"a", b"b"), (b"b\0", b"b\0"), (b"z", b"zz"), (b"\xc3\xa5", b"\xff"), (b"", b"\xff")]
+    ]
+    assert applying(a, *deletes) == ["b'b\\x00'-b'b\\x00'", "b'z'-b'zz'", "b''-b'\\xff'"]
+
+
+def test_deletes_by_several_columns_need_an_overlap_in_each():
+    both = {"lower_bounds": {1: long(1), 3: b"\1\0\0\0"}, "upper_bounds": {1: long(9), 3: b"\2\0\0\0"}}
+    counts = {"value_counts": {1: 1, 3: 1}, "null_value_counts": {1: 0, 3: 0}}
+    delete = equality("e", 9, by=[1, 3])
+    other = {"lower_bounds": {1: long(5), 3: b"\5\0\0\0"}, "upper_bounds": {1: long(5), 3: b"\5\0\0\0"}}
+    delete = replace(delete, file=replace(delete.file, **other, **counts))
+    assert applying(data("a", 5, **both, **counts), delete) == []
+    assert applying(data("a", 5, **both, **counts), replace(delete, file=replace(delete.file, equality_ids=(1,)))) == [
+        "e"
+    ]

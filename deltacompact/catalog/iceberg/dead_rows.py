@@ -33,6 +33,7 @@ from deltacompact.catalog.iceberg.parquet_files import StoredFile, described, ta
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
+from deltacompact.tabular import field_ids
 from deltacompact.tabular.field_ids import FIELD_ID
 
 ROWS_AT_ONCE = 2 << 20
@@ -109,7 +110,7 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
         _kill(lives, _dead_positions(store, source, by_path), source)
         by_position = file.rows - int(lives.sum())
         for number in source.key_sets:
-            _kill_by_key(store, lives, source, key_sets[number], task)
+            _kill_by_key(store, lives, source, file, key_sets[number], task)
         live_rows = int(lives.sum())
         masks[source.ordinal] = np.packbits(lives, bitorder="little")
         found.append(Found(source.ordinal, file, live_rows, by_position, file.rows - by_position - live_rows))
@@ -186,9 +187,9 @@ class _Keys:
 
 
 def _kill_by_key(
-    store: ObjectStore, lives: npt.NDArray[np.bool_], source: Source, keys: _Keys, task: DeadRowsTask
+    store: ObjectStore, lives: npt.NDArray[np.bool_], source: Source, file: DataFile, keys: _Keys, task: DeadRowsTask
 ) -> None:
-    file = described(store, source.stored, keys.columns)
+    file = field_ids.matched(file, keys.columns)
     for start in range(0, file.rows, task.rows_at_once):
         stop = min(file.rows, start + task.rows_at_once)
         pieces = [

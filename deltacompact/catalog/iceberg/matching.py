@@ -20,6 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from deltacompact.catalog.iceberg.content_files import Content, ContentFile, Entry
 from deltacompact.catalog.iceberg.metadata import Column
 from deltacompact.catalog.iceberg.table_state import Scope, TableState, scope_of
@@ -49,30 +52,29 @@ class DeleteIndex:
     """The live deletes of a table, found by data file."""
 
     def __init__(self, state: TableState) -> None:
-        self._columns = state.metadata.columns
-        self._everywhere: list[Entry] = []
-        self._equality: dict[Scope, list[Entry]] = defaultdict(list)
+        equality: dict[tuple[Scope | None, tuple[int, ...]], list[Entry]] = defaultdict(list)
         self._positions: dict[Scope, list[Entry]] = defaultdict(list)
         self._of_path: dict[str, list[Entry]] = defaultdict(list)
         self._vectors: dict[str, Entry] = {}
         for entry in sorted(state.deletes, key=lambda entry: entry.sequence):
-            if state.is_global(entry):
-                self._everywhere.append(entry)
-            elif entry.file.content is Content.EQUALITY_DELETES:
-                self._equality[scope_of(entry)].append(entry)
+            if entry.file.content is Content.EQUALITY_DELETES:
+                scope = None if state.is_global(entry) else scope_of(entry)
+                equality[scope, tuple(sorted(entry.file.equality_ids))].append(entry)
             elif entry.file.is_deletion_vector and entry.file.referenced_data_file is not None:
                 self._vectors[entry.file.referenced_data_file] = entry
             elif (path := only_path(entry.file)) is not None:
                 self._of_path[path].append(entry)
             else:
                 self._positions[scope_of(entry)].append(entry)
+        self._equality: dict[Scope | None, list[_Keyed]] = defaultdict(list)
+        for (scope, ids), entries in equality.items():
+            self._equality[scope].append(_Keyed(entries, ids, state.metadata.columns))
 
     def applying_to(self, data: Entry) -> Deletes:
         """The deletes that may apply to a data file."""
-        own = self._equality.get(scope_of(data), [])
-        # an equality delete applies to older data only: data sequence number < its own (rule 1)
-        later = [*_after(own, data.sequence), *_after(self._everywhere, data.sequence)]
-        equality = tuple(entry for entry in later if may_share_a_key(data.file, entry.file, self._columns))
+        keyed = [*self._equality.get(scope_of(data), ()), *self._equality.get(None, ())]
+        found = [entry for deletes in keyed for entry in deletes.applying_to(data)]
+        equality = tuple(sorted(found, key=lambda entry: entry.sequence))
         vector = self._vectors.get(data.file.path)
         if vector is not None and vector.sequence >= data.sequence:
             return Deletes(equality, (), vector)
@@ -85,6 +87,59 @@ class DeleteIndex:
             entry for entry in listed if scope_of(entry) == scope_of(data) and may_name(entry.file, data.file.path)
         ]
         return Deletes(equality, tuple(positions))
+
+
+class _Keyed:
+    """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
+
+    A stream has thousands of them for thousands of data files, so their bounds are compared as arrays.
+    """
+
+    def __init__(self, entries: Sequence[Entry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
+        self._entries = entries
+        self._sequences = np.array([entry.sequence for entry in entries], np.int64)
+        known = [number for number in ids if number in columns and not columns[number].has_default]
+        self._ranges = [_Ranges([entry.file for entry in entries], number, columns[number].type) for number in known]
+
+    def applying_to(self, data: Entry) -> list[Entry]:
+        """Those that are newer than the data (rule 1) and may have a key of it."""
+        first = int(np.searchsorted(self._sequences, data.sequence, side="right"))
+        may = np.ones(len(self._entries) - first, bool)
+        for ranges in self._ranges:
+            may &= ranges.may_share_a_value(data.file)[first:]
+        return [self._entries[first + int(place)] for place in np.flatnonzero(may)]
+
+
+class _Ranges:
+    """What many delete files hold of one column: the ranges of its values, and whether nulls are among them."""
+
+    def __init__(self, files: Sequence[ContentFile], number: int, type_: str) -> None:
+        self._number, self._type = number, type_
+        self._held: Any = np.int64 if type_ in _WHOLE_NUMBERS else object
+        pairs = [self._pair(file) for file in files]
+        self._known = np.array([None not in pair for pair in pairs], bool)
+        nothing = (b"", b"") if any(isinstance(low, bytes) for low, _ in pairs) else (0, 0)
+        filled = [nothing if None in pair else pair for pair in pairs]
+        self._low = np.array([low for low, _ in filled], self._held)
+        self._high = np.array([high for _, high in filled], self._held)
+        self._may_be_null = np.array([_may_be_null(file, number) for file in files], bool)
+        self._all_null = np.array([_is_all_null(file, number) for file in files], bool)
+
+    def may_share_a_value(self, data: ContentFile) -> npt.NDArray[np.bool_]:
+        """Which of the files may have a value of the data file in this column. Null equals null (rule 13)."""
+        if _is_all_null(data, self._number):
+            return self._may_be_null
+        may = ~self._all_null
+        pair = self._pair(data)
+        if None not in pair and self._known.any():
+            low, high = (np.array([bound], self._held) for bound in pair)  # as a scalar, bytes would lose zeros
+            may &= (self._low <= high) & (self._high >= low) | ~self._known
+        return may | self._may_be_null if _may_be_null(data, self._number) else may
+
+    def _pair(self, file: ContentFile) -> tuple[Any, Any]:
+        """The least and the greatest value in the file. None: it is unknown."""
+        bounds = (file.lower_bounds.get(self._number), file.upper_bounds.get(self._number))
+        return _ordered(bounds[0], self._type), _ordered(bounds[1], self._type)
 
 
 def _after(entries: Sequence[Entry], sequence: int) -> Sequence[Entry]:
@@ -106,26 +161,6 @@ def may_name(deletes: ContentFile, path: str) -> bool:
         return only == path
     low, high = deletes.lower_bounds.get(PATH_COLUMN), deletes.upper_bounds.get(PATH_COLUMN)
     return (low is None or low <= path.encode()) and (high is None or path.encode() <= high)
-
-
-def may_share_a_key(data: ContentFile, deletes: ContentFile, columns: Mapping[int, Column]) -> bool:
-    """Whether some row of the data file may have a key of the equality-delete file."""
-    return all(_may_share_a_value(data, deletes, number, columns) for number in deletes.equality_ids)
-
-
-def _may_share_a_value(data: ContentFile, deletes: ContentFile, number: int, columns: Mapping[int, Column]) -> bool:
-    if number not in columns or columns[number].has_default:
-        return True
-    if _may_be_null(data, number) and _may_be_null(deletes, number):
-        return True  # null equals null (rule 13)
-    if _is_all_null(data, number) or _is_all_null(deletes, number):
-        return False
-    type_ = columns[number].type
-    lows = [_ordered(file.lower_bounds.get(number), type_) for file in (data, deletes)]
-    highs = [_ordered(file.upper_bounds.get(number), type_) for file in (data, deletes)]
-    if None in lows or None in highs:
-        return True
-    return bool(lows[0] <= highs[1] and lows[1] <= highs[0])
 
 
 def _may_be_null(file: ContentFile, number: int) -> bool:
