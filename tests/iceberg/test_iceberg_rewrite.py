@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 
@@ -337,6 +338,22 @@ def test_a_large_file_becomes_several_near_the_target_and_they_stay(lake):
     assert lake.rewrite(T, target_file_size_bytes=target).files_out == 3
     assert all(0.75 * target < found.file.file_bytes < 1.8 * target for found in lake.state(T).data)
     assert ids(lake) == list(range(20_000))
+    assert lake.rewrite(T, target_file_size_bytes=target).nothing_to_do
+
+
+def test_files_of_another_codec_become_files_of_the_right_size_at_once(lake):
+    """With our codec the rows take half the bytes. Without a sample, ten files of half the target would come out."""
+    lake.create(T, ID_NAME, properties={"write.parquet.compression-codec": "uncompressed"})
+    words = [hashlib.sha1(str(number).encode()).hexdigest() for number in range(40_000)]
+    lake.append(T, [{"id": number, "name": word} for number, word in enumerate(words)])
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "zstd"})
+    (entry,) = lake.state(T).data
+    target = entry.file.file_bytes // 10
+    assert lake.rewrite(T, target_file_size_bytes=target).files_in == 1
+    sizes = [found.file.file_bytes for found in lake.state(T).data]
+    assert 1 < len(sizes) < 8
+    assert all(0.75 * target < size < 1.8 * target for size in sizes)
     assert lake.rewrite(T, target_file_size_bytes=target).nothing_to_do
 
 

@@ -47,6 +47,7 @@ from deltacompact.catalog.iceberg.rewrite_plan import (
     expected_output_files,
     plan_rewrite,
 )
+from deltacompact.catalog.iceberg.sampling import SampleTask, written_share
 from deltacompact.catalog.iceberg.snapshots import Committed, Committer, Rewritten
 from deltacompact.catalog.iceberg.table_state import Scope, StateReader, TableState, scope_of
 from deltacompact.executors.choose import executor_for
@@ -236,13 +237,15 @@ class _Work:
         asked = [self._source(Ordinal(number), one, set_of) for number, (_, one) in enumerate(sources)]
         found, masks_of = self._dead_rows(asked, key_sets)
         ordinal = 0
+        by_group: list[list[Found]] = []
+        for group in groups:
+            by_group.append([found[ordinal + place] for place in range(len(group.inputs))])
+            ordinal += len(group.inputs)
         tasks: list[tuple[MaterializeTask, str]] = []
         numbers: list[range] = []
-        for group in groups:
-            members = [found[ordinal + place] for place in range(len(group.inputs))]
-            ordinal += len(group.inputs)
+        for group, members, size in zip(groups, by_group, self._written_bytes(by_group), strict=True):
             self.found[group.number] = members
-            made = self._outputs(group, members, masks_of)
+            made = self._outputs(members, masks_of, size)
             numbers.append(range(len(tasks), len(tasks) + len(made)))
             tasks += made
         done = self._materialized(tasks)
@@ -363,17 +366,27 @@ class _Work:
 
     # Outputs
 
+    def _written_bytes(self, by_group: Sequence[Sequence[Found]]) -> list[int]:
+        """About the bytes that the live rows of each group will have. Groups that may need two files are sampled."""
+        sizes = [sum(_live_bytes(member) for member in members) for members in by_group]
+        large = [number for number, size in enumerate(sizes) if size > self._plan.options.target_file_bytes // 2]
+        options, reading = self._write_options(), self._limits.reading
+        tasks = [
+            SampleTask(max(by_group[number], key=_live_bytes).file, self._metadata.schema, options, reading)
+            for number in large
+        ]
+        for number, share in zip(large, self._run(written_share, tasks), strict=True):
+            sizes[number] = int(sizes[number] * share)
+        return sizes
+
     def _outputs(
-        self, group: FileGroup, members: Sequence[Found], masks_of: dict[int, str]
+        self, members: Sequence[Found], masks_of: dict[int, str], size: int
     ) -> list[tuple[MaterializeTask, str]]:
         """The outputs of a group: its live rows in the order of its files, divided evenly."""
         rows = sum(member.live_rows for member in members)
         if not rows:
             return []
-        live_bytes = sum(
-            member.file.bytes * member.live_rows // max(1, member.file.rows) for member in members if member.live_rows
-        )
-        per_output = math.ceil(rows / expected_output_files(live_bytes, self._plan.options))
+        per_output = math.ceil(rows / expected_output_files(size, self._plan.options))
         tasks: list[tuple[MaterializeTask, str]] = []
         for first in range(0, rows, per_output):
             stop = min(rows, first + per_output)
@@ -424,6 +437,11 @@ class _Work:
 
 def _stored(entry: Entry) -> StoredFile:
     return StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
+
+
+def _live_bytes(member: Found) -> int:
+    """The stored bytes of the live rows, if all rows are alike."""
+    return member.file.bytes * member.live_rows // max(1, member.file.rows)
 
 
 def _ranges(members: Sequence[Found], first: int, stop: int) -> Iterator[LiveRange]:
