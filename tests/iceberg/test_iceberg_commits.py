@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from iceberg_lake import SETTINGS, Lake
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
 
-from deltacompact.base.errors import ConflictError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.catalog.iceberg.metadata import MAIN
 from deltacompact.catalog.iceberg.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.rewrite import Rewrite
@@ -256,6 +256,66 @@ def test_rule_20_an_unknown_commit_deletes_nothing(lake):
     assert "\n" not in str(caught.value)
     assert ids(lake) == [1, 2, 3]
     assert len(lake.state(T).data) == 1
+
+
+def test_a_catalog_that_never_answers_is_asked_a_few_times(lake):
+    class Silent(SqlCatalog):
+        asked = 0
+
+        def commit_table(self, table, requirements, updates):
+            self.asked += 1
+            raise ConnectionError("connection reset")
+
+    table_of(lake, [1, 2], [3])
+    before = lake.state(T)
+    catalog = Silent(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot"):
+        _rewrite_with(catalog)
+    assert catalog.asked == 8
+    assert lake.state(T).snapshot == before.snapshot
+    assert len(list(Path(lake.folder, "warehouse").rglob("*-deltacompact.parquet"))) == 1  # it may be named one day
+
+
+def test_ctrl_c_during_a_commit_deletes_nothing(lake):
+    class Slow(SqlCatalog):
+        def commit_table(self, table, requirements, updates):
+            super().commit_table(table, requirements, updates)
+            raise KeyboardInterrupt
+
+    table_of(lake, [1, 2], [3])
+    catalog = Slow(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    with pytest.raises(Interrupted, match="did not say whether snapshot"):
+        _rewrite_with(catalog)
+    assert ids(lake) == [1, 2, 3]
+    assert len(lake.state(T).data) == 1
+
+
+def test_a_commit_that_is_not_allowed_leaves_nothing(lake):
+    class Closed(SqlCatalog):
+        def commit_table(self, table, requirements, updates):
+            raise ForbiddenError("no write access")
+
+    table_of(lake, [1, 2], [3])
+    before = {path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()}
+    catalog = Closed(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    with pytest.raises(InputError, match=r"ns\.t: the catalog refuses the commit: no write access"):
+        _rewrite_with(catalog)
+    assert {path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()} == before
+
+
+def test_a_table_that_was_upgraded_from_version_1_has_sequence_number_0(lake):
+    """Outputs of its first files have the number 0 too, and an equality delete that comes meanwhile applies to them."""
+    lake.create(T, ID, properties={"format-version": "1"})
+    lake.append(T, rows(1, 2))
+    lake.append(T, rows(3))
+    with lake.catalog.load_table(T).transaction() as change:
+        change.upgrade_table_version(2)
+    assert {entry.sequence for entry in lake.state(T).data} == {0}
+    rewrite_all(lake, before_commit=lambda: lake.delete_by_key(T, {"id": [2]}))
+    state = lake.state(T)
+    assert (state.data[0].sequence_number, len(state.deletes)) == (0, 1)
+    rewrite_all(lake)
+    assert ids(lake) == [1, 3]
 
 
 class _Racing(SqlCatalog):

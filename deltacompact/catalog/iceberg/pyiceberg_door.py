@@ -25,10 +25,13 @@ import pyarrow.parquet as pq
 from pyiceberg import __version__ as pyiceberg_version
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
     CommitFailedException,
-    CommitStateUnknownException,
+    ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    OAuthError,
+    UnauthorizedError,
     ValidationException,
 )
 from pyiceberg.io.pyarrow import (
@@ -131,8 +134,8 @@ class IcebergTable:
     def commit(self, snapshot: Snapshot, branch: str) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
-        Raises ConflictError if the catalog refused, so that nothing has happened, and CommitUnansweredError if it did
-        not say what happened.
+        Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
+        nothing has happened, and CommitUnansweredError if it did not say what happened.
         """
         ref = self.metadata.refs.get(branch)
         requirements = (
@@ -144,8 +147,8 @@ class IcebergTable:
             done = self._table.catalog.commit_table(self._table, requirements, updates)
         except (CommitFailedException, ValidationException, NoSuchTableError) as error:
             raise ConflictError(f"{self.metadata.table_id}: {text_of(error)}") from error
-        except CommitStateUnknownException as error:
-            raise CommitUnansweredError(f"{self.metadata.table_id}: {text_of(error)}") from error
+        except (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError) as error:
+            raise InputError(f"{self.metadata.table_id}: the catalog refuses the commit: {text_of(error)}") from error
         except Exception as error:  # a lost connection, a server's error: the commit may have been carried out
             raise CommitUnansweredError(f"{self.metadata.table_id}: {text_of(error)}") from error
         metadata = _metadata(self.metadata.table_id, done.metadata, done.metadata_location)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from deltacompact.base.errors import ConflictError, CorruptionError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, CorruptionError, Interrupted, OutcomeUnknownError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
@@ -188,7 +188,7 @@ class Rewrite:
             written = work.written(groups)
             self.before_commit()
             done = job.committer.commit(job.table, job.plan, [Rewritten(group, outputs) for group, outputs in written])
-        except OutcomeUnknownError:
+        except (OutcomeUnknownError, Interrupted):
             raise
         except BaseException:
             work.discard(work.outputs)

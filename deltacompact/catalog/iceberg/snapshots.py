@@ -19,9 +19,9 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from deltacompact.base.errors import ConflictError, DeltaCompactError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg import locations, manifests
 from deltacompact.catalog.iceberg.content_files import Content, ContentFile, Entry, Manifest, ManifestContent, Status
@@ -35,6 +35,8 @@ from deltacompact.catalog.iceberg.validation import Head, Problem
 from deltacompact.storage.objects import ObjectStore
 
 ATTEMPTS_MAX = 100
+UNANSWERED_MAX = 8
+"""After so many attempts without an answer we stop asking, and keep every file that they name."""
 ENTRIES_PER_MANIFEST = 20_000
 """Manifests that lose files are rewritten together, up to about 8 MB each: a stream leaves one for each commit."""
 _WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
@@ -73,6 +75,22 @@ class Draft:
     files: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class _Tries:
+    """The attempts at one snapshot: their drafts, and how many may have been carried out without our knowing."""
+
+    snapshot_id: int
+    drafts: list[Draft] = field(default_factory=list)
+    unanswered: int = 0
+
+    def landed(self, table: IcebergTable) -> Draft | None:
+        """The attempt that took effect after all."""
+        found = table.metadata.snapshots.get(self.snapshot_id)
+        if found is None:
+            return None
+        return next(draft for draft in self.drafts if draft.snapshot.manifest_list == found.manifest_list)
+
+
 @dataclass(frozen=True, slots=True)
 class Committer:
     """Commits to one branch. `wait` sleeps between attempts."""
@@ -86,54 +104,68 @@ class Committer:
     def commit(self, table: IcebergTable, plan: RewritePlan, rewritten: Sequence[Rewritten]) -> Committed:
         """Commit those groups that nobody touched since the plan.
 
-        Raises ConflictError after too many attempts, and OutcomeUnknownError if the catalog does not tell what happened
-        to one; then the written files must stay.
+        Raises ConflictError after too many attempts, InputError if the catalog does not let us, and OutcomeUnknownError
+        (Interrupted after Ctrl-C) if nobody knows what happened to an attempt; then the written files must stay.
         """
-        table = table.reloaded()
-        snapshot_id = secrets.randbits(63) or 1
-        drafts: list[Draft] = []
-        unanswered = False
-        attempts = int(table.metadata.properties.get("commit.retry.num-retries", ATTEMPTS_MAX))
-        for attempt in range(attempts + 1):
-            state = self.reader.read(table.metadata, self.branch)
-            if (done := _landed(table, snapshot_id, drafts)) is not None:
-                return replace(self._result(table, done, rewritten, ()), attempts=attempt)
-            valid, refused = _checked(Head(state), plan, rewritten)
-            if not valid and not unanswered:
-                return Committed(table, None, (), refused, attempts=attempt + 1)
-            if valid:
-                draft = self._draft(state, plan, valid, snapshot_id)
-                drafts.append(draft)
-                try:
-                    after = table.commit(draft.snapshot, self.branch)
-                    return replace(self._result(after, draft, rewritten, refused), attempts=attempt + 1)
-                except CommitUnansweredError:
-                    unanswered = True
-                except ConflictError:
-                    if not unanswered:
-                        table = self._reloaded(table, snapshot_id, unanswered)
-                        if _landed(table, snapshot_id, drafts) is None:
-                            self._discard(draft)
-                            drafts.remove(draft)
-            self.wait(min(_WAIT_LONGEST_S, _WAIT_FIRST_S * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
-            table = self._reloaded(table, snapshot_id, unanswered)
-        if unanswered:
-            raise OutcomeUnknownError(
-                f"{plan.table_id}: the catalog did not say whether snapshot {snapshot_id} was committed; all files "
-                "that it names are kept. Compact again: the table itself shows what happened"
-            )
-        raise ConflictError(f"{plan.table_id}: other commits came first, {attempts + 1} times in a row")
-
-    def _reloaded(self, table: IcebergTable, snapshot_id: int, unanswered: bool) -> IcebergTable:
+        tries = _Tries(secrets.randbits(63) or 1)
+        unknown = (
+            f"{plan.table_id}: the catalog did not say whether snapshot {tries.snapshot_id} was committed; all files "
+            "that it names are kept. Compact again: the table itself shows what happened"
+        )
         try:
-            return table.reloaded()
-        except DeltaCompactError as error:
-            if not unanswered:
+            if (done := self._tried(table.reloaded(), plan, rewritten, tries)) is not None:
+                return done
+        except KeyboardInterrupt:
+            if tries.unanswered:
+                raise Interrupted(unknown) from None
+            raise
+        except Exception as error:
+            if tries.unanswered:
+                raise OutcomeUnknownError(f"{unknown} ({text_of(error)})") from error
+            raise
+        if tries.unanswered:
+            raise OutcomeUnknownError(unknown)
+        raise ConflictError(f"{plan.table_id}: other commits came first, again and again")
+
+    def _tried(
+        self, table: IcebergTable, plan: RewritePlan, rewritten: Sequence[Rewritten], tries: _Tries
+    ) -> Committed | None:
+        """Attempt after attempt, each on the head of now. None: none of them surely took effect."""
+        attempts = int(table.metadata.properties.get("commit.retry.num-retries", ATTEMPTS_MAX)) + 1
+        for attempt in range(1, attempts + 1):
+            state = self.reader.read(table.metadata, self.branch)
+            if (done := tries.landed(table)) is not None:
+                return self._result(table, done, rewritten, (), attempt - 1)
+            valid, refused = _checked(Head(state), plan, rewritten)
+            if not valid:
+                return None if tries.unanswered else Committed(table, None, (), refused, attempts=attempt)
+            draft = self._draft(state, plan, valid, tries.snapshot_id)
+            tries.drafts.append(draft)
+            tries.unanswered += 1
+            try:
+                after = table.commit(draft.snapshot, self.branch)
+                return self._result(after, draft, rewritten, refused, attempt)
+            except CommitUnansweredError:
+                if tries.unanswered == UNANSWERED_MAX:
+                    return None
+            except ConflictError:
+                tries.unanswered -= 1
+                table = table.reloaded()
+                if tries.landed(table) is None:
+                    self._forget(draft, tries)
+            except InputError:  # it is not allowed: nothing has happened, and trying again would not help
+                tries.unanswered -= 1
+                self._forget(draft, tries)
                 raise
-            raise OutcomeUnknownError(
-                f"{table.metadata.table_id}: the catalog did not say whether snapshot {snapshot_id} was committed "
-                f"({text_of(error)}); all files that it names are kept. Compact again: the table itself shows it"
-            ) from error
+            self.wait(min(_WAIT_LONGEST_S, _WAIT_FIRST_S * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
+            table = table.reloaded()
+        return None
+
+    def _forget(self, draft: Draft, tries: _Tries) -> None:
+        """Delete the metadata of an attempt that surely had no effect. The data files are still wanted."""
+        tries.drafts.remove(draft)
+        for path in draft.files:
+            locations.discard(self.store, path)
 
     def _result(
         self,
@@ -141,15 +173,11 @@ class Committer:
         draft: Draft,
         rewritten: Sequence[Rewritten],
         refused: Sequence[tuple[Rewritten, Problem]],
+        attempts: int,
     ) -> Committed:
         known = {id(group) for group in draft.groups} | {id(group) for group, _ in refused}
         others = [(group, Problem.INPUT_GONE) for group in rewritten if id(group) not in known]
-        return Committed(table, draft.snapshot, draft.groups, (*refused, *others), draft.removed_deletes)
-
-    def _discard(self, draft: Draft) -> None:
-        """Delete the metadata of an attempt that surely had no effect. The data files are still wanted."""
-        for path in draft.files:
-            locations.discard(self.store, path)
+        return Committed(table, draft.snapshot, draft.groups, (*refused, *others), draft.removed_deletes, attempts)
 
     def _draft(self, state: TableState, plan: RewritePlan, valid: Sequence[Rewritten], snapshot_id: int) -> Draft:
         """Write the manifests of a snapshot on this head."""
@@ -161,7 +189,9 @@ class Committer:
             for file in group.outputs
         ]
         next_sequence = state.metadata.last_sequence_number + 1
-        numbered = [replace(entry, sequence_number=entry.sequence_number or next_sequence) for entry in added]
+        numbered = [
+            replace(entry, sequence_number=next_sequence) if entry.sequence_number is None else entry for entry in added
+        ]
         touched = {scope_of(entry) for entry in gone}
         useless = [
             entry for entry in dangling(state, gone, numbered) if scope_of(entry) in touched or state.is_global(entry)
@@ -228,14 +258,6 @@ def _remaining(entry: Entry, removed: set[tuple[str, int | None]], snapshot_id: 
     if entry.file.key in removed:
         return replace(entry, status=Status.DELETED, snapshot_id=snapshot_id)
     return replace(entry, status=Status.EXISTING)
-
-
-def _landed(table: IcebergTable, snapshot_id: int, drafts: Sequence[Draft]) -> Draft | None:
-    """The attempt that took effect after all."""
-    found = table.metadata.snapshots.get(snapshot_id)
-    if found is None:
-        return None
-    return next(draft for draft in drafts if draft.snapshot.manifest_list == found.manifest_list)
 
 
 def _checked(
