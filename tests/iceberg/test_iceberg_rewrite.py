@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from iceberg_lake import Lake, sorted_rows
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 
@@ -327,6 +328,16 @@ def test_outputs_have_field_ids_metrics_and_the_tables_codec(lake):
     footer = pq.read_metadata(file.path.removeprefix("file://"))
     assert footer.row_group(0).column(0).compression == "SNAPPY"
     assert [field.metadata[b"PARQUET:field_id"] for field in footer.schema.to_arrow_schema()] == [b"1", b"2"]
+
+
+def test_rule_25_outputs_claim_no_sort_order(lake):
+    """Inputs were sorted one by one; merged they are not."""
+    fields = [NestedField(1, "id", LongType()), NestedField(2, "name", StringType())]
+    lake.create(T, Schema(*fields), sort_order=SortOrder(SortField(source_id=1)))
+    lake.append(T, rows(5, 6))
+    lake.append(T, rows(1, 2))
+    rewrite_all(lake)
+    assert [entry.file.sort_order_id for entry in lake.state(T).data] == [None]
 
 
 def test_a_large_file_becomes_several_near_the_target_and_they_stay(lake):
