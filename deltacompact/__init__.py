@@ -32,7 +32,10 @@ if TYPE_CHECKING:
         SortKey,
     )
     from deltacompact.base.settings import Settings
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.rewrite import RewriteResult
+    from deltacompact.catalog.opening import open_catalog
     from deltacompact.compact import CompactionResult, SessionResult, compact
     from deltacompact.storage.s3 import S3Settings
 
@@ -48,12 +51,14 @@ __all__ = [
     "Delta",
     "DeltaCompactError",
     "DeltaStreamCatalog",
+    "IcebergCatalog",
     "InputError",
     "Interrupted",
     "NotFoundError",
     "OperationType",
     "OutcomeUnknownError",
     "PositionError",
+    "RewriteResult",
     "S3Settings",
     "SchemaError",
     "SessionResult",
@@ -65,7 +70,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "catalog.delta_stream.catalog": ("DeltaStreamCatalog", "open_catalog"),
+    "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
+    "catalog.iceberg.catalog": ("IcebergCatalog",),
+    "catalog.iceberg.rewrite": ("RewriteResult",),
+    "catalog.opening": ("open_catalog",),
     "compact": ("CompactionResult", "SessionResult", "compact"),
     "base.model": (
         "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",

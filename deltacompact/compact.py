@@ -15,7 +15,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError
@@ -24,12 +24,13 @@ from deltacompact.base.model import ContentType, OperationType, Partition, SortK
 from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
+from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.executors.choose import capacities, executors_for
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
@@ -43,6 +44,13 @@ from deltacompact.storage.objects import Fetches
 from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
 from deltacompact.tabular.formats import suffix_of
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.rewrite import RewriteResult
+
+REWRITE = "rewrite"
+"""The mode in which files of an Iceberg table are written anew, without their deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,19 @@ class CompactionResult:
         return tuple(session.error for session in self.sessions if session.error)
 
 
+@overload
+def compact(
+    source_table_id: str,
+    *,
+    delta_catalog_client: IcebergCatalog,
+    mode: str = REWRITE,
+    options: Mapping[str, Any] | None = None,
+    branch: str = "main",
+    settings: Settings | None = None,
+) -> RewriteResult: ...
+
+
+@overload
 def compact(
     source_table_id: str,
     primary_keys: Iterable[str] | None = None,
@@ -118,7 +139,31 @@ def compact(
     purge: bool = DEFAULTS.purge,
     event_sinks: Sequence[EventSink] = (),
     attempt: str | None = None,
-) -> CompactionResult:
+) -> CompactionResult: ...
+
+
+def compact(
+    source_table_id: str,
+    primary_keys: Iterable[str] | None = None,
+    sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None,
+    desired_sla: int | None = None,
+    delta_catalog_client: DeltaStreamCatalog | IcebergCatalog | None = None,
+    destination_compacted_table_id: str | None = None,
+    rows_per_primary_key_index_file: int = DEFAULTS.rows_per_primary_key_index_file,
+    rows_per_compacted_file: int = DEFAULTS.rows_per_compacted_file,
+    hash_bucket_count: int | None = DEFAULTS.hash_bucket_count,
+    sns_event_topic_arn: str | None = None,
+    compacted_file_content_type: ContentType | str = DEFAULTS.content_type,
+    *,
+    partitions: Sequence[Mapping[str, Any]] | None = None,
+    settings: Settings | None = None,
+    purge: bool = DEFAULTS.purge,
+    event_sinks: Sequence[EventSink] = (),
+    attempt: str | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    branch: str = "main",
+) -> CompactionResult | RewriteResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds goes into the
@@ -126,7 +171,15 @@ def compact(
     names this call, with a slash in the name ("run-1/3"): a scheduler that gave the call up can fence it by that name;
     it then ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails,
     the first error is raised. Raises InputError for bad arguments, before any work.
+
+    A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite", `options` under Iceberg's own names, and a
+    `branch`; of the others, only `settings` apply to it.
     """
+    catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
+    if is_iceberg_catalog(catalog):
+        return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings)
+    if mode is not None or options is not None or branch != "main":
+        raise InputError("mode, options and branch are for tables of Iceberg catalogs")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
@@ -134,9 +187,8 @@ def compact(
     if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
         raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
-    catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
-    expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
-    options = Options.of(
+    catalog = expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
+    chosen = Options.of(
         settings,
         rows_per_primary_key_index_file=rows_per_primary_key_index_file,
         rows_per_compacted_file=rows_per_compacted_file,
@@ -145,9 +197,23 @@ def compact(
         purge=purge,
     )
     request = Request(
-        source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, options, attempt
+        source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, chosen, attempt
     )
     return compact_job(catalog, request, [*sinks, *topic_sinks(sns_event_topic_arn, desired_sla)])
+
+
+def _compact_iceberg(
+    catalog: IcebergCatalog,
+    table_id: str,
+    mode: str | None,
+    options: Mapping[str, Any] | None,
+    branch: str,
+    settings: Settings | None,
+) -> RewriteResult:
+    if mode not in (None, REWRITE):
+        raise InputError(f"mode {mode!r} is none of: {REWRITE}")
+    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
+    return catalog.rewrite(table_id, options, branch, settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 nothing set                                    moto's server, in this process
 DELTACOMPACT_TEST_S3=http://127.0.0.1:9000     that server, with the credentials of the environment; queues, topics and
                                                all else of AWS stay with moto
+
+The session has Iceberg's runtime and sqlite's JDBC driver from Maven, or it has not, where Maven cannot be reached.
 """
 
 from __future__ import annotations
@@ -15,13 +17,23 @@ import pytest
 
 import deltacompact
 
+ICEBERG = {
+    "spark__jars__packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0",
+    "spark__sql__extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
+
 
 @pytest.fixture(scope="session")
 def spark(moto_endpoint):
     """Its Python workers inherit the environment of now, by which they find the S3 of our own."""
+    from pyspark.errors import PySparkRuntimeError
+
     from deltacompact.spark.session import spark_session
 
-    session = spark_session("tests")
+    try:
+        session = spark_session("tests", **ICEBERG)
+    except PySparkRuntimeError:  # the JVM ended, because a package could not be resolved
+        session = spark_session("tests")
     yield session
     session.stop()
 

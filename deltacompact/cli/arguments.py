@@ -13,6 +13,7 @@ from deltacompact.base.errors import InputError
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
 
 def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
@@ -20,12 +21,26 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
 
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
+    if value.startswith("iceberg://"):
+        raise InputError(f"CATALOG {value} is an Iceberg catalog, which only plan and compact take")
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
 
 
+def any_catalog_at(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> DeltaStreamCatalog | IcebergCatalog:
+    """A catalog of delta streams or an Iceberg catalog."""
+    if not value.startswith("iceberg://"):
+        return catalog_at(context, parameter, value)
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+
+    return IcebergCatalog.at(value)
+
+
 catalog_argument = click.argument("catalog", callback=catalog_at)
+any_catalog_argument = click.argument("catalog", callback=any_catalog_at)
 table_argument = click.argument("table")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 partition_option = click.option(

@@ -12,11 +12,14 @@ import click
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options
+from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
-from deltacompact.cli.arguments import catalog_argument, json_option, partition_list, sort_keys_of, table_argument
+from deltacompact.cli.arguments import any_catalog_argument, json_option, partition_list, sort_keys_of, table_argument
+from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.compact import Request
 
 RATE = click.FloatRange(min=0, min_open=True)
@@ -32,7 +35,7 @@ def field_option(flag: str, name: str, **shown: Any) -> Callable[..., Any]:
 def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that plan and compact share."""
     options = (
-        catalog_argument,
+        any_catalog_argument,
         table_argument,
         click.option("--primary-key", multiple=True, metavar="NAME", help="Needed where none was declared."),
         click.option("--sort-key", multiple=True, metavar="NAME[:descending]", help="Custom sort keys, in order."),
@@ -106,12 +109,20 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @compaction_options
-def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
+@iceberg_options
+@click.option("--out", metavar="PLAN.json", help="Iceberg: write the plan to a file, for compact --from-plan.")
+def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: Any) -> None:
     """Say what a compaction would do, why, and what it needs. Changes nothing.
 
     \b
     deltacompact plan ./lake orders
+    deltacompact plan iceberg://prod db.orders --out plan.json
     """
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if is_iceberg_catalog(catalog):
+        return iceberg.print_plan(catalog, table, options)
+    refuse_iceberg_options()
     from deltacompact.cli.console import out
     from deltacompact.cli.report import plan_report, print_plans
 
@@ -126,6 +137,8 @@ def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
 
 @click.command()
 @compaction_options
+@iceberg_options
+@click.option("--from-plan", metavar="PLAN.json", help="Iceberg: carry out a plan that `plan --out` wrote.")
 @click.option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="Desired SLA; sent with the events.")
 @click.option("--sns-topic", metavar="ARN", help="Publish start, rounds and end to this SNS topic.")
 @field_option("--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows; vacuum afterwards.")
@@ -137,14 +150,25 @@ def plan(catalog: DeltaStreamCatalog, table: str, **options: Any) -> None:
     help="Format of compacted files.",
 )
 def compact(
-    catalog: DeltaStreamCatalog, table: str, sla: int | None, sns_topic: str | None, content_type: str, **options: Any
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    sla: int | None,
+    sns_topic: str | None,
+    content_type: str,
+    **options: Any,
 ) -> None:
     """Fold the deltas of a table: one live row per key. After an interruption, the same command resumes.
 
     \b
     deltacompact compact ./lake orders
     deltacompact compact ./lake orders --partition day=1995-04-03 --executor local
+    deltacompact compact iceberg://prod db.orders --mode rewrite --option delete-file-threshold=1
     """
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if is_iceberg_catalog(catalog):
+        return iceberg.run(catalog, table, options)
+    refuse_iceberg_options()
     from rich.console import Console
 
     from deltacompact.cli.console import err, out

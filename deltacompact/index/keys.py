@@ -230,6 +230,11 @@ def resolve_encoding(
     return replace(encoding, field_ids=tuple((name, number) for name, number in found if number is not None))
 
 
+def encoding_of(columns: pa.Schema, path: str) -> Encoding:
+    """The encoding of keys of these columns, in their order. Raises SchemaError for a type that cannot be a key."""
+    return Encoding(tuple(KeyColumn(column.name, *_class_of(column.type, column.name, path)) for column in columns))
+
+
 def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
     """The key column, with the class of one more file."""
     key_class, scale = _class_of(type_, column.name, path)

@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from deltacompact import DeltaStreamCatalog, open_catalog
+from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.catalog import open_catalog
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.table.ports import PublishedVersion
 from sessions.base.ids import attempt_name

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deltacompact import DeltaStreamCatalog, open_catalog
+from deltacompact import DeltaStreamCatalog
+from deltacompact.catalog.delta_stream.catalog import open_catalog
 from sessions.base.model import SessionPlan
 from sessions.documents.instruction import Instruction
 from sessions.documents.request import request_of

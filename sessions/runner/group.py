@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deltacompact import DeltaStreamCatalog, SessionResult, open_catalog
+from deltacompact import DeltaStreamCatalog, SessionResult
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.catalog import open_catalog
 from deltacompact.compact import Request, compact_job
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json

@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltacompact import DeltaStreamCatalog, open_catalog
+from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.model import partition_text
 from deltacompact.base.wording import one_line
+from deltacompact.catalog.delta_stream.catalog import open_catalog
 from deltacompact.storage.opening import open_store
 from sessions.base.ids import session_id
 from sessions.base.model import JobRun, JobRunState

@@ -1,0 +1,64 @@
+"""An Iceberg catalog, as compact() and the command line have it.
+
+open_catalog("iceberg://prod")                              configured as PyIceberg does
+IcebergCatalog(pyiceberg_catalog)                           or a catalog that is loaded already
+catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg import pyiceberg_door
+from deltacompact.catalog.iceberg.metadata import MAIN
+from deltacompact.catalog.iceberg.plan_document import plan_from_json
+from deltacompact.catalog.iceberg.rewrite import Rewrite, RewriteResult
+from deltacompact.catalog.iceberg.rewrite_options import rewrite_options
+from deltacompact.catalog.iceberg.rewrite_plan import RewritePlan
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCatalog:
+    """Tables of a PyIceberg catalog, by `namespace.table`."""
+
+    _catalog: Any
+
+    @classmethod
+    def at(cls, uri: str) -> IcebergCatalog:
+        """The catalog "iceberg://NAME"."""
+        return cls(pyiceberg_door.open_named(uri.removeprefix("iceberg://")))
+
+    @property
+    def name(self) -> str:
+        return str(self._catalog.name)
+
+    def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
+        """What a rewrite of a branch would do. Writes nothing."""
+        return self._prepared(table_id, options, branch, Settings()).plan()
+
+    def rewrite(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+    ) -> RewriteResult:
+        """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
+
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        prepared = self._prepared(table_id, options, branch, settings or Settings())
+        return prepared.run(None if plan is None else plan_from_json(plan, prepared.state()))
+
+    def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
+        expect.text_or_none("the table", table_id)
+        if not isinstance(options or {}, Mapping):
+            raise InputError(f"options is {options!r}, it must be a dict of Iceberg's option names")
+        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        return Rewrite(table, branch, rewrite_options(options or {}, table.metadata.properties), settings)

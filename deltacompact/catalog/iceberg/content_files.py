@@ -1,0 +1,164 @@
+"""The vocabulary of an Iceberg table: content files, the manifest entries that list them, and partition specs.
+
+    a.parquet    data                           partition (day 3)    sequence number 5
+    b.parquet    equality deletes, ids {1}      partition (day 3)    sequence number 7    applies to a: 5 < 7
+    c.parquet    position deletes               partition (day 3)    sequence number 5    applies to a: 5 <= 5
+    d.puffin     deletion vector of a.parquet   partition (day 3)    sequence number 8
+
+Field numbers are those of the Iceberg spec, "Manifests". A partition is a tuple of plain values in the order of its
+spec's fields: dates and timestamps are whole numbers, decimals and UUIDs are bytes, as the manifest has them.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PartitionValue = int | float | str | bytes | bool | None
+PartitionTuple = tuple[PartitionValue, ...]
+
+
+class Content(enum.IntEnum):
+    """What a content file holds (field 134)."""
+
+    DATA = 0
+    POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
+
+
+class Status(enum.IntEnum):
+    """What a manifest says about a file (field 0)."""
+
+    EXISTING = 0
+    ADDED = 1
+    DELETED = 2
+
+
+class ManifestContent(enum.IntEnum):
+    """Whether a manifest lists data files or delete files (field 517)."""
+
+    DATA = 0
+    DELETES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFile:
+    """A data file, a delete file, or a deletion vector inside of a Puffin file (spec: `data_file`).
+
+    Counts and bounds are by field id; a bound is a single value in Iceberg's binary form. `path` is the text that the
+    manifest has: position deletes name data files by exactly this text.
+    """
+
+    content: Content
+    path: str
+    file_format: str
+    spec_id: int
+    partition: PartitionTuple
+    rows: int
+    file_bytes: int
+    column_sizes: Mapping[int, int] = field(default_factory=dict, hash=False)
+    value_counts: Mapping[int, int] = field(default_factory=dict, hash=False)
+    null_value_counts: Mapping[int, int] = field(default_factory=dict, hash=False)
+    nan_value_counts: Mapping[int, int] = field(default_factory=dict, hash=False)
+    lower_bounds: Mapping[int, bytes] = field(default_factory=dict, hash=False)
+    upper_bounds: Mapping[int, bytes] = field(default_factory=dict, hash=False)
+    key_metadata: bytes | None = None
+    split_offsets: tuple[int, ...] = ()
+    equality_ids: tuple[int, ...] = ()
+    sort_order_id: int | None = None
+    first_row_id: int | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """Identifies the content: several deletion vectors share a Puffin file."""
+        return self.path, self.content_offset
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        return self.content is Content.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
+
+    @property
+    def manifest_content(self) -> ManifestContent:
+        return ManifestContent.DATA if self.content is Content.DATA else ManifestContent.DELETES
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A manifest entry. The sequence numbers of an added file may be None: it inherits them from its manifest.
+
+    sequence_number         the data sequence number: when the rows were written (a rewrite keeps it)
+    file_sequence_number    the sequence number of the snapshot that added this very file
+    """
+
+    status: Status
+    snapshot_id: int | None
+    sequence_number: int | None
+    file_sequence_number: int | None
+    file: ContentFile
+
+    @property
+    def sequence(self) -> int:
+        """The data sequence number of an entry that was read, so it is known."""
+        assert self.sequence_number is not None, f"{self.file.path}: reading an entry fills in what it inherits"
+        return self.sequence_number
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A line of a manifest list. -1 as a sequence number: the snapshot that is being written."""
+
+    path: str
+    file_bytes: int
+    spec_id: int
+    content: ManifestContent
+    sequence_number: int
+    min_sequence_number: int
+    snapshot_id: int
+    added_files: int
+    existing_files: int
+    deleted_files: int
+    added_rows: int
+    existing_rows: int
+    deleted_rows: int
+    partitions: tuple[Mapping[str, Any], ...] | None = field(default=None, hash=False)
+    key_metadata: bytes | None = None
+    first_row_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """One field of a partition spec. `avro` is its definition in the Avro schema of a manifest."""
+
+    field_id: int
+    source_id: int
+    name: str
+    transform: str
+    avro: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A partition spec. `json` is the spec's fields as a manifest's header has them."""
+
+    spec_id: int
+    fields: tuple[SpecField, ...]
+    json: str
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        """No field, or only fields that are always null: one partition. Equality deletes are global in it."""
+        return all(part.transform == "void" for part in self.fields)
+
+
+def canonical(value: Any) -> PartitionValue:
+    """A partition value that equals itself: NaN is always the same object, so that tuples of it are equal."""
+    if isinstance(value, float) and math.isnan(value):
+        return math.nan
+    found: PartitionValue = value
+    return found

@@ -1,0 +1,74 @@
+"""Locations as Iceberg writes them, and the URIs by which our stores open them.
+
+    /lake/t/data/a.parquet                     file:///lake/t/data/a.parquet
+    file:/lake/t/data/day=3%2F4/a.parquet      file:///lake/t/data/day=3%252F4/a.parquet      nothing is escaped twice
+    s3a://lake/t/data/a.parquet                s3://lake/t/data/a.parquet
+
+Manifests and position deletes keep the text that the writer chose: a location is changed to be opened, never to be
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from deltacompact.base.errors import InputError
+from deltacompact.storage.local import ForeignFolder, LocalStore
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import is_uri, open_object, open_store
+
+_S3_SCHEMES = ("s3://", "s3a://", "s3n://")
+
+
+def readable(location: str) -> str:
+    """The URI that our stores understand. Raises InputError for a scheme that they do not know."""
+    for scheme in _S3_SCHEMES:
+        if location.startswith(scheme):
+            return "s3://" + location.removeprefix(scheme)
+    if location.startswith("file:"):
+        path = location.removeprefix("file:")
+        if path.startswith("//"):
+            path = "/" + path.removeprefix("//").partition("/")[2]
+        return Path(path).as_uri()
+    if is_uri(location):
+        raise InputError(f"{location}: its scheme is neither file nor s3")
+    return Path(location).absolute().as_uri()
+
+
+def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
+    """The store at a table's location. Endpoint and region are the catalog's, unless our own settings name some."""
+    uri = readable(location)
+    if not uri.startswith("s3://"):
+        store = open_store(uri)
+        return ForeignFolder(store.root) if isinstance(store, LocalStore) else store
+    from deltacompact.storage.s3 import S3Settings
+
+    settings = S3Settings.from_environment()
+    return open_store(
+        uri,
+        replace(
+            settings,
+            endpoint_url=settings.endpoint_url or io_properties.get("s3.endpoint"),
+            region=settings.region or io_properties.get("s3.region") or io_properties.get("client.region"),
+        ),
+    )
+
+
+def fetched(store: ObjectStore, location: str) -> bytes:
+    """The bytes of an object. Raises NotFoundError naming the file if it is missing."""
+    found, name = open_object(store, readable(location))
+    return found.get(name)
+
+
+def put(store: ObjectStore, location: str, data: bytes) -> None:
+    """Write an object."""
+    found, name = open_object(store, readable(location))
+    found.put(name, data)
+
+
+def discard(store: ObjectStore, location: str) -> None:
+    """Delete an object that no metadata refers to."""
+    found, name = open_object(store, readable(location))
+    found.delete([name])

@@ -1,0 +1,70 @@
+"""Content files as the engine's readers know them: matched with the table's columns by field id.
+
+the manifest     a.parquet, 3 rows, spec 0
+its footer       1: id int, 4: nm string
+read as          id (int), name (string)        the table's names today, the file's own types
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
+from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.catalog.iceberg.locations import readable
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids, files, schemas
+
+_ANY_PARTITION = Partition()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A Parquet file as its manifest entry describes it: it must be what the manifest says it is."""
+
+    path: str
+    rows: int
+    bytes: int
+    sequence_number: int
+
+
+def described(
+    store: ObjectStore, stored: StoredFile, columns: pa.Schema, unfillable: Mapping[int, str] | None = None
+) -> DataFile:
+    """The file with those of `columns` that it has. `unfillable`: columns (by id) that it must have, and why.
+
+    Raises InputError or NotFoundError naming a file that is missing, damaged, or has no field ids.
+    """
+    known = DataFile(UNNUMBERED, readable(stored.path), ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
+    with files.opened(store, known) as source:
+        footer = files.described_parquet(source, known)
+        schema = footer.metadata.schema.to_arrow_schema()
+    files.check_columns(schema, stored.path)
+    found = field_ids.matched(replace(known, schema=schema), columns)
+    has = {field_ids.field_id(column) for column in found.schema}
+    for number, why in (unfillable or {}).items():
+        if number not in has:
+            raise InputError(f"{stored.path} lacks the column with field id {number}, {why}")
+    return found
+
+
+def tables(
+    store: ObjectStore,
+    file: DataFile,
+    columns: pa.Schema,
+    rows: tuple[int, int] | None = None,
+    limits: ReadLimits = READ_LIMITS,
+) -> Iterator[tuple[int, pa.Table]]:
+    """Slices (first row, table) with exactly these columns, in their types. Columns that the file lacks are null."""
+    for first, table in files.read(store, file, columns.names, rows, limits):
+        yield first, schemas.align(table, columns, _ANY_PARTITION, file.path)
+
+
+def by_field_id(columns: Iterable[pa.Field]) -> pa.Schema:
+    """The columns under their field ids as names: a dropped column may have today's name of another one."""
+    return pa.schema([column.with_name(str(field_ids.field_id(column))).with_nullable(True) for column in columns])

@@ -1,0 +1,351 @@
+"""The only module that imports PyIceberg: catalogs, table metadata, column metrics and the commit.
+
+    open_named("prod")          the catalog that .pyiceberg.yaml or PYICEBERG_CATALOG__PROD__… describes
+    IcebergTable.load(…)        a table; `metadata` is what it said when it was loaded, as our own plain values
+    table.commit(…)             one snapshot, by the public `Catalog.commit_table`, under requirements
+
+We use PyIceberg for what it does right: catalogs, types, and metrics from Parquet footers. Its manifests drop fields,
+its producers know neither `replace` nor delete files, its validation misses deletes; those are our own. What we use is
+not all public, so `check_behaviour` tries it once in a process and refuses a release that behaves otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg import __version__ as pyiceberg_version
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    UnauthorizedError,
+    ValidationException,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Snapshot as PySnapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    update_table_metadata,
+)
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.content_files import ContentFile, Spec, SpecField
+from deltacompact.catalog.iceberg.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
+
+
+class CommitUnansweredError(StoreError):
+    """The catalog did not say whether a commit took effect. Whoever reads the table again can see."""
+
+
+def open_named(name: str) -> Catalog:
+    """The catalog that PyIceberg's configuration describes under this name. Raises InputError for an unknown one."""
+    check_behaviour()
+    if not name:
+        raise InputError("iceberg:// names no catalog: iceberg://NAME, configured as PyIceberg does")
+    try:
+        with _answering(name):
+            return load_catalog(name)
+    except (ValueError, KeyError) as error:
+        raise InputError(
+            f"Iceberg catalog {name!r} is not configured (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI): "
+            f"{text_of(error)}"
+        ) from None
+
+
+def is_catalog(value: object) -> bool:
+    """Whether it is a loaded catalog of PyIceberg."""
+    return isinstance(value, Catalog)
+
+
+@contextlib.contextmanager
+def _answering(name: str) -> Iterator[None]:
+    """Errors of a catalog that does not answer, in one line. Ours, and errors of what was asked, pass."""
+    try:
+        yield
+    except (DeltaCompactError, ValueError, KeyError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
+        raise
+    except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
+        raise StoreError(f"Iceberg catalog {name!r} does not answer: {text_of(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """A table, and its metadata when it was loaded."""
+
+    _table: Table
+    metadata: TableMetadata
+
+    @classmethod
+    def load(cls, catalog: Catalog, table_id: str) -> IcebergTable:
+        """The table of now (rule 26: never from a metadata file that was pinned before). Raises NotFoundError."""
+        check_behaviour()
+        if "." not in table_id.strip("."):
+            raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
+        try:
+            with _answering(catalog.name):
+                table = catalog.load_table(table_id)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
+        except (ValueError, KeyError) as error:
+            raise InputError(f"Iceberg table {table_id!r} cannot be read: {text_of(error)}") from error
+        return cls(table, _metadata(table_id, table.metadata, table.metadata_location))
+
+    def reloaded(self) -> IcebergTable:
+        """The same table, as it is now. Raises ConflictError if it was dropped and created again."""
+        found = self.load(self._table.catalog, self.metadata.table_id)
+        if found.metadata.uuid != self.metadata.uuid:
+            raise ConflictError(f"table {self.metadata.table_id!r} was dropped and created again meanwhile")
+        return found
+
+    @property
+    def io_properties(self) -> Mapping[str, str]:
+        """What the catalog says about reaching the files ("s3.endpoint", …)."""
+        return dict(self._table.io.properties)
+
+    def commit(self, snapshot: Snapshot, branch: str) -> IcebergTable:
+        """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
+
+        Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
+        nothing has happened, and CommitUnansweredError if it did not say what happened.
+        """
+        ref = self.metadata.refs.get(branch)
+        requirements = (
+            AssertTableUUID(uuid=uuid.UUID(self.metadata.uuid)),
+            AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}),
+        )
+        updates = (_added(snapshot), _moved(branch, snapshot.snapshot_id, ref))
+        try:
+            done = self._table.catalog.commit_table(self._table, requirements, updates)
+        except (CommitFailedException, ValidationException, NoSuchTableError) as error:
+            raise ConflictError(f"{self.metadata.table_id}: {text_of(error)}") from error
+        except (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError) as error:
+            raise InputError(f"{self.metadata.table_id}: the catalog refuses the commit: {text_of(error)}") from error
+        except Exception as error:  # a lost connection, a server's error: the commit may have been carried out
+            raise CommitUnansweredError(f"{self.metadata.table_id}: {text_of(error)}") from error
+        metadata = _metadata(self.metadata.table_id, done.metadata, done.metadata_location)
+        return IcebergTable(self._table, metadata)
+
+    def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
+        """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
+        schema: Schema = self._table.metadata.schema()
+        found = data_file_statistics_from_parquet_metadata(
+            footer,
+            compute_statistics_plan(schema, dict(self.metadata.properties)),
+            parquet_path_to_id_mapping(schema),
+        ).to_serialized_dict()
+        return replace(
+            file,
+            column_sizes=found["column_sizes"] or {},
+            value_counts=found["value_counts"] or {},
+            null_value_counts=found["null_value_counts"] or {},
+            nan_value_counts=found["nan_value_counts"] or {},
+            lower_bounds=found["lower_bounds"] or {},
+            upper_bounds=found["upper_bounds"] or {},
+            split_offsets=tuple(found["split_offsets"] or ()),
+        )
+
+
+def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
+    others = {name: value for name, value in snapshot.summary.items() if name != "operation"}
+    described = {
+        "snapshot-id": snapshot.snapshot_id,
+        "parent-snapshot-id": snapshot.parent_id,
+        "sequence-number": snapshot.sequence_number,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "manifest-list": snapshot.manifest_list,
+        "schema-id": snapshot.schema_id,
+        "summary": Summary(Operation(snapshot.summary["operation"]), **others),
+        "first-row-id": snapshot.first_row_id,
+        "added-rows": snapshot.added_rows,
+    }
+    return AddSnapshotUpdate(snapshot=PySnapshot.model_validate(described))
+
+
+def _moved(branch: str, snapshot_id: int, before: Ref | None) -> SetSnapshotRefUpdate:
+    """The branch's new head. The update replaces the ref, so its retention is repeated."""
+    described = {
+        "ref-name": branch,
+        "type": "branch",
+        "snapshot-id": snapshot_id,
+        "max-ref-age-ms": before.max_ref_age_ms if before else None,
+        "max-snapshot-age-ms": before.max_snapshot_age_ms if before else None,
+        "min-snapshots-to-keep": before.min_snapshots_to_keep if before else None,
+    }
+    return SetSnapshotRefUpdate.model_validate(described)
+
+
+def _metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableMetadata:
+    schema = metadata.schema()
+    return TableMetadata(
+        table_id=table_id,
+        uuid=str(metadata.table_uuid),
+        location=metadata.location,
+        metadata_location=location,
+        format_version=metadata.format_version,
+        last_sequence_number=getattr(metadata, "last_sequence_number", 0) or 0,
+        schema_id=schema.schema_id,
+        schema_json=schema.model_dump_json(),
+        schema=schema_to_pyarrow(schema),
+        columns=_columns(metadata),
+        specs={spec.spec_id: _spec(spec, metadata) for spec in metadata.partition_specs},
+        default_spec_id=metadata.default_spec_id,
+        properties=dict(metadata.properties),
+        refs={
+            name: Ref(
+                ref.snapshot_id,
+                str(ref.snapshot_ref_type.value),
+                ref.max_ref_age_ms,
+                ref.max_snapshot_age_ms,
+                ref.min_snapshots_to_keep,
+            )
+            for name, ref in metadata.refs.items()
+        },
+        snapshots={found.snapshot_id: _snapshot(found) for found in metadata.snapshots},
+        next_row_id=getattr(metadata, "next_row_id", None),
+    )
+
+
+def _snapshot(found: PySnapshot) -> Snapshot:
+    summary: dict[str, str] = {}
+    if found.summary is not None:
+        summary = {"operation": found.summary.operation.value, **found.summary.additional_properties}
+    return Snapshot(
+        found.snapshot_id,
+        found.parent_snapshot_id,
+        found.sequence_number or 0,
+        found.timestamp_ms,
+        found.manifest_list,
+        found.schema_id,
+        summary,
+        found.first_row_id,
+        found.added_rows,
+    )
+
+
+def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
+    """Every field of every schema. The current schema wins, then the newest."""
+    columns: dict[int, Column] = {}
+    current = metadata.schema()
+    for schema in [*sorted(metadata.schemas, key=lambda schema: schema.schema_id), current]:
+        top_level = {field.field_id for field in schema.fields}
+        for number in schema.field_ids:
+            field = schema.find_field(number)
+            (arrow,) = schema_to_pyarrow(Schema(field))
+            default = getattr(field, "initial_default", None) is not None
+            columns[number] = Column(arrow, str(field.field_type), number in top_level, default)
+    return columns
+
+
+def _spec(spec: PartitionSpec, metadata: PyTableMetadata) -> Spec:
+    """The spec, with the Avro definition of its partition struct."""
+    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)]
+    sources = {field.source_id for field in spec.fields}
+    known = next((schema for schema in schemas if sources <= set(schema.field_ids)), schemas[0])
+    struct = spec.partition_type(known)
+    avro: Any = AvroSchemaConversion().iceberg_to_avro(Schema(*struct.fields), "r102")
+    fields = tuple(
+        SpecField(field.field_id, field.source_id, field.name, str(field.transform), dict(avro_field))
+        for field, avro_field in zip(spec.fields, avro["fields"], strict=True)
+    )
+    described = [
+        {"name": part.name, "transform": part.transform, "source-id": part.source_id, "field-id": part.field_id}
+        for part in fields
+    ]
+    return Spec(spec.spec_id, fields, json.dumps(described))
+
+
+@functools.cache
+def check_behaviour() -> None:
+    """Try what we use of PyIceberg on a table of one column. Raises InputError in one line if it behaves otherwise."""
+    try:
+        _try_it()
+    except Exception as error:
+        raise InputError(
+            f"PyIceberg {pyiceberg_version} does not behave as deltacompact needs ({text_of(error)}): "
+            "install a release that deltacompact's pyproject.toml allows"
+        ) from error
+
+
+def _try_it() -> None:
+    fields = [{"id": 7, "name": "day", "type": "date", "required": False}]
+    before = TableMetadataUtil.parse_obj(
+        {
+            "format-version": 2,
+            "table-uuid": str(uuid.UUID(int=1)),
+            "location": "memory://probe",
+            "last-sequence-number": 4,
+            "last-updated-ms": 0,
+            "last-column-id": 7,
+            "current-schema-id": 0,
+            "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
+            "default-spec-id": 0,
+            "partition-specs": [
+                {
+                    "spec-id": 0,
+                    "fields": [{"name": "day", "transform": "identity", "source-id": 7, "field-id": 1000}],
+                }
+            ],
+            "last-partition-id": 1000,
+            "default-sort-order-id": 0,
+            "sort-orders": [{"order-id": 0, "fields": []}],
+            "properties": {},
+        }
+    )
+    read = _metadata("probe.t", before, "")
+    _expect("field ids in Arrow schemas", (read.schema.field(0).metadata or {}).get(b"PARQUET:field_id") == b"7")
+    part = read.specs[0].fields[0].avro
+    _expect("field ids in Avro schemas", part.get("field-id") == 1000)
+    _expect("dates in Avro schemas", {"type": "int", "logicalType": "date"} in part["type"])
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays([pa.array([5, 3, None], pa.date32())], schema=read.schema), sink)
+    schema = before.schema()
+    metrics = data_file_statistics_from_parquet_metadata(
+        pq.read_metadata(io.BytesIO(sink.getvalue())),
+        compute_statistics_plan(schema, {}),
+        parquet_path_to_id_mapping(schema),
+    ).to_serialized_dict()
+    _expect("column bounds", metrics["lower_bounds"] == {7: b"\3\0\0\0"} and metrics["null_value_counts"] == {7: 1})
+    words = {"operation": "replace", "added-records": "3"}
+    snapshot = Snapshot(9, None, 5, 1, "memory://list", 0, words)
+    after = update_table_metadata(before, (_added(snapshot), _moved(MAIN, 9, None)))
+    found = _metadata("probe.t", after, "")
+    _expect("snapshots of the operation replace", found.snapshots[9].summary["operation"] == "replace")
+    _expect("refs", found.refs[MAIN].snapshot_id == 9 and found.last_sequence_number == 5)
+    _expect("summaries as JSON", '"operation":"replace"' in after.model_dump_json())
+    with contextlib.suppress(CommitFailedException):
+        AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": 8}).validate(after)
+        raise AssertionError("a requirement about a branch's head was not checked")
+
+
+def _expect(what: str, holds: bool) -> None:
+    if not holds:
+        raise AssertionError(f"{what} differ")

@@ -1,0 +1,258 @@
+"""Plans a rewrite: pure. Which data files, in which groups, why, and into how many files.
+
+    partition    file    bytes    deletes       target 512 MB, minimum 384 MB, min-input-files 5
+    day 3        a       4 MB     -             small
+    day 3        b       500 MB   -             stays: its size is right
+    day 3        c       500 MB   3 vectors…    a third of its rows is deleted
+    day 4        d       4 MB     -             stays: alone in its partition, nothing to merge it with
+
+    groups       day 3: a, c -> 1 file          because c lost a third of its rows
+
+The rules are Iceberg's own (`BinPackRewriteFilePlanner`): first candidates, then bins, then the bins that are worth it.
+Files keep their partition spec: a group never mixes specs or partitions, nor files with and without row ids (rule 22).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.catalog.iceberg.content_files import Entry, PartitionTuple
+from deltacompact.catalog.iceberg.matching import DeleteIndex, Deletes, only_path
+from deltacompact.catalog.iceberg.rewrite_options import JobOrder, RewriteOptions
+from deltacompact.catalog.iceberg.table_state import TableState, scope_of
+
+
+class Reason(enum.StrEnum):
+    """Why a data file is a candidate, or stays. Plans and results contain it, so a value must keep its meaning."""
+
+    TOO_SMALL = "too_small"
+    TOO_LARGE = "too_large"
+    MANY_DELETE_FILES = "many_delete_files"
+    MANY_ROWS_DELETED = "many_rows_deleted"
+    REWRITE_ALL = "rewrite_all"
+    RIGHT_SIZE = "right_size"
+    GROUP_TOO_SMALL = "group_too_small"
+    BEYOND_MAX_FILES = "beyond_max_files"
+
+
+STAYS = frozenset({Reason.RIGHT_SIZE, Reason.GROUP_TOO_SMALL, Reason.BEYOND_MAX_FILES})
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A data file to rewrite, the deletes that may apply to it, and why it was chosen."""
+
+    entry: Entry
+    deletes: Deletes
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files of one partition that are rewritten together, into about `output_files` files."""
+
+    number: int
+    spec_id: int
+    partition: PartitionTuple
+    inputs: tuple[Input, ...]
+    output_files: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, deleted ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePlan:
+    """The groups to rewrite, and how many files stay for which reason.
+
+    `sequence_number` is the planned snapshot's: outputs get it, even if the snapshot is expired meanwhile (rule 7).
+    """
+
+    table_id: str
+    uuid: str
+    branch: str
+    snapshot_id: int | None
+    sequence_number: int
+    options: RewriteOptions
+    groups: tuple[FileGroup, ...]
+    stays: tuple[tuple[Reason, int], ...]
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why there is nothing to rewrite; None: there is something."""
+        if self.groups:
+            return None
+        if not self.stays:
+            return "the branch has no data files"
+        return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
+
+
+_WORDS = {
+    Reason.RIGHT_SIZE: "the right size, few deletes",
+    Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
+    Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
+}
+
+
+def plan_rewrite(state: TableState, options: RewriteOptions, only: frozenset[str] | None = None) -> RewritePlan:
+    """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
+
+    Raises InputError where the table is of a kind that cannot be rewritten.
+    """
+    _refuse(state)
+    index = DeleteIndex(state)
+    counts: dict[Reason, int] = defaultdict(int)
+    candidates: dict[tuple[object, ...], list[Input]] = defaultdict(list)
+    for entry in state.data:
+        if only is not None and entry.file.path not in only:
+            continue
+        deletes = index.applying_to(entry)
+        reason = Reason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)
+        if reason in STAYS:
+            counts[reason] += 1
+        else:
+            has_row_ids = entry.file.first_row_id is not None
+            candidates[(*scope_of(entry), has_row_ids)].append(Input(entry, deletes, reason))
+    bins: list[list[Input]] = []
+    for inputs in candidates.values():
+        for members in _packed(inputs, options):
+            if only is not None or worth_it(members, options):
+                bins.append(members)
+            else:
+                counts[Reason.GROUP_TOO_SMALL] += len(members)
+    chosen = []
+    files = 0
+    for members in _in_order(bins, options.job_order):
+        if options.max_files is not None and files + len(members) > options.max_files:
+            counts[Reason.BEYOND_MAX_FILES] += len(members)
+            continue
+        files += len(members)
+        chosen.append(members)
+    return RewritePlan(
+        state.metadata.table_id,
+        state.metadata.uuid,
+        state.branch,
+        state.snapshot_id,
+        state.sequence_number,
+        options,
+        tuple(_group(number, members, options) for number, members in enumerate(chosen)),
+        tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
+    )
+
+
+def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> Reason:
+    """Why a file is rewritten, or why it stays."""
+    if options.rewrite_all:
+        return Reason.REWRITE_ALL
+    if options.delete_file_threshold is not None and len(deletes.all) >= options.delete_file_threshold:
+        return Reason.MANY_DELETE_FILES
+    if deleted_share(entry, deletes) >= options.delete_ratio_threshold:
+        return Reason.MANY_ROWS_DELETED
+    if entry.file.file_bytes < options.min_file_bytes:
+        return Reason.TOO_SMALL
+    return Reason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else Reason.RIGHT_SIZE
+
+
+def deleted_share(entry: Entry, deletes: Deletes) -> float:
+    """The share of rows that deletes of this file alone remove. Other deletes do not say how many rows they hit."""
+    own = [*deletes.positions, *([deletes.vector] if deletes.vector else [])]
+    known = sum(delete.file.rows for delete in own if only_path(delete.file) is not None)
+    return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
+
+
+def worth_it(members: Sequence[Input], options: RewriteOptions) -> bool:
+    """Whether rewriting these files together gains something."""
+    size = sum(source.entry.file.file_bytes for source in members)
+    several = len(members) > 1
+    return (
+        (several and len(members) >= options.min_input_files)
+        or (several and size > options.target_file_bytes)
+        or size > options.max_file_bytes
+        or any(
+            source.reason in (Reason.MANY_DELETE_FILES, Reason.MANY_ROWS_DELETED, Reason.REWRITE_ALL)
+            for source in members
+        )
+    )
+
+
+def expected_output_files(size: int, options: RewriteOptions) -> int:
+    """How many files so many bytes become, evenly divided.
+
+    Iceberg's rule: a rest that is smaller than a small file is spread over the others, unless they would grow above
+    1.1 x the target. Its writer then leaves one small file. We divide evenly, so we rather write one file less than
+    only small ones: the next run would merge those again, for ever.
+    """
+    target = options.target_file_bytes
+    if size < target:
+        return 1
+    whole, rest = divmod(size, target)
+    spread = rest <= options.min_file_bytes and size / whole < min(1.1 * target, options.written_file_bytes_max)
+    count = whole if spread or not rest else whole + 1
+    are_small = size / count < options.min_file_bytes
+    return count - 1 if count > 1 and are_small and size / (count - 1) <= options.max_file_bytes else count
+
+
+def _group(number: int, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
+    first = members[0].entry.file
+    size = sum(source.entry.file.file_bytes for source in members)
+    return FileGroup(number, first.spec_id, first.partition, tuple(members), expected_output_files(size, options))
+
+
+def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[Input]]:
+    """Bins up to the largest group, in the order of the files."""
+    members: list[Input] = []
+    size = 0
+    for source in inputs:
+        is_full = options.max_group_files is not None and len(members) >= options.max_group_files
+        if members and (is_full or size + source.entry.file.file_bytes > options.max_group_bytes):
+            yield members
+            members, size = [], 0
+        members.append(source)
+        size += source.entry.file.file_bytes
+    if members:
+        yield members
+
+
+def _in_order(bins: list[list[Input]], order: JobOrder) -> list[list[Input]]:
+    def size(members: list[Input]) -> int:
+        return sum(source.entry.file.file_bytes for source in members)
+
+    match order:
+        case JobOrder.NONE:
+            return bins
+        case JobOrder.BYTES_ASC | JobOrder.BYTES_DESC:
+            return sorted(bins, key=size, reverse=order is JobOrder.BYTES_DESC)
+        case _:
+            return sorted(bins, key=len, reverse=order is JobOrder.FILES_DESC)
+
+
+def _refuse(state: TableState) -> None:
+    """Refuse what would be rewritten wrongly, before any work."""
+    version = state.metadata.format_version
+    name = state.metadata.table_id
+    if version != 2:
+        advice = "upgrade it to 2" if version == 1 else "its row lineage would be lost"
+        raise InputError(f"table {name!r} has format version {version}, which cannot be rewritten: {advice}")
+    for entry in (*state.data, *state.deletes):
+        file = entry.file
+        if file.key_metadata is not None:
+            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
+        if file.file_format not in ("PARQUET", "PUFFIN"):
+            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be rewritten")
+        unknown = [number for number in file.equality_ids if number not in state.metadata.columns]
+        if unknown:
+            raise InputError(f"{file.path} deletes by field id {unknown[0]}, which no schema of {name!r} has")
+        nested = [number for number in file.equality_ids if not state.metadata.columns[number].is_top_level]
+        if nested:
+            raise InputError(f"{file.path} deletes by field id {nested[0]}, which lies inside of a struct")

@@ -1,0 +1,100 @@
+"""A branch at one moment: its live data files and its live delete files, with their sequence numbers.
+
+    main, snapshot 7    manifest 1    a.parquet added       2    b.parquet deleted
+                        manifest 2    d.parquet (deletes)
+    live                data a.parquet                      deletes d.parquet
+
+Manifests never change, so the reader keeps the entries of those that it has read: reading the branch again, after
+another writer's commit, reads only what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.iceberg import locations, manifests
+from deltacompact.catalog.iceberg.content_files import Content, Entry, Manifest, PartitionTuple, Status
+from deltacompact.catalog.iceberg.metadata import Snapshot, TableMetadata
+from deltacompact.storage.objects import ObjectStore
+
+READS_AT_ONCE = 8
+
+Scope = tuple[int, PartitionTuple]
+"""Spec id and partition values: what position deletes, and equality deletes of a partitioned spec, are bound to."""
+
+
+def scope_of(entry: Entry) -> Scope:
+    return entry.file.spec_id, entry.file.partition
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A branch of a table. `snapshot` is None where the table has none yet."""
+
+    metadata: TableMetadata
+    branch: str
+    snapshot: Snapshot | None
+    manifests: tuple[Manifest, ...]
+    data: tuple[Entry, ...]
+    deletes: tuple[Entry, ...]
+
+    @property
+    def sequence_number(self) -> int:
+        """That of the snapshot. It is kept in the plan, because the snapshot may be expired meanwhile (rule 7)."""
+        return self.snapshot.sequence_number if self.snapshot else 0
+
+    @property
+    def snapshot_id(self) -> int | None:
+        return self.snapshot.snapshot_id if self.snapshot else None
+
+    def is_global(self, entry: Entry) -> bool:
+        """Whether a delete applies to every partition: an equality delete of an unpartitioned spec (rule 2)."""
+        file = entry.file
+        return file.content is Content.EQUALITY_DELETES and self.metadata.specs[file.spec_id].is_unpartitioned
+
+
+class StateReader:
+    """Reads branches, and keeps what manifests it has read."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._entries: dict[str, tuple[Entry, ...]] = {}
+
+    def read(self, metadata: TableMetadata, branch: str) -> TableState:
+        """The branch as `metadata` has it. Raises NotFoundError or CorruptionError naming a bad manifest."""
+        snapshot = metadata.branch(branch)
+        if snapshot is None:
+            return TableState(metadata, branch, None, (), (), ())
+        data = locations.fetched(self._store, snapshot.manifest_list)
+        listed = manifests.read_manifest_list(data, snapshot.manifest_list)
+        live = [entry for entries in self.entries_of(listed) for entry in entries if entry.status is not Status.DELETED]
+        return TableState(
+            metadata,
+            branch,
+            snapshot,
+            tuple(listed),
+            tuple(entry for entry in live if entry.file.content is Content.DATA),
+            tuple(entry for entry in live if entry.file.content is not Content.DATA),
+        )
+
+    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
+        """The entries of each manifest, deleted ones included."""
+        missing = [manifest for manifest in listed if manifest.path not in self._entries]
+        if missing:
+            with ThreadPoolExecutor(min(READS_AT_ONCE, len(missing))) as pool:
+                for manifest, entries in zip(missing, pool.map(self._read, missing), strict=True):
+                    self._entries[manifest.path] = entries
+        return [self._entries[manifest.path] for manifest in listed]
+
+    def forget(self, keep: Iterable[Manifest]) -> None:
+        """Drop what was read of all other manifests."""
+        paths = {manifest.path for manifest in keep}
+        self._entries = {path: entries for path, entries in self._entries.items() if path in paths}
+
+    def _read(self, manifest: Manifest) -> tuple[Entry, ...]:
+        if manifest.key_metadata is not None:
+            raise InputError(f"{manifest.path} is encrypted: encrypted Iceberg tables cannot be compacted")
+        return tuple(manifests.read_manifest(locations.fetched(self._store, manifest.path), manifest))

@@ -1,0 +1,62 @@
+"""Which catalog a URI names.
+
+./lake, file:///lake, s3://lake/tables       delta streams
+iceberg://prod                               the Iceberg catalog "prod" of PyIceberg's configuration
+a loaded pyiceberg.catalog.Catalog           that one
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.delta_stream import catalog as delta_stream
+from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.storage.s3 import S3Settings
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from typing_extensions import TypeIs
+
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+
+ICEBERG = "iceberg://"
+
+
+def open_catalog(
+    uri: str | os.PathLike[str] | Any | None = None, *, s3: S3Settings | None = None
+) -> DeltaStreamCatalog | IcebergCatalog:
+    """The catalog at "file:///path", "s3://bucket/prefix" or a local path; default: $DELTACOMPACT_CATALOG.
+
+    "iceberg://NAME" is the Iceberg catalog that PyIceberg's configuration describes under this name (.pyiceberg.yaml,
+    or PYICEBERG_CATALOG__NAME__URI and others). A loaded `pyiceberg.catalog.Catalog` is taken as it is.
+    """
+    named = os.environ.get(delta_stream.CATALOG_VARIABLE) if uri is None else uri
+    if not is_iceberg(named):
+        return delta_stream.open_catalog(uri, s3=s3)
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+
+    if s3 is not None:
+        raise InputError("s3 is for delta streams: an Iceberg catalog's S3 is set as PyIceberg does, or by AWS_…")
+    return IcebergCatalog.at(named) if isinstance(named, str) else IcebergCatalog(named)
+
+
+def is_iceberg_catalog(catalog: object) -> TypeIs[IcebergCatalog]:
+    """Whether it is a catalog that `open_catalog` made of an Iceberg URI. Does not import PyIceberg."""
+    if "deltacompact.catalog.iceberg.catalog" not in sys.modules:
+        return False
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+
+    return isinstance(catalog, IcebergCatalog)
+
+
+def is_iceberg(uri: object) -> bool:
+    """Whether it is an Iceberg catalog, or a URI of one."""
+    if isinstance(uri, str):
+        return uri.startswith(ICEBERG)
+    if "pyiceberg.catalog" not in sys.modules:  # then nobody has loaded a catalog
+        return False
+    from deltacompact.catalog.iceberg.pyiceberg_door import is_catalog
+
+    return is_catalog(uri)

@@ -1,0 +1,260 @@
+"""A lake of Iceberg tables in a folder: PyIceberg's SQL catalog on sqlite, and writers of what PyIceberg cannot write.
+
+    lake = Lake(tmp_path)
+    lake.create("ns.t", schema)
+    lake.append("ns.t", rows)                           PyIceberg writes the data
+    lake.delete_by_key("ns.t", {"id": [1, 2]})          an equality-delete file, committed as Flink does
+    lake.rows("ns.t")                                   PyIceberg reads; it refuses equality deletes
+
+Delete files are committed through our own manifest layer. That others understand them is shown with Spark.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+
+from deltacompact.base.limits import READ_LIMITS
+from deltacompact.base.numbers import Ordinal
+from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg import locations, manifests
+from deltacompact.catalog.iceberg.content_files import Content, ContentFile, Entry, ManifestContent, Status
+from deltacompact.catalog.iceberg.dead_rows import DeadRowsTask, Source, Vector, find_dead_rows
+from deltacompact.catalog.iceberg.manifests import ManifestTerms
+from deltacompact.catalog.iceberg.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
+from deltacompact.catalog.iceberg.metadata import MAIN, Snapshot
+from deltacompact.catalog.iceberg.parquet_files import StoredFile, tables
+from deltacompact.catalog.iceberg.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.rewrite import Rewrite
+from deltacompact.catalog.iceberg.rewrite_options import rewrite_options
+from deltacompact.catalog.iceberg.table_state import StateReader, TableState
+from deltacompact.index.live_bitmaps import live_mask, read_masks
+
+SETTINGS = Settings(executor="local", local_threads=1)
+POSITIONS = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_COLUMN)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION_COLUMN)}),
+    ]
+)
+
+
+class Lake:
+    """A catalog in a folder. `name` is the catalog's: one that shares the file must have the same."""
+
+    def __init__(self, folder: Path, name: str = "lake") -> None:
+        self.folder = folder
+        self.name = name
+        self.warehouse = (folder / "warehouse").as_uri()
+        self.database = folder / "catalog.db"
+        self.catalog = SqlCatalog(name, uri=f"sqlite:///{self.database}", warehouse=self.warehouse)
+        self.catalog.create_namespace_if_not_exists("ns")
+
+    # Writing
+
+    def create(self, table_id: str, schema: Schema | pa.Schema, **others: Any) -> None:
+        properties = {"format-version": "2"} | others.pop("properties", {})
+        self.catalog.create_table(table_id, schema, properties=properties, **others)
+
+    def append(self, table_id: str, rows: pa.Table | Sequence[Mapping[str, Any]], branch: str = MAIN) -> None:
+        table = self.catalog.load_table(table_id)
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())
+        table.append(rows, branch=branch)
+
+    def delete_by_key(
+        self,
+        table_id: str,
+        keys: Mapping[str, Sequence[Any]],
+        partition: tuple[Any, ...] = (),
+        spec_id: int | None = None,
+        branch: str = MAIN,
+        equality_ids: Sequence[int] | None = None,
+    ) -> ContentFile:
+        """Commit one equality-delete file. Columns beyond `equality_ids` are in it, but do not count."""
+        table = IcebergTable.load(self.catalog, table_id)
+        metadata = table.metadata
+        by_name = {
+            column.field.name: (number, column.field)
+            for number, column in metadata.columns.items()
+            if column.is_top_level
+        }
+        schema = pa.schema([by_name[name][1].with_nullable(True) for name in keys])
+        rows = pa.Table.from_pydict(dict(keys), schema=schema)
+        ids = tuple(equality_ids or (by_name[name][0] for name in keys))
+        file = self._file(table, rows, Content.EQUALITY_DELETES, partition, spec_id, ids)
+        self.commit(table, [file], branch)
+        return file
+
+    def delete_by_position(
+        self, table_id: str, positions: Mapping[str, Sequence[int]], branch: str = MAIN
+    ) -> ContentFile:
+        """Commit one position-delete file for data files of one partition."""
+        table = IcebergTable.load(self.catalog, table_id)
+        file = self._position_file(table, self.state(table_id, branch), positions)
+        self.commit(table, [file], branch)
+        return file
+
+    def _position_file(
+        self, table: IcebergTable, state: TableState, positions: Mapping[str, Sequence[int]]
+    ) -> ContentFile:
+        one = next(entry.file for entry in state.data if entry.file.path in positions)
+        pairs = sorted((path, place) for path, places in positions.items() for place in places)
+        columns = [pa.array([path for path, _ in pairs]), pa.array([place for _, place in pairs], pa.int64())]
+        rows = pa.Table.from_arrays(columns, schema=POSITIONS)
+        file = self._file(table, rows, Content.POSITION_DELETES, one.partition, one.spec_id, ())
+        low, high = min(positions).encode(), max(positions).encode()
+        return replace(file, lower_bounds={PATH_COLUMN: low}, upper_bounds={PATH_COLUMN: high})
+
+    def _file(
+        self,
+        table: IcebergTable,
+        rows: pa.Table,
+        content: Content,
+        partition: tuple[Any, ...],
+        spec_id: int | None,
+        equality_ids: tuple[int, ...],
+    ) -> ContentFile:
+        path = f"{table.metadata.data_folder}/{uuid.uuid4()}-deletes.parquet"
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink)
+        data = sink.getvalue().to_pybytes()
+        store = locations.store_of(table.metadata.location, {})
+        locations.put(store, path, data)
+        footer = pq.read_metadata(pa.BufferReader(data))
+        described = ContentFile(
+            content,
+            path,
+            "PARQUET",
+            table.metadata.default_spec_id if spec_id is None else spec_id,
+            partition,
+            rows.num_rows,
+            len(data),
+            equality_ids=equality_ids,
+        )
+        return described if content is Content.POSITION_DELETES else table.with_metrics(described, footer)
+
+    def convert(self, table_id: str, positions: Mapping[str, Sequence[int]], operation: str) -> None:
+        """Turn all equality deletes into one position-delete file, in one snapshot."""
+        table = IcebergTable.load(self.catalog, table_id)
+        state = self.state(table_id)
+        gone = {entry.file.path for entry in state.deletes if entry.file.content is Content.EQUALITY_DELETES}
+        file = self._position_file(table, state, positions)
+        self.commit(table, [file], MAIN, operation, gone)
+
+    def add_data(self, table_id: str, rows: Sequence[Mapping[str, Any]], sequence_number: int) -> None:
+        """Commit a data file with an old data sequence number, as compactors do."""
+        table = IcebergTable.load(self.catalog, table_id)
+        data = pa.Table.from_pylist(list(rows), schema=table.metadata.schema)
+        file = self._file(table, data, Content.DATA, (), None, ())
+        self.commit(table, [file], MAIN, "replace", sequence_number=sequence_number)
+
+    def commit(
+        self,
+        table: IcebergTable,
+        files: Sequence[ContentFile],
+        branch: str = MAIN,
+        operation: str = "delete",
+        gone: Collection[str] = (),
+        sequence_number: int | None = None,
+    ) -> None:
+        """Add files to a branch in one snapshot, and remove others by path."""
+        metadata = table.metadata
+        store = locations.store_of(metadata.location, {})
+        reader = StateReader(store)
+        state = reader.read(metadata, branch)
+        snapshot_id = secrets.randbits(62)
+        sequence = metadata.last_sequence_number + 1
+        terms = ManifestTerms(metadata.format_version, snapshot_id, metadata.schema_json)
+        listed = []
+
+        def write(entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> None:
+            path = f"{metadata.metadata_folder}/{uuid.uuid4()}-m.avro"
+            data, line = manifests.write_manifest(entries, metadata.specs[spec_id], content, terms, path)
+            locations.put(store, path, data)
+            listed.append(line)
+
+        for manifest, entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
+            if any(entry.file.path in gone for entry in entries):
+                kept = [
+                    replace(entry, status=Status.DELETED if entry.file.path in gone else Status.EXISTING)
+                    for entry in entries
+                ]
+                write(kept, manifest.spec_id, manifest.content)
+            else:
+                listed.append(manifest)
+        for content in ManifestContent:
+            for spec_id in {file.spec_id for file in files if file.manifest_content is content}:
+                entries = [
+                    Entry(Status.ADDED, snapshot_id, sequence_number, None, file)
+                    for file in files
+                    if file.spec_id == spec_id and file.manifest_content is content
+                ]
+                write(entries, spec_id, content)
+        path = f"{metadata.metadata_folder}/snap-{snapshot_id}.avro"
+        version = metadata.format_version
+        data = manifests.write_manifest_list(listed, version, snapshot_id, state.snapshot_id, sequence)
+        locations.put(store, path, data)
+        summary = {"operation": operation}
+        now_ms = int(time.time() * 1000)
+        snapshot = Snapshot(snapshot_id, state.snapshot_id, sequence, now_ms, path, metadata.schema_id, summary)
+        table.commit(snapshot, branch)
+
+    # Compacting and reading
+
+    def rewrite(self, table_id: str, branch: str = MAIN, settings: Settings = SETTINGS, **others: Any):
+        """Rewrite a branch. Options are named with underscores: delete_file_threshold=1."""
+        return self.prepared(table_id, branch, settings, **others).run()
+
+    def prepared(self, table_id: str, branch: str = MAIN, settings: Settings = SETTINGS, **others: Any) -> Rewrite:
+        table = IcebergTable.load(self.catalog, table_id)
+        own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
+        chosen = {_iceberg_name(name): value for name, value in others.items()}
+        return Rewrite(table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
+
+    def state(self, table_id: str, branch: str = MAIN) -> TableState:
+        metadata = IcebergTable.load(self.catalog, table_id).metadata
+        return StateReader(locations.store_of(metadata.location, {})).read(metadata, branch)
+
+    def live_ids(self, table_id: str) -> list[int]:
+        """The ids that live, as our own reader of deletion vectors and position deletes finds them."""
+        state = self.state(table_id)
+        store = locations.store_of(state.metadata.location, {})
+        index = DeleteIndex(state)
+        found = []
+        for number, entry in enumerate(state.data):
+            vector = index.applying_to(entry).vector
+            where = vector and Vector(vector.file.path, vector.file.content_offset, vector.file.content_size)
+            stored = StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
+            source = Source(Ordinal(number), stored, vector=where)
+            columns, path = state.metadata.schema, f"live-{number}"
+            task = DeadRowsTask((source,), (), columns, path, 3, READ_LIMITS)
+            (one,) = find_dead_rows(store, task)
+            lives = live_mask(read_masks(store, path)[Ordinal(number)], one.file.rows)
+            for first, table in tables(store, one.file, columns):
+                found += table.filter(lives[first : first + table.num_rows])["id"].to_pylist()
+        return sorted(found)
+
+    def rows(self, table_id: str, branch: str = MAIN) -> list[dict[str, Any]]:
+        """The rows as PyIceberg reads them, in some order of their own."""
+        table = self.catalog.load_table(table_id)
+        scan = table.scan() if branch == MAIN else table.scan().use_ref(branch)
+        return sorted_rows(scan.to_arrow().to_pylist())
+
+
+def _iceberg_name(name: str) -> str:
+    return name.replace("partial_progress_", "partial-progress.").replace("_", "-")
+
+
+def sorted_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: tuple((value is not None, repr(value)) for value in row.values()))

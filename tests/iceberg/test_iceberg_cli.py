@@ -1,0 +1,139 @@
+"""The ways in: open_catalog, compact(), and the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import deltacompact
+from deltacompact import cli
+from deltacompact.catalog.iceberg import pyiceberg_door
+
+T = "ns.t"
+
+
+@pytest.fixture
+def configured(lake, monkeypatch):
+    """The lake under PyIceberg's own configuration. Returns its URI."""
+    from pyiceberg import catalog
+    from pyiceberg.utils.config import Config
+
+    name = lake.name.upper()
+    for option, value in {"URI": f"sqlite:///{lake.database}", "WAREHOUSE": lake.warehouse, "TYPE": "sql"}.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{name}__{option}", value)
+    monkeypatch.setattr(catalog, "_ENV_CONFIG", Config())  # PyIceberg reads the environment once, at its import
+    lake.create(T, pa.schema([("id", pa.int64())]))
+    for number in range(5):
+        lake.append(T, [{"id": number}])
+    lake.delete_by_key(T, {"id": [2]})
+    return f"iceberg://{lake.name}"
+
+
+def ids(lake):
+    return sorted(row["id"] for row in lake.rows(T))
+
+
+def said(capsys):
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_compact_rewrites_a_table_of_a_named_catalog(lake, configured):
+    catalog = deltacompact.open_catalog(configured)
+    result = deltacompact.compact(T, delta_catalog_client=catalog, mode="rewrite", options={"min-input-files": 2})
+    assert isinstance(result, deltacompact.RewriteResult)
+    assert (result.files_in, result.files_out, result.dead_by_key) == (5, 1, 1)
+    assert ids(lake) == [0, 1, 3, 4]
+
+
+def test_a_loaded_catalog_is_taken_as_it_is(lake, configured):
+    catalog = deltacompact.open_catalog(lake.catalog)
+    assert isinstance(catalog, deltacompact.IcebergCatalog)
+    deltacompact.compact(T, delta_catalog_client=catalog)
+    assert ids(lake) == [0, 1, 3, 4]
+
+
+def test_the_command_line_rewrites(lake, configured, capsys):
+    assert cli.run(["compact", configured, T, "--mode", "rewrite", "--option", "min-input-files=2", "--json"]) == 0
+    document = json.loads(said(capsys))
+    assert (document["rows_in"], document["rows_out"], document["delete_files_removed"]) == (5, 4, 1)
+    assert document["reasons"] == {"too_small": 5}
+    assert cli.run(["compact", configured, T]) == 0
+    assert said(capsys) == "nothing to do: 1 file: too few in the partition to be merged\n"
+    assert ids(lake) == [0, 1, 3, 4]
+
+
+def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_path):
+    path = tmp_path / "plan.json"
+    assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--out", str(path)]) == 0
+    assert said(capsys).startswith("5 files (5 rewrite all), ")
+    assert len(lake.state(T).data) == 5
+    lake.append(T, [{"id": 9}])
+    assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 0
+    lines = said(capsys).splitlines()
+    assert lines[0].startswith("5 files -> 1 file, ")
+    assert lines[1] == "5 rows = 4 live + 0 deleted by position + 1 deleted by key; 1 delete file removed"
+    assert ids(lake) == [0, 1, 3, 4, 9]
+    assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 3
+    assert "the plan is stale: another commit removed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compact", "ICEBERG", "ns.nobody"], "has no table 'ns.nobody'"),
+        (["compact", "ICEBERG", "nobody"], "name it as namespace.table"),
+        (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
+        (["compact", "ICEBERG", T, "--option", "size=1"], "option 'size' is none of target-file-size-bytes"),
+        (["compact", "ICEBERG", T, "--option", "rewrite-all"], "--option 'rewrite-all': write KEY=VALUE"),
+        (["compact", "ICEBERG", T, "--primary-key", "id"], "--primary-key is for delta streams"),
+        (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
+        (["compact", "iceberg://nobody", T], "Iceberg catalog 'nobody' is not configured"),
+        (["compact", "iceberg://", T], "iceberg:// names no catalog"),
+        (["show", "ICEBERG", T], "is an Iceberg catalog, which only plan and compact take"),
+        (["compact", "FOLDER", T, "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(lake, configured, capsys, words, message):
+    before = lake.state(T)
+    places = {"ICEBERG": configured, "FOLDER": str(lake.folder / "streams")}
+    assert cli.run([places.get(word, word) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert lake.state(T) == before
+
+
+def test_arguments_of_iceberg_tables_are_refused_for_delta_streams(tmp_path, lake, configured):
+    streams = deltacompact.open_catalog(tmp_path / "streams")
+    with pytest.raises(deltacompact.InputError, match="mode, options and branch are for tables of Iceberg catalogs"):
+        deltacompact.compact("t", delta_catalog_client=streams, mode="rewrite")
+    with pytest.raises(deltacompact.InputError, match="mode 'convert' is none of: rewrite"):
+        deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(configured), mode="convert")
+
+
+def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
+    from sqlalchemy.exc import OperationalError
+
+    catalog = deltacompact.open_catalog(lake.catalog)
+
+    def silent(identifier):
+        raise OperationalError("select", {}, Exception("connection refused\nmore lines"))
+
+    monkeypatch.setattr(lake.catalog, "load_table", silent)
+    with pytest.raises(deltacompact.StoreError, match=f"Iceberg catalog '{lake.name}' does not answer: ") as caught:
+        deltacompact.compact(T, delta_catalog_client=catalog)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_release_of_pyiceberg_that_behaves_otherwise_is_refused(monkeypatch):
+    monkeypatch.setattr(pyiceberg_door, "schema_to_pyarrow", lambda schema: pa.schema([("day", pa.date32())]))
+    pyiceberg_door.check_behaviour.cache_clear()
+    with pytest.raises(deltacompact.InputError, match=r"PyIceberg 0\.12\.\d+ does not behave as .*field ids in Arrow"):
+        pyiceberg_door.check_behaviour()
+    monkeypatch.undo()
+    pyiceberg_door.check_behaviour()

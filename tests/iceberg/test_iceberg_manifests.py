@@ -1,0 +1,217 @@
+"""Manifests and manifest lists: what is read is what was written, and the rules about sequence numbers hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import ManifestEntryStatus
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.catalog.iceberg import avro, manifests
+from deltacompact.catalog.iceberg.content_files import (
+    Content,
+    ContentFile,
+    Entry,
+    Manifest,
+    ManifestContent,
+    Spec,
+    SpecField,
+    Status,
+)
+from deltacompact.catalog.iceberg.manifests import NEW, ManifestTerms
+from deltacompact.catalog.iceberg.pyiceberg_door import IcebergTable
+
+TERMS = {version: ManifestTerms(version, 77, '{"type": "struct", "schema-id": 0, "fields": []}') for version in (2, 3)}
+
+
+def part(number, name, type_):
+    return SpecField(number, number, name, "identity", {"name": name, "type": ["null", type_], "field-id": number})
+
+
+SPEC = Spec(
+    4,
+    (
+        part(1000, "day", {"type": "int", "logicalType": "date"}),
+        part(1001, "price", {"type": "fixed", "size": 4, "name": "d", "logicalType": "decimal", "precision": 9}),
+        part(1002, "ratio", "double"),
+        part(1003, "name", "string"),
+    ),
+    "[]",
+)
+PARTITION = (5_000_000, b"\0\0\1\0", math.nan, "ä/b")
+"""The day lies in the year 15659: Python's own dates end before."""
+
+DATA = ContentFile(
+    content=Content.DATA,
+    path="file:/t/data/a.parquet",
+    file_format="PARQUET",
+    spec_id=4,
+    partition=PARTITION,
+    rows=10,
+    file_bytes=1000,
+    column_sizes={1: 400, 2: 600},
+    value_counts={1: 10, 2: 10},
+    null_value_counts={1: 0, 2: 3},
+    nan_value_counts={2: 1},
+    lower_bounds={1: b"\0", 2: b""},
+    upper_bounds={1: b"\xff", 2: b"z"},
+    split_offsets=(4, 500),
+    sort_order_id=1,
+)
+DELETES = replace(DATA, content=Content.EQUALITY_DELETES, path="e.parquet", equality_ids=(2, 1), sort_order_id=None)
+POSITIONS = replace(
+    DATA, content=Content.POSITION_DELETES, path="p.parquet", referenced_data_file="file:/t/data/a.parquet"
+)
+VECTOR = replace(POSITIONS, path="v.puffin", file_format="PUFFIN", content_offset=4, content_size=44)
+
+
+def listed(path="m.avro", **others):
+    """A line of a manifest list as a reader has it: with sequence numbers."""
+    line = Manifest(path, 0, 4, ManifestContent.DATA, 9, 9, 77, 0, 0, 0, 0, 0, 0)
+    return replace(line, **others)
+
+
+def read_back(entries, content, version=2, **others):
+    data, line = manifests.write_manifest(entries, SPEC, content, TERMS[version], "m.avro")
+    read = manifests.read_manifest(data, replace(line, sequence_number=9, **others))
+    return read, line
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("file", [DATA, DELETES, POSITIONS])
+def test_every_field_survives(file, version):
+    entries = [Entry(Status.EXISTING, 5, 3, 4, file)]
+    assert read_back(entries, file.manifest_content, version)[0] == entries
+
+
+def test_rule_24_version_3_carries_row_ids_and_vectors_on():
+    entries = [Entry(Status.EXISTING, 5, 3, 4, replace(DATA, first_row_id=100))]
+    assert read_back(entries, ManifestContent.DATA, 3)[0][0].file.first_row_id == 100
+    entries = [Entry(Status.EXISTING, 5, 3, 4, VECTOR)]
+    assert read_back(entries, ManifestContent.DELETES, 3)[0] == entries
+
+
+def test_rule_24_version_2_carries_the_referenced_data_file_on():
+    (read,), _ = read_back([Entry(Status.EXISTING, 5, 3, 4, POSITIONS)], ManifestContent.DELETES)
+    assert read.file.referenced_data_file == "file:/t/data/a.parquet"
+
+
+def test_rule_03_an_added_file_has_its_own_data_sequence_number_and_inherits_the_other():
+    (read,), line = read_back([Entry(Status.ADDED, 77, 5, None, DATA)], ManifestContent.DATA)
+    assert (read.sequence_number, read.file_sequence_number) == (5, 9)
+    assert line.min_sequence_number == 5
+
+
+def test_an_added_file_inherits_both_sequence_numbers_and_the_snapshot():
+    (read,), line = read_back([Entry(Status.ADDED, None, None, None, DATA)], ManifestContent.DATA)
+    assert (read.snapshot_id, read.sequence_number, read.file_sequence_number) == (77, 9, 9)
+    assert (line.sequence_number, line.min_sequence_number) == (NEW, NEW)
+
+
+@pytest.mark.parametrize("status", [Status.EXISTING, Status.DELETED])
+def test_rule_04_existing_and_deleted_entries_carry_both_sequence_numbers(status):
+    with pytest.raises(CorruptionError, match=r"a\.parquet: only an added file may inherit"):
+        manifests.write_manifest([Entry(status, 5, 3, None, DATA)], SPEC, ManifestContent.DATA, TERMS[2], "m")
+
+
+def test_a_manifest_list_counts_files_and_rows():
+    entries = [Entry(status, 77, 3, 3, DATA) for status in (Status.ADDED, Status.EXISTING, Status.EXISTING)]
+    entries.append(Entry(Status.DELETED, 77, 1, 1, DATA))
+    _, line = read_back(entries, ManifestContent.DATA)
+    assert (line.added_files, line.existing_files, line.deleted_files) == (1, 2, 1)
+    assert (line.added_rows, line.existing_rows, line.deleted_rows) == (10, 20, 10)
+    assert line.min_sequence_number == 3  # of live files
+
+
+def test_partition_summaries_bound_the_partitions():
+    other = replace(DATA, partition=(-3, b"\xff\xff\xff\xff", 1.5, None))
+    entries = [Entry(Status.EXISTING, 5, 3, 4, file) for file in (DATA, other)]
+    day, price, ratio, name = read_back(entries, ManifestContent.DATA)[1].partitions
+    assert (day["lower_bound"], day["upper_bound"]) == (b"\xfd\xff\xff\xff", b"\x40\x4b\x4c\x00")
+    assert (price["lower_bound"], price["upper_bound"]) == (b"\xff", b"\1\0")
+    assert (ratio["contains_nan"], ratio["contains_null"]) == (True, False)
+    assert ratio["lower_bound"] == ratio["upper_bound"] == b"\0\0\0\0\0\0\xf8\x3f"
+    assert (name["contains_null"], name["lower_bound"], name["upper_bound"]) == (True, "ä/b".encode(), "ä/b".encode())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_manifest_list_survives(version):
+    lines = [
+        listed(partitions=({"contains_null": True, "contains_nan": None, "lower_bound": b"a", "upper_bound": b"b"},)),
+        listed("d.avro", content=ManifestContent.DELETES, sequence_number=NEW, min_sequence_number=NEW),
+    ]
+    lines[0] = replace(lines[0], first_row_id=1000 if version == 3 else None)
+    data = manifests.write_manifest_list(lines, version, 77, None, 12, first_row_id=1000)
+    expected = [lines[0], replace(lines[1], sequence_number=12, min_sequence_number=12)]
+    assert manifests.read_manifest_list(data, "list") == expected
+
+
+@pytest.mark.parametrize("data", [b"", b"Obj\1", b"Obj\1" + b"\xff" * 40, b"PAR1 what is this"])
+def test_damaged_manifests_are_named(data):
+    with pytest.raises(CorruptionError, match=r"^m\.avro is not a readable Avro file"):
+        manifests.read_manifest(data, listed())
+    with pytest.raises(CorruptionError, match=r"^list is not a readable Avro file"):
+        manifests.read_manifest_list(data, "list")
+
+
+def test_a_manifest_cut_short_is_named():
+    data, line = manifests.write_manifest(
+        [Entry(Status.EXISTING, 5, 3, 4, DATA)] * 50, SPEC, ManifestContent.DATA, TERMS[2], "m.avro"
+    )
+    with pytest.raises(CorruptionError, match=r"^m\.avro is not a readable Avro file"):
+        manifests.read_manifest(data[:-30], line)
+
+
+def test_another_avro_file_is_no_manifest():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
+    with pytest.raises(CorruptionError, match=r"^m\.avro is not a manifest"):
+        manifests.read_manifest(avro.written(schema, [{"a": 1}], {}), listed())
+
+
+def test_pyiceberg_reads_what_we_write_and_we_what_it_writes(lake):
+    """PyIceberg's own reader sees the same entries: in all fields that it knows."""
+    lake.create("ns.t", pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    lake.append("ns.t", [{"id": 1, "name": "a"}, {"id": 2, "name": None}])
+    lake.delete_by_key("ns.t", {"id": [2]})
+    ours = lake.state("ns.t")
+    table = lake.catalog.load_table("ns.t")
+    theirs = [
+        (manifest, entry)
+        for manifest in table.current_snapshot().manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+    ]
+    assert len(theirs) == 2
+    for entry, (_, their) in zip((*ours.data, *ours.deletes), theirs, strict=True):
+        file = their.data_file
+        assert their.status is ManifestEntryStatus.ADDED
+        assert (entry.sequence_number, entry.file_sequence_number) == (
+            their.sequence_number,
+            their.file_sequence_number,
+        )
+        known = {
+            "path": file.file_path,
+            "rows": file.record_count,
+            "file_bytes": file.file_size_in_bytes,
+            "value_counts": file.value_counts,
+            "null_value_counts": file.null_value_counts,
+            "lower_bounds": file.lower_bounds,
+            "upper_bounds": file.upper_bounds,
+            "equality_ids": tuple(file.equality_ids or ()),
+        }
+        assert {name: getattr(entry.file, name) for name in known} == known
+
+
+def test_a_commit_carries_a_branchs_retention_on(lake):
+    lake.create("ns.t", pa.schema([("id", pa.int64())]))
+    lake.append("ns.t", [{"id": 1}])
+    table = lake.catalog.load_table("ns.t")
+    table.manage_snapshots().create_branch(
+        table.current_snapshot().snapshot_id, "audit", max_ref_age_ms=10**9, min_snapshots_to_keep=3
+    ).commit()
+    lake.delete_by_key("ns.t", {"id": [1]}, branch="audit")
+    ref = IcebergTable.load(lake.catalog, "ns.t").metadata.refs["audit"]
+    assert (ref.max_ref_age_ms, ref.min_snapshots_to_keep) == (10**9, 3)
+    assert {field.name for field in fields(ref)} >= {"kind", "snapshot_id"}
