@@ -169,7 +169,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class OnePartition:
-    """One changed partition of many that were compacted before."""
+    """One changed partition of many that were compacted before, by a process that left its listing of them."""
 
     partitions: int
     seed: int
@@ -184,6 +184,7 @@ class OnePartition:
         return Made(_built_once(folder / f"one-of-{self.partitions}-seed{self.seed}", build))
 
     def prepare(self, catalog: DeltaStreamCatalog, files: str) -> None:
+        deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=_LOCAL)  # nothing to do
         keys = np.arange(PARTITION_ROWS // 2, PARTITION_ROWS * 3 // 2)
         catalog.append(TABLE, _rows(keys, np.random.default_rng(self.seed)), _partition(self.partitions // 2))
 
