@@ -77,7 +77,7 @@ is e to the power of this longer counts 1/e."""
 _KNOWN = 2
 _KNOWN_CLASS = 3.0
 """A stream is known well from its third session on; residuals of less well known ones hardly count for it."""
-_CORRECTION = 0.5
+_CORRECTION = 0.25
 _SHIPPED_SPREAD = 0.35
 _SHIPPED_SPREAD_WEIGHT = 4.0
 """How wrong the shipped rates are taken to be at first (log), and how many sessions that opinion weighs."""

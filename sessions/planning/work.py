@@ -25,8 +25,9 @@ from sessions.planning.throughput import driver_s
 ROWS_PER_FILE = 4_000_000
 """The default of rows_per_compacted_file: what one task of materialize writes at most."""
 
-RELOCATED_SHARE = 0.3
-"""What relocating a pointer once takes, of what merging and writing its entry takes."""
+RENEWED_SHARE, RELOCATED_SHARE = 2.0, 0.4
+"""What it takes to read, check and renumber an entry of an index that is merged, and to relocate its pointer once, in
+units of folding and writing an entry: measured with indexes of 0.4 to 15 M entries."""
 
 TERMS = (
     "session",  # a session at all: its log, its records, the switch
@@ -95,8 +96,8 @@ def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
     runs = len(given.index.runs) if given.index else 0
     # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them. Files were
     # rewritten with each run above the first, so pointers are relocated as often.
-    relocated = RELOCATED_SHARE * max(0, runs - 1) * entries
-    merged = 0.0 if sizes.adds_run else (1.0 + math.log2(sizes.rounds)) * (entries + deltas) + relocated
+    renewed = (RENEWED_SHARE + RELOCATED_SHARE * max(0, runs - 1)) * entries
+    merged = 0.0 if sizes.adds_run else (1.0 + math.log2(sizes.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     return Work(
         delta_file=_shared(given.delta_files, on.slots, 1),
