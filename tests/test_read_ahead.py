@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from remote_store import CopyingStore, RemoteStore
-from stores import unmeasured  # noqa: F401
+from stores import InterceptedStore, unmeasured  # noqa: F401
 from tables import compacted_files, problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, SessionResult, Settings, compact
@@ -81,6 +83,30 @@ def test_of_many_small_files_the_next_are_fetched_with_one_request_each(content_
     assert store.fetches() == 60
     assert 8 <= store.under_way_max <= 17
     assert {kind for kind, _ in store.requests} == {"fetch"}
+
+
+def test_a_file_that_is_slow_to_answer_holds_up_no_other() -> None:
+    """The footer of the slow file is asked for, and does not come, until another thread has read the other file."""
+    inner, read_other = MemoryStore(), threading.Event()
+    written = [writing.write_table(inner, f"{name}.parquet", table(100), WriteOptions()) for name in ("slow", "other")]
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert read_other.wait(10)
+            return super().read(size)
+
+    def late(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        return pa.PythonFile(Slow(act().read()), "r") if (kind, path) == ("open", "slow.parquet") else act()
+
+    def rows(file: Any) -> int:
+        return sum(part.num_rows for _, part in files.read(store, file))
+
+    store = InterceptedStore(inner, late)
+    with ThreadPoolExecutor() as threads:
+        slow = threads.submit(rows, written[0])
+        assert threads.submit(rows, written[1]).result(10) == 100
+        read_other.set()
+        assert slow.result(10) == 100
 
 
 def test_files_after_one_that_fails_are_let_go() -> None:

@@ -188,7 +188,7 @@ def test_uploads_to_s3_that_were_never_ended_are_aborted(s3_catalog_uri: str) ->
     catalog.append("t", rows(1))
 
     def begin(path: str) -> None:
-        store._client.create_multipart_upload(Bucket=store.bucket, Key=store.prefix + path)
+        store.client.create_multipart_upload(Bucket=store.bucket, Key=store.prefix + path)
 
     for path in (f"t/data/{NAME}.parquet", f"t/data/{'77' * 16}.parquet", "t/data/foreign.bin", f"u/data/{NAME}.csv"):
         begin(path)

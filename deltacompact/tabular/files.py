@@ -16,7 +16,6 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -196,6 +195,8 @@ class FileReader:
         self._open = contextlib.ExitStack()
         self._source: pa.NativeFile | None = None
         self._announced = False
+        self._parquet: parquet_read.Described | None = None
+        self._chunks: list[parquet_read.GroupChunks] | None = None
 
     def __enter__(self) -> FileReader:
         return self
@@ -224,11 +225,14 @@ class FileReader:
                 self._source = self._open.enter_context(_opened(self._store, self._name, self.file, self._fetched))
         return self._source
 
-    @cached_property
+    @property
     def parquet(self) -> parquet_read.Described:
         """The footer of a Parquet file."""
-        with naming(self.file.path):
-            return described_parquet(self.source, self.file, self._to_copy, self._limits)
+        # Not functools.cached_property: until Python 3.12 one lock would be held for all files while a footer comes.
+        if self._parquet is None:
+            with naming(self.file.path):
+                self._parquet = described_parquet(self.source, self.file, self._to_copy, self._limits)
+        return self._parquet
 
     @property
     def is_remote(self) -> bool:
@@ -250,14 +254,12 @@ class FileReader:
 
     def ranges(self, rows: tuple[int, int]) -> list[Range]:
         """Where the wanted columns of these rows are in a Parquet file."""
+        if self._chunks is None:
+            self._chunks = parquet_read.group_chunks(self.parquet, self._stored_names)
         start, stop = rows
         return [
             range_ for group in self._chunks if group.stop > start and group.first < stop for range_ in group.ranges
         ]
-
-    @cached_property
-    def _chunks(self) -> list[parquet_read.GroupChunks]:
-        return parquet_read.group_chunks(self.parquet, self._stored_names)
 
     def announce(self, ranges: Sequence[Range] | None) -> None:
         """Announce all that will be read; None: the whole file."""

@@ -25,7 +25,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from deltacompact.base import expect
@@ -466,10 +466,7 @@ class _Reached:
     def __init__(self, store: ObjectStore, paths: set[str]) -> None:
         self.paths = paths
         self._store = store
+        self._referenced = {identity(store, path) for path in paths if is_uri(path)}
 
     def __contains__(self, path: str) -> bool:
         return path in self.paths or (bool(self._referenced) and identity(self._store, path) in self._referenced)
-
-    @cached_property
-    def _referenced(self) -> set[str]:
-        return {identity(self._store, path) for path in self.paths if is_uri(path)}
