@@ -21,6 +21,7 @@ import deltacompact
 from deltacompact.base.errors import StoreError
 from deltacompact.storage import upload as uploads
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.objects import Copies
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3 import S3Settings
 from deltacompact.storage.throttle import Pace, paced
@@ -154,7 +155,7 @@ def test_other_stores_copy_nothing(store, tmp_path, moto_endpoint):
     for sources, target in (((local, memory, other), store), ((store, local), local), ((store, memory), memory)):
         for source in sources:
             with target.writer("x") as sink:
-                assert not sink.copy_from(source, "source", 0, 20 * MIB)
+                assert not (isinstance(sink, Copies) and sink.copy_from(source, "source", 0, 20 * MIB))
 
 
 def test_a_store_that_does_not_copy_into_uploads_with_checksums_gets_them_without(moto_endpoint, s3_catalog_uri):
