@@ -47,7 +47,7 @@ from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
 
 REWRITE = "rewrite"
 """The mode in which files of an Iceberg table are written anew, without their deletes."""

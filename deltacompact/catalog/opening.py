@@ -57,6 +57,6 @@ def is_iceberg(uri: object) -> bool:
         return uri.startswith(ICEBERG)
     if "pyiceberg.catalog" not in sys.modules:  # then nobody has loaded a catalog
         return False
-    from deltacompact.catalog.iceberg.pyiceberg_door import is_catalog
+    from deltacompact.catalog.iceberg.table.pyiceberg_door import is_catalog
 
     return is_catalog(uri)

@@ -23,8 +23,8 @@ from deltacompact.cli.answers import answer
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.rewrite import RewriteResult
-    from deltacompact.catalog.iceberg.rewrite_plan import RewritePlan
+    from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
+    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
 
 MODES = ("rewrite",)
 _OURS = ("mode", "branch", "option", "out", "from_plan")
@@ -49,7 +49,7 @@ def refuse_iceberg_options() -> None:
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """The plan as text, as JSON, or into a file."""
-    from deltacompact.catalog.iceberg.plan_document import plan_document, plan_to_json
+    from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
 
     _refuse_others()
     found = catalog.plan(table, _chosen(options["option"]), options["branch"] or "main")

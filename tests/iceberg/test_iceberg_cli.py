@@ -9,7 +9,7 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.catalog.iceberg import pyiceberg_door
+from deltacompact.catalog.iceberg.table import pyiceberg_door
 
 T = "ns.t"
 

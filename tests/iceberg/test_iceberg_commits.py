@@ -14,10 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
-from deltacompact.catalog.iceberg.metadata import MAIN
-from deltacompact.catalog.iceberg.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.rewrite import Rewrite
-from deltacompact.catalog.iceberg.rewrite_options import rewrite_options
+from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
+from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite
+from deltacompact.catalog.iceberg.table.metadata import MAIN
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])

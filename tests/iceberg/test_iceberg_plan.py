@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.catalog.iceberg.plan_document import checksum, plan_document, plan_from_json, plan_to_json
-from deltacompact.catalog.iceberg.rewrite_options import JobOrder, rewrite_options
-from deltacompact.catalog.iceberg.rewrite_plan import Reason, expected_output_files, plan_rewrite
+from deltacompact.catalog.iceberg.rewrite.options import JobOrder, rewrite_options
+from deltacompact.catalog.iceberg.rewrite.plan import Reason, expected_output_files, plan_rewrite
+from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plan_document, plan_from_json, plan_to_json
 
 SIZES = {"target-file-size-bytes": "1000"}
 """Files below 750 or above 1,800 bytes are rewritten."""

@@ -14,12 +14,12 @@ from typing import Any
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg import pyiceberg_door
-from deltacompact.catalog.iceberg.metadata import MAIN
-from deltacompact.catalog.iceberg.plan_document import plan_from_json
-from deltacompact.catalog.iceberg.rewrite import Rewrite, RewriteResult
-from deltacompact.catalog.iceberg.rewrite_options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite_plan import RewritePlan
+from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
+from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
+from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, RewriteResult
+from deltacompact.catalog.iceberg.table import pyiceberg_door
+from deltacompact.catalog.iceberg.table.metadata import MAIN
 
 
 @dataclass(frozen=True, slots=True)

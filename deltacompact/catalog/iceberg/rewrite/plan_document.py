@@ -19,11 +19,11 @@ from dataclasses import asdict
 from typing import Any
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.catalog.iceberg.content_files import Entry
-from deltacompact.catalog.iceberg.matching import Deletes
-from deltacompact.catalog.iceberg.rewrite_options import JobOrder, RewriteOptions
-from deltacompact.catalog.iceberg.rewrite_plan import FileGroup, Input, Reason, RewritePlan
-from deltacompact.catalog.iceberg.table_state import TableState
+from deltacompact.catalog.iceberg.deletes.matching import Deletes
+from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
+from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, Input, Reason, RewritePlan
+from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.table_state import TableState
 
 PLAN_FORMAT = 1
 _KIND = "iceberg rewrite plan"

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.catalog.iceberg.content_files import Entry, PartitionTuple
-from deltacompact.catalog.iceberg.matching import DeleteIndex, Deletes, only_path
-from deltacompact.catalog.iceberg.rewrite_options import JobOrder, RewriteOptions
-from deltacompact.catalog.iceberg.table_state import TableState, scope_of
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
+from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
+from deltacompact.catalog.iceberg.table.content_files import Entry, PartitionTuple
+from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 
 class Reason(enum.StrEnum):

@@ -25,11 +25,11 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg import deletion_vectors
-from deltacompact.catalog.iceberg.delete_keys import as_arrow, buckets_of, digests, read_bucket
-from deltacompact.catalog.iceberg.locations import readable
-from deltacompact.catalog.iceberg.matching import PATH_COLUMN, POSITION_COLUMN
-from deltacompact.catalog.iceberg.parquet_files import StoredFile, described, tables
+from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_of, digests, read_bucket
+from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.catalog.iceberg.table import deletion_vectors
+from deltacompact.catalog.iceberg.table.locations import readable
+from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object

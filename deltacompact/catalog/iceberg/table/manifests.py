@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError
-from deltacompact.catalog.iceberg import avro
-from deltacompact.catalog.iceberg.content_files import (
+from deltacompact.catalog.iceberg.table import avro
+from deltacompact.catalog.iceberg.table.content_files import (
     Content,
     ContentFile,
     Entry,

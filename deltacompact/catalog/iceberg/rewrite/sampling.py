@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile
-from deltacompact.catalog.iceberg.parquet_files import tables
+from deltacompact.catalog.iceberg.table.parquet_files import tables
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, writing

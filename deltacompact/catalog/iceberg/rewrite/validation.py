@@ -17,10 +17,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
-from deltacompact.catalog.iceberg.content_files import Entry
-from deltacompact.catalog.iceberg.matching import DeleteIndex
-from deltacompact.catalog.iceberg.rewrite_plan import FileGroup, RewritePlan
-from deltacompact.catalog.iceberg.table_state import TableState
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
+from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.table_state import TableState
 
 
 class Problem(enum.StrEnum):

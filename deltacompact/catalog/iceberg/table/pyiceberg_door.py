@@ -58,8 +58,8 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
-from deltacompact.catalog.iceberg.content_files import ContentFile, Spec, SpecField
-from deltacompact.catalog.iceberg.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table.content_files import ContentFile, Spec, SpecField
+from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
 
 
 class CommitUnansweredError(StoreError):

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from deltacompact import _kernels
 from deltacompact.base.limits import ReadLimits
-from deltacompact.catalog.iceberg.parquet_files import StoredFile, described, tables
+from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
 from deltacompact.index.keys import DIGEST_BYTES, encoding_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.catalog.iceberg.content_files import Content, ContentFile, Entry
-from deltacompact.catalog.iceberg.metadata import Column
-from deltacompact.catalog.iceberg.table_state import Scope, TableState, scope_of
+from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.catalog.iceberg.table.metadata import Column
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
 PATH_COLUMN = 2147483546
 """The field id of `file_path` in position-delete files."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.catalog.iceberg.content_files import Spec
+from deltacompact.catalog.iceberg.table.content_files import Spec
 
 MAIN = "main"
 

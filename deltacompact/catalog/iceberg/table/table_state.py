@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg import locations, manifests
-from deltacompact.catalog.iceberg.content_files import Content, Entry, Manifest, PartitionTuple, Status
-from deltacompact.catalog.iceberg.metadata import Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table import locations, manifests
+from deltacompact.catalog.iceberg.table.content_files import Content, Entry, Manifest, PartitionTuple, Status
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.storage.objects import ObjectStore
 
 READS_AT_ONCE = 8

@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.catalog.iceberg.locations import readable
+from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, schemas
 

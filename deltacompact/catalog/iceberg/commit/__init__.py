@@ -1,0 +1,1 @@
+"""One snapshot onto a branch, under live writers: what it changes, its files, its attempts."""

@@ -1,0 +1,142 @@
+"""Commits a proposal to a branch, attempt after attempt, until one of them surely took effect.
+
+    attempt 1    head 8: propose, write manifests, commit        refused: somebody committed 9 meanwhile
+    attempt 2    head 9: propose, write manifests, commit        no answer
+                 the table has our snapshot id                   attempt 2 landed
+
+Everything is built on the head of each attempt, so an append meanwhile costs one more attempt and no work. A snapshot
+has one id in all attempts: whether an attempt took effect is seen by its id (rule 20). Until that is known, none of the
+files that it names is deleted.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic
+
+from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
+from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.commit.proposal import Outcome, Propose
+from deltacompact.catalog.iceberg.commit.snapshots import Draft, draft_snapshot
+from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.catalog.iceberg.table.table_state import StateReader
+from deltacompact.storage.objects import ObjectStore
+
+ATTEMPTS_MAX = 100
+UNANSWERED_MAX = 8
+"""After so many attempts without an answer we stop asking, and keep every file that they name."""
+_WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[Outcome]):
+    """What became of a proposal. `snapshot` is None if nothing was left to change; `table` is as it is after."""
+
+    table: IcebergTable
+    snapshot: Snapshot | None
+    outcome: Outcome
+    attempts: int = 1
+
+
+@dataclass(slots=True)
+class _Tries(Generic[Outcome]):
+    """The attempts at one snapshot: their drafts, and how many may have been carried out without our knowing."""
+
+    snapshot_id: int
+    drafts: list[tuple[Draft, Outcome]] = field(default_factory=list)
+    unanswered: int = 0
+
+    def landed(self, table: IcebergTable) -> tuple[Snapshot, Outcome] | None:
+        """The attempt that took effect after all."""
+        found = table.metadata.snapshots.get(self.snapshot_id)
+        if found is None:
+            return None
+        return next(
+            (draft.snapshot, outcome)
+            for draft, outcome in self.drafts
+            if draft.snapshot.manifest_list == found.manifest_list
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts."""
+
+    store: ObjectStore
+    reader: StateReader
+    branch: str
+    session: str
+    wait: Callable[[float], None] = time.sleep
+
+    def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
+        """Commit what is proposed on the head of now.
+
+        Raises ConflictError after too many attempts, InputError if the catalog does not let us, and OutcomeUnknownError
+        (Interrupted after Ctrl-C) if nobody knows what happened to an attempt; then the written files must stay.
+        """
+        tries: _Tries[Outcome] = _Tries(secrets.randbits(63) or 1)
+        table_id = table.metadata.table_id
+        unknown = (
+            f"{table_id}: the catalog did not say whether snapshot {tries.snapshot_id} was committed; all files "
+            "that it names are kept. Compact again: the table itself shows what happened"
+        )
+        try:
+            if (done := self._tried(table.reloaded(), propose, tries)) is not None:
+                return done
+        except KeyboardInterrupt:
+            if tries.unanswered:
+                raise Interrupted(unknown) from None
+            raise
+        except Exception as error:
+            if tries.unanswered:
+                raise OutcomeUnknownError(f"{unknown} ({text_of(error)})") from error
+            raise
+        if tries.unanswered:
+            raise OutcomeUnknownError(unknown)
+        raise ConflictError(f"{table_id}: other commits came first, again and again")
+
+    def _tried(
+        self, table: IcebergTable, propose: Propose[Outcome], tries: _Tries[Outcome]
+    ) -> Committed[Outcome] | None:
+        """Attempt after attempt, each on the head of now. None: none of them surely took effect."""
+        attempts = int(table.metadata.properties.get("commit.retry.num-retries", ATTEMPTS_MAX)) + 1
+        for attempt in range(1, attempts + 1):
+            state = self.reader.read(table.metadata, self.branch)
+            if (landed := tries.landed(table)) is not None:
+                return Committed(table, *landed, attempt - 1)
+            proposal = propose(state)
+            if proposal.is_empty:
+                return None if tries.unanswered else Committed(table, None, proposal.outcome, attempt)
+            draft = draft_snapshot(self.store, self.reader, state, proposal, tries.snapshot_id, self.session)
+            tries.drafts.append((draft, proposal.outcome))
+            tries.unanswered += 1
+            try:
+                after = table.commit(draft.snapshot, self.branch)
+                return Committed(after, draft.snapshot, proposal.outcome, attempt)
+            except CommitUnansweredError:
+                if tries.unanswered == UNANSWERED_MAX:
+                    return None
+            except ConflictError:
+                tries.unanswered -= 1
+                table = table.reloaded()
+                if tries.landed(table) is None:
+                    self._forget(draft, tries)
+            except InputError:  # it is not allowed: nothing has happened, and trying again would not help
+                tries.unanswered -= 1
+                self._forget(draft, tries)
+                raise
+            self.wait(min(_WAIT_LONGEST_S, _WAIT_FIRST_S * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
+            table = table.reloaded()
+        return None
+
+    def _forget(self, draft: Draft, tries: _Tries[Outcome]) -> None:
+        """Delete the metadata of an attempt that surely had no effect. The data files are still wanted."""
+        tries.drafts = [(other, outcome) for other, outcome in tries.drafts if other is not draft]
+        for path in draft.files:
+            locations.discard(self.store, path)

@@ -1,0 +1,168 @@
+"""Writes the files of a new snapshot: manifests, manifest list, summary.
+
+head 8      manifest 1: a, b, c       manifest 2 (deletes): p
+proposal    removed a, p              added y with sequence number 5
+written     manifest 3: y added
+            manifest 4: a deleted, b and c existing             instead of manifest 1 and all others that lose files
+            manifest 5 (deletes): p deleted
+snapshot 9  manifests 3, 4, 5
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltacompact.catalog.iceberg.commit.proposal import Proposal
+from deltacompact.catalog.iceberg.table import locations, manifests
+from deltacompact.catalog.iceberg.table.content_files import (
+    Content,
+    ContentFile,
+    Entry,
+    Manifest,
+    ManifestContent,
+    Status,
+)
+from deltacompact.catalog.iceberg.table.manifests import ManifestTerms
+from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState, scope_of
+from deltacompact.storage.objects import ObjectStore
+
+ENTRIES_PER_MANIFEST = 20_000
+"""Manifests that lose files are rewritten together, up to about 8 MB each: a stream leaves one for each commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A snapshot whose manifests are written, and the files that only it names."""
+
+    snapshot: Snapshot
+    files: tuple[str, ...]
+
+
+def draft_snapshot(
+    store: ObjectStore,
+    reader: StateReader,
+    state: TableState,
+    proposal: Proposal[Any],
+    snapshot_id: int,
+    session: str,
+) -> Draft:
+    """Write the manifests of a snapshot on this head."""
+    next_sequence = state.metadata.last_sequence_number + 1
+    added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
+    removed = {entry.file.key for entry in proposal.removed}
+    writing = _Manifests(store, state, snapshot_id)
+    listed = [
+        writing.write(entries, spec_id, content) for (spec_id, content), entries in sorted(_by_manifest(added).items())
+    ]
+    lessened: dict[tuple[int, ManifestContent], list[Entry]] = defaultdict(list)
+    for manifest, entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
+        live = [entry for entry in entries if entry.status is not Status.DELETED]
+        if any(entry.file.key in removed for entry in live):
+            lessened[manifest.spec_id, manifest.content] += [_remaining(entry, removed, snapshot_id) for entry in live]
+        elif live:
+            listed.append(manifest)
+    for (spec_id, content), left in lessened.items():
+        for start in range(0, len(left), ENTRIES_PER_MANIFEST):
+            listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
+    data = manifests.write_manifest_list(
+        listed, state.metadata.format_version, snapshot_id, state.snapshot_id, next_sequence
+    )
+    path = f"{state.metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
+    locations.put(store, path, data)
+    now_ms = int(time.time() * 1000)
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_id=state.snapshot_id,
+        sequence_number=next_sequence,
+        timestamp_ms=max(now_ms, state.snapshot.timestamp_ms if state.snapshot else 0),
+        manifest_list=path,
+        schema_id=state.metadata.schema_id,
+        summary={**_summary(state, proposal), "deltacompact.session": session},
+    )
+    return Draft(snapshot, (*writing.paths, path))
+
+
+class _Manifests:
+    """Writes the manifests of one snapshot."""
+
+    def __init__(self, store: ObjectStore, state: TableState, snapshot_id: int) -> None:
+        self.paths: list[str] = []
+        self._store = store
+        self._metadata = state.metadata
+        self._terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
+        self._name = uuid.uuid4()
+
+    def write(self, entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> Manifest:
+        path = f"{self._metadata.metadata_folder}/{self._name}-m{len(self.paths)}.avro"
+        data, line = manifests.write_manifest(entries, self._metadata.specs[spec_id], content, self._terms, path)
+        locations.put(self._store, path, data)
+        self.paths.append(path)
+        return line
+
+
+def _by_manifest(entries: Iterable[Entry]) -> dict[tuple[int, ManifestContent], list[Entry]]:
+    found: dict[tuple[int, ManifestContent], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        found[entry.file.spec_id, entry.file.manifest_content].append(entry)
+    return found
+
+
+def _remaining(entry: Entry, removed: set[tuple[str, int | None]], snapshot_id: int) -> Entry:
+    if entry.file.key in removed:
+        return replace(entry, status=Status.DELETED, snapshot_id=snapshot_id)
+    return replace(entry, status=Status.EXISTING)
+
+
+def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
+    """The snapshot's summary (spec, "Optional Snapshot Summary Fields"). Totals are counted, not carried on."""
+    removed = {entry.file.key for entry in proposal.removed}
+    new, old = [entry.file for entry in proposal.added], [entry.file for entry in proposal.removed]
+    left = [entry.file for entry in (*state.data, *state.deletes) if entry.file.key not in removed] + new
+    counts = {
+        **_counts("added", new),
+        **_counts("removed", old),
+        "changed-partition-count": len({scope_of(entry) for entry in (*proposal.removed, *proposal.added)}),
+    }
+    totals = {
+        "total-data-files": len(_of(left, Content.DATA)),
+        "total-delete-files": len(_of(left, Content.POSITION_DELETES, Content.EQUALITY_DELETES)),
+        "total-records": _rows(_of(left, Content.DATA)),
+        "total-files-size": sum(file.file_bytes for file in left),
+        "total-position-deletes": _rows(_of(left, Content.POSITION_DELETES)),
+        "total-equality-deletes": _rows(_of(left, Content.EQUALITY_DELETES)),
+    }
+    shown = {name: count for name, count in counts.items() if count} | totals
+    return {"operation": proposal.operation, **{name: str(count) for name, count in shown.items()}}
+
+
+def _counts(verb: str, files: Sequence[ContentFile]) -> dict[str, int]:
+    """Files, rows and bytes by content. Of data files the spec says "deleted", of delete files "removed"."""
+    data, positions = _of(files, Content.DATA), _of(files, Content.POSITION_DELETES)
+    equality = _of(files, Content.EQUALITY_DELETES)
+    of_data = "added" if verb == "added" else "deleted"
+    vectors = [file for file in positions if file.content_offset is not None]
+    return {
+        f"{of_data}-data-files": len(data),
+        f"{of_data}-records": _rows(data),
+        f"{verb}-files-size": sum(file.file_bytes for file in files),
+        f"{verb}-delete-files": len(positions) + len(equality),
+        f"{verb}-position-delete-files": len(positions) - len(vectors),
+        f"{verb}-dvs": len(vectors),
+        f"{verb}-equality-delete-files": len(equality),
+        f"{verb}-position-deletes": _rows(positions),
+        f"{verb}-equality-deletes": _rows(equality),
+    }
+
+
+def _of(files: Sequence[ContentFile], *contents: Content) -> list[ContentFile]:
+    return [file for file in files if file.content in contents]
+
+
+def _rows(files: Sequence[ContentFile]) -> int:
+    return sum(file.rows for file in files)

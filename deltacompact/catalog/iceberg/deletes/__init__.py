@@ -1,0 +1,1 @@
+"""Which rows are dead: deletes matched to data files, keys digested, live bitmaps made."""

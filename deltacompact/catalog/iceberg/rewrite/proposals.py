@@ -1,0 +1,64 @@
+"""What a snapshot with rewritten groups would change on a head: pure.
+
+rewritten    group 1: a, c -> y       group 2: d -> z
+head         a, c, p; d was removed by somebody
+proposal     removed a, c and p, which applies to nothing any more; added y; group 2 is refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.catalog.iceberg.commit.proposal import REPLACE, Proposal, addition
+from deltacompact.catalog.iceberg.deletes.matching import dangling
+from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
+from deltacompact.catalog.iceberg.rewrite.validation import Head, Problem
+from deltacompact.catalog.iceberg.table.content_files import ContentFile
+from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A group, and the files that were written in its place."""
+
+    group: FileGroup
+    outputs: tuple[ContentFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteOutcome:
+    """The groups that are in the snapshot, and those that cannot be any more.
+
+    `removed_deletes` counts the delete files that applied to nothing any more and were removed.
+    """
+
+    groups: tuple[Rewritten, ...]
+    refused: tuple[tuple[Rewritten, Problem], ...]
+    removed_deletes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeRewrite:
+    """Proposes those groups that nobody touched since the plan."""
+
+    plan: RewritePlan
+    rewritten: Sequence[Rewritten]
+
+    def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
+        head = Head(state)
+        problems = [(group, head.problem_of(group.group, self.plan)) for group in self.rewritten]
+        valid = tuple(group for group, problem in problems if problem is None)
+        refused = tuple((group, problem) for group, problem in problems if problem is not None)
+        gone = [entry for group in valid for entry in head.live(group.group)]
+        sequence = self.plan.sequence_number if self.plan.options.use_starting_sequence_number else None
+        added = tuple(addition(file, sequence) for group in valid for file in group.outputs)
+        next_sequence = state.metadata.last_sequence_number + 1
+        numbered = [entry if sequence is not None else replace(entry, sequence_number=next_sequence) for entry in added]
+        touched = {scope_of(entry) for entry in gone}
+        useless = [
+            entry for entry in dangling(state, gone, numbered) if scope_of(entry) in touched or state.is_global(entry)
+        ]
+        if not valid:
+            return Proposal(REPLACE, (), (), RewriteOutcome((), refused, 0))
+        return Proposal(REPLACE, (*gone, *useless), added, RewriteOutcome(valid, refused, len(useless)))
