@@ -9,6 +9,7 @@ import pytest
 from spark_fixtures import catalog, moto_endpoint, s3_bucket, s3_catalog_uri, s3_endpoint, spark  # noqa: F401  (fixtures)
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+os.environ.setdefault("RAY_local_fs_capacity_threshold", "1")  # Ray spills nothing to a disk that is 95 % full
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )

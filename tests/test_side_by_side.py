@@ -360,7 +360,7 @@ def test_rate_limits_hold_for_all_sessions_together() -> None:
     log: list[float] = []
 
     def noted(kind: str, path: str, act: Callable[[], Any]) -> Any:
-        if "/data/" in path and kind in ("open", "writer") and compacting:
+        if "/data/" in path and kind in ("get", "writer") and compacting:
             log.append(time.monotonic())
         return act()
 
