@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from typing import IO, Any
 
 import pyarrow as pa
+from stores import ranged
 
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore
@@ -87,9 +88,7 @@ class CountingStore:
         answer: Future[Fetched] = Future()
         with self._counted("fetch", path):
             try:
-                data = self.inner.get(path)
-                chosen = data[start:] if start < 0 else data[start : start + length]
-                answer.set_result(Fetched(pa.py_buffer(chosen[:length]), len(data), None))
+                answer.set_result(ranged(self.inner.get(path), start, length))
             except Exception as error:
                 answer.set_exception(error)
         return answer

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any, cast
 
 import pyarrow as pa
-from stores import InterceptedStore
+from stores import InterceptedStore, ranged
 
 from deltacompact.base.errors import InputError
 from deltacompact.storage.fetched_file import open_fetched
@@ -65,8 +65,7 @@ class RemoteStore(InterceptedStore):
             data = self._request("fetch", path, lambda: self.inner.get(path))
             if etag not in (None, _etag(data)):
                 raise InputError(f"{path} changed while it was read")
-            begin = max(0, len(data) + start) if start < 0 else start
-            return Fetched(pa.py_buffer(data[begin : begin + length]), len(data), _etag(data))
+            return ranged(data, start, length, _etag(data))
         finally:
             with self._lock:
                 self.under_way -= 1

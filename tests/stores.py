@@ -67,6 +67,12 @@ class InterceptedStore:
         self._intercept("delete", "", lambda: self.inner.delete(gone))
 
 
+def ranged(data: bytes, start: int, length: int, etag: str | None = None) -> Fetched:
+    """What one ranged GET gives of an object. A negative start counts from the end."""
+    first = max(0, len(data) + start) if start < 0 else start
+    return Fetched(pa.py_buffer(data[first : first + length]), len(data), etag)
+
+
 class Fetching:
     """Makes of an InterceptedStore one behind a network: it fetches ranges, so streams have heads, tables listings."""
 
@@ -80,8 +86,7 @@ class Fetching:
         answer: Future[Fetched] = Future()
         try:
             data = self._intercept("fetch", path, lambda: self.inner.get(path))
-            chosen = data[start:] if start < 0 else data[start : start + length]
-            answer.set_result(Fetched(pa.py_buffer(chosen[:length]), len(data), None))
+            answer.set_result(ranged(data, start, length))
         except Exception as error:
             answer.set_exception(error)
         return answer

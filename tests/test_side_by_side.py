@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from hand_made import file, planned, snapshot, upsert
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import InterceptedStore, unmeasured  # noqa: F401
+from stores import FetchingStore, unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, InputError, Interrupted, Settings, compact, open_catalog
 from deltacompact.base.events import Event, SessionFinished, SessionStarted, fan_out
@@ -34,25 +33,14 @@ from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 from deltacompact.session.side_by_side import Run, run_side_by_side
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import Fetched, Fetches
+from deltacompact.storage.objects import Fetches
 
 GIB, MIB = 1 << 30, 1 << 20
 ALL = Room(100, 1 << 60, 1 << 60)
 
 
-class Network(InterceptedStore):
-    """A store behind a network, as far as the engine can see: it fetches ranges."""
-
-    def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
-        data = self.get(path)
-        at = max(0, len(data) + start) if start < 0 else start
-        done: Future[Fetched] = Future()
-        done.set_result(Fetched(pa.py_buffer(data[at : at + length]), len(data), None))
-        return done
-
-
 def behind_a_network(intercept: Callable[..., Any] = lambda kind, path, act: act()) -> DeltaStreamCatalog:
-    store = Network(MemoryStore(), intercept)
+    store = FetchingStore(MemoryStore(), intercept)
     assert isinstance(store, Fetches)
     return DeltaStreamCatalog(store)
 
@@ -240,7 +228,7 @@ def test_partitions_of_a_store_behind_a_network_are_opened_and_compacted_side_by
             return act()
 
         began = time.monotonic()
-        catalog = DeltaStreamCatalog(Network(copied, slow))
+        catalog = DeltaStreamCatalog(FetchingStore(copied, slow))
         chosen = Settings(executor="local", **settings)
         named = [{"day": str(day)} for day in range(days)]
         result = compact("t", delta_catalog_client=catalog, settings=chosen, partitions=named)
@@ -360,7 +348,7 @@ def test_rate_limits_hold_for_all_sessions_together() -> None:
     log: list[float] = []
 
     def noted(kind: str, path: str, act: Callable[[], Any]) -> Any:
-        if "/data/" in path and kind in ("get", "writer") and compacting:
+        if "/data/" in path and kind in ("fetch", "writer") and compacting:
             log.append(time.monotonic())
         return act()
 

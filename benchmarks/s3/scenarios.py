@@ -67,8 +67,17 @@ class Scenario(Protocol):
         """What is wrong with the result, or None."""
 
 
+class Compaction:
+    """Scenarios whose timed part is one compaction."""
+
+    __slots__ = ()
+
+    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
+        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
+
+
 @dataclass(frozen=True, slots=True)
-class Full:
+class Full(Compaction):
     """The first compaction of a table whose rows lie in files that are appended by reference."""
 
     configuration: Configuration
@@ -93,9 +102,6 @@ class Full:
         for some in (inputs.prior, *(delta.files for delta in inputs.deltas)):
             catalog.append_files(TABLE, [f"{files}/{name_of(path)}" for path in some], reference=True)
 
-    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
-        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
-
     def check(self, catalog: DeltaStreamCatalog, result: CompactionResult | None) -> str | None:
         inputs = self.inputs
         state = catalog.state(TABLE, catalog.partition(TABLE, None))
@@ -104,7 +110,7 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
+class Few(Compaction):
     """A few rows onto a large table that was compacted before."""
 
     configuration: Configuration
@@ -131,9 +137,6 @@ class Few:
         dice, prior = np.random.default_rng([self.seed, 2]), self.configuration.prior_rows
         known = dice.choice(prior, DELTA_ROWS // 2, replace=False)
         catalog.append(TABLE, _rows(np.concatenate([known, np.arange(prior, prior + DELTA_ROWS // 2)]), dice))
-
-    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
-        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
 
     def check(self, catalog: DeltaStreamCatalog, result: CompactionResult | None) -> str | None:
         return _differs(_live(result), self.configuration.prior_rows + DELTA_ROWS // 2)
@@ -168,7 +171,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class OnePartition:
+class OnePartition(Compaction):
     """One changed partition of many that were compacted before, by a process that left its listing of them."""
 
     partitions: int
@@ -188,15 +191,12 @@ class OnePartition:
         keys = np.arange(PARTITION_ROWS // 2, PARTITION_ROWS * 3 // 2)
         catalog.append(TABLE, _rows(keys, np.random.default_rng(self.seed)), _partition(self.partitions // 2))
 
-    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
-        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
-
     def check(self, catalog: DeltaStreamCatalog, result: CompactionResult | None) -> str | None:
         return _differs(_live(result), PARTITION_ROWS * 3 // 2)
 
 
 @dataclass(frozen=True, slots=True)
-class AllPartitions:
+class AllPartitions(Compaction):
     """Many partitions, each with several small deltas that overlap."""
 
     partitions: int
@@ -210,9 +210,6 @@ class AllPartitions:
 
     def prepare(self, catalog: DeltaStreamCatalog, files: str) -> None:
         """Nothing more."""
-
-    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
-        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
 
     def check(self, catalog: DeltaStreamCatalog, result: CompactionResult | None) -> str | None:
         return _differs(_live(result), self.partitions * (DELTAS + 1) * PARTITION_ROWS // 2)

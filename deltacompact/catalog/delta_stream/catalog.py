@@ -65,7 +65,6 @@ from deltacompact.catalog.delta_stream.table_documents import (
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3 import S3Settings
-from deltacompact.tabular import schemas
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.scan import Selection
@@ -500,8 +499,3 @@ def stream_files(state: StreamState) -> list[DataFile]:
     """Every file that a reader of the version needs, in fold order."""
     compacted = list(state.compacted.files) if state.compacted else []
     return compacted + [file for delta in state.deltas for file in delta.files]
-
-
-def stream_schema(state: StreamState) -> pa.Schema:
-    """The union of the schemas of all files, in order of appearance."""
-    return schemas.union(stream_files(state), state.compacted.schema if state.compacted else None)
