@@ -120,3 +120,25 @@ def test_unknown_names_are_refused(arguments: list[str], named: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert named in done.stderr
+
+
+def test_iceberg_tables_of_every_shape_are_compacted_to_the_rows_that_live(tmp_path: Path) -> None:
+    """Spark takes part on the days of measuring: it would take half a minute to start."""
+    chosen = [
+        "--scale",
+        "0.0005",
+        "--only",
+        "rewrite,zamboni",
+        "--data",
+        str(tmp_path / "data"),
+        "--out",
+        str(tmp_path),
+    ]
+    command = [sys.executable, "-m", "benchmarks", "iceberg", *chosen]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = json.loads((tmp_path / "report.json").read_text())["measurements"]
+    ours = {one["shape"]: one for one in measured if one["contender"] == "deltacompact rewrite"}
+    assert set(ours) == {"many", "few", "fifth", "clean"}
+    assert all(one["live"] and not one["delete_files_after"] for one in ours.values())
+    assert [one["shape"] for one in measured if one["contender"] == "iceberg-zamboni"] == ["clean"]

@@ -1,0 +1,8 @@
+"""deltacompact on Iceberg tables beside its peers: see README.md.
+
+shapes.py        tables with equality deletes of several shapes, made once
+contenders.py    deltacompact (rewrite, convert), Spark's rewrite_data_files, iceberg-zamboni
+measuring.py     each contender on a table of its own that shares the files, in a process of its own
+report.py        medians by shape and contender
+cli.py           python -m benchmarks iceberg
+"""

@@ -1,0 +1,76 @@
+"""python -m benchmarks iceberg"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.console import made, teller
+
+BEGIN, END = "<!-- iceberg: written by `python -m benchmarks iceberg --readme` -->", "<!-- /iceberg -->"
+_SHAPES = ("many", "few", "fifth", "clean")
+_CONTENDERS = ("rewrite", "convert", "spark", "zamboni")
+
+
+def _names(known: tuple[str, ...]) -> object:
+    def parse(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+        names = tuple(filter(None, (name.strip() for name in text.split(","))))
+        if unknown := [name for name in names if name not in known]:
+            raise click.BadParameter(f"{', '.join(unknown)}: not among {', '.join(known)}")
+        return names
+
+    return parse
+
+
+@click.command()
+@click.option("--shape", "shapes", default=",".join(_SHAPES), callback=_names(_SHAPES), show_default=True)
+@click.option("--only", default=",".join(_CONTENDERS), callback=_names(_CONTENDERS), show_default=True)
+@click.option("--executor", type=click.Choice(["local", "ray", "auto"]), default="local", show_default=True)
+@click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows.")
+@click.option("--repeat", "repeats", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Where tables are made once and kept.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where the report goes.")
+@click.option("--timeout", "timeout_s", default=3600.0, show_default=True, help="Seconds for one process.")
+@click.option("--readme", is_flag=True, help="Write the tables into README.md.")
+def iceberg(
+    shapes: tuple[str, ...],
+    only: tuple[str, ...],
+    executor: str,
+    scale: float,
+    repeats: int,
+    data: Path | None,
+    out: Path | None,
+    timeout_s: float,
+    readme: bool,
+) -> None:
+    """Tables with equality deletes: deltacompact beside Spark and iceberg-zamboni. Exit status 1 where one failed."""
+    from benchmarks.environment import environment
+    from benchmarks.grids import markdown_table, print_grid, write_between
+    from benchmarks.iceberg import measuring, report
+    from benchmarks.iceberg.contenders import entrants
+    from benchmarks.iceberg.shapes import SHAPES
+
+    console, out, data = Console(width=None if sys.stdout.isatty() else 200), made(out, "report"), made(data, "data")
+    chosen = tuple(one for one in entrants(executor) if one.name in only)
+    tables = tuple(SHAPES[name] if scale == 1 else SHAPES[name].scaled(scale) for name in shapes)
+    plan = measuring.Plan(tables, chosen, executor, repeats, data.absolute(), out.absolute(), timeout_s)
+    measurements = list(measuring.run(plan, teller()))
+    facts = f"{os.cpu_count()} cores, executor {executor}, median of {repeats}." + (
+        "" if scale == 1 else f" Rows are scaled to {scale:g}."
+    )
+    grid = report.grid_of(measurements)
+    print_grid(console, "Iceberg", grid)
+    text = f"{facts}\n\n{markdown_table(*grid)}"
+    (out / "report.md").write_text(text)
+    document = {"environment": environment(), "measurements": report.document_of(measurements)}
+    (out / "report.json").write_text(json.dumps(document, indent=1))
+    if readme:
+        write_between(BEGIN, text, END, Path(__file__).parent.parent / "README.md")
+    console.print(f"report.md and report.json are in {out}", soft_wrap=True)
+    if any(measured.error for measured in measurements):
+        raise SystemExit(1)

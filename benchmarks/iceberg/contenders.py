@@ -1,0 +1,130 @@
+"""Who compacts. Each opens the same catalog on sqlite, warms up on a tiny table, and compacts the other.
+
+contender.start(catalog, database, place)       imports, sessions, connections
+contender.compact(table_id)                     timed
+contender.stop()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import deltacompact
+from benchmarks.competitors import CORES
+from benchmarks.iceberg.shapes import CATALOG
+from deltacompact import Settings
+
+DRIVER_MEMORY = "8g"
+PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+
+
+class Contender(Protocol):
+    """See above."""
+
+    def start(self, catalog: Any, database: Path, place: Path) -> None: ...
+
+    def compact(self, table_id: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Ours:
+    """deltacompact in process, with all cores as threads."""
+
+    def __init__(self, mode: str, executor: str) -> None:
+        self._mode = mode
+        self._settings = Settings(executor=executor)
+
+    def start(self, catalog: Any, database: Path, place: Path) -> None:
+        self._catalog = deltacompact.open_catalog(catalog)
+
+    def compact(self, table_id: str) -> None:
+        options = {"rewrite-all": True} if self._mode == "rewrite" else {}
+        deltacompact.compact(
+            table_id, delta_catalog_client=self._catalog, mode=self._mode, options=options, settings=self._settings
+        )
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+class Spark:
+    """Iceberg's own procedure on one JVM with all cores."""
+
+    def start(self, catalog: Any, database: Path, place: Path) -> None:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmarks")
+        for name, value in {
+            "spark.driver.memory": DRIVER_MEMORY,
+            "spark.driver.host": "localhost",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.jars.packages": PACKAGES,
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+            f"spark.sql.catalog.{CATALOG}.type": "jdbc",
+            f"spark.sql.catalog.{CATALOG}.jdbc.schema-version": "V1",
+            f"spark.sql.catalog.{CATALOG}.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+            f"spark.sql.catalog.{CATALOG}.uri": f"jdbc:sqlite:{database}",
+            f"spark.sql.catalog.{CATALOG}.warehouse": (place / "warehouse").as_uri(),
+        }.items():
+            builder = builder.config(name, value)
+        self._spark = builder.getOrCreate()
+
+    def compact(self, table_id: str) -> None:
+        options = "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
+        self._spark.sql(
+            f"call {CATALOG}.system.rewrite_data_files(table => '{table_id}', options => {options})"
+        ).collect()
+
+    def stop(self) -> None:
+        self._spark.stop()
+
+
+class Zamboni:
+    """iceberg-zamboni: PyIceberg and DuckDB. It refuses tables with equality deletes."""
+
+    def start(self, catalog: Any, database: Path, place: Path) -> None:
+        from zamboni.session import CatalogSession
+
+        self._session = CatalogSession.from_catalog(catalog, threads=CORES)
+
+    def compact(self, table_id: str) -> None:
+        from zamboni.compactor import TableCompactor
+        from zamboni.config import CompactionConfig
+
+        TableCompactor(self._session, table_id, CompactionConfig(rewrite_all=True)).execute()
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A contender by name, and whether it can take tables with equality deletes."""
+
+    name: str
+    label: str
+    make: Callable[[], Contender]
+    equality_deletes: bool = True
+    needs: str = "pyiceberg"
+
+    @property
+    def missing(self) -> str | None:
+        """Why it cannot take part on this machine."""
+        return None if find_spec(self.needs) else f"{self.needs} is not installed"
+
+
+def entrants(executor: str = "local") -> tuple[Entrant, ...]:
+    return (
+        Entrant("rewrite", "deltacompact rewrite", lambda: Ours("rewrite", executor)),
+        Entrant("convert", "deltacompact convert", lambda: Ours("convert", executor)),
+        Entrant("spark", "spark rewrite_data_files", Spark, needs="pyspark"),
+        Entrant("zamboni", "iceberg-zamboni", Zamboni, equality_deletes=False, needs="zamboni"),
+    )

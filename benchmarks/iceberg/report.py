@@ -1,0 +1,51 @@
+"""The report of `benchmarks iceberg`: medians by shape and contender.
+
+| shape | contender | s | CPU s | largest process, MB | all, MB | live rows | files | delete files |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|
+| few | deltacompact convert | 21.4 | 40.1 | 800 | 1,400 | 45,990,055 | 92 | 1 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from statistics import median
+from typing import Any
+
+from benchmarks import formats
+from benchmarks.grids import Grid
+from benchmarks.iceberg.measuring import Measurement
+
+_NAMES = ["shape", "contender", "s", "CPU s", "largest process, MB", "all, MB", "live rows", "files", "delete files"]
+
+
+def grid_of(measurements: Sequence[Measurement]) -> Grid:
+    ordered = sorted(measurements, key=lambda one: (one.shape, one.contender))
+    rows = []
+    for (shape, contender), group in groupby(ordered, lambda one: (one.shape, one.contender)):
+        rows.append([shape, contender, *_cells(list(group))])
+    return _NAMES, rows
+
+
+def document_of(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
+    return [asdict(measured) for measured in measurements]
+
+
+def _cells(repeats: Sequence[Measurement]) -> list[str]:
+    if error := next((one.error for one in repeats if one.error), None):
+        return [error, *[formats.NONE] * (len(_NAMES) - 3)]
+
+    def middle(value: Callable[[Measurement], float]) -> float:
+        return median(value(one) for one in repeats)
+
+    last = repeats[-1]
+    return [
+        formats.seconds(middle(lambda one: one.seconds)),
+        formats.seconds(middle(lambda one: one.cpu_s)),
+        formats.megabytes(middle(lambda one: one.peak_process_bytes)),
+        formats.megabytes(middle(lambda one: one.peak_tree_bytes)),
+        formats.NONE if last.live is None else f"{last.live:,}",
+        str(last.files_after),
+        str(last.delete_files_after),
+    ]
