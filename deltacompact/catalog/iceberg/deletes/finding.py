@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
@@ -129,21 +129,8 @@ class Finder:
     # Dead rows
 
     def _source(self, ordinal: Ordinal, asked: Asked, set_of: dict[str, int]) -> Source:
-        deletes = asked.deletes
-        vector = None
-        if deletes.vector is not None:
-            file = deletes.vector.file
-            if file.content_offset is None or file.content_size is None:
-                raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
-            vector = Vector(file.path, file.content_offset, file.content_size)
-        return Source(
-            ordinal,
-            stored(asked.entry),
-            tuple(sorted({set_of[entry.file.path] for entry in deletes.equality})),
-            tuple(stored(entry) for entry in deletes.positions),
-            vector,
-            self._unfillable(asked.entry.file),
-        )
+        key_sets = tuple(sorted({set_of[entry.file.path] for entry in asked.deletes.equality}))
+        return replace(source_of(ordinal, asked), key_sets=key_sets, unfillable=self._unfillable(asked.entry.file))
 
     def _unfillable(self, file: ContentFile) -> tuple[tuple[int, str], ...]:
         """Columns that are not null where the file lacks them, so that we cannot fill them in."""
@@ -179,6 +166,18 @@ class Finder:
                 found[file.ordinal] = file
                 masks_of[file.ordinal] = task.masks_path
         return DeadRows(tuple(found[source.ordinal] for source in sources), masks_of)
+
+
+def source_of(ordinal: Ordinal, asked: Asked) -> Source:
+    """The file as tasks know it, with its position deletes and its vector, without keys."""
+    vector = None
+    if asked.deletes.vector is not None:
+        file = asked.deletes.vector.file
+        if file.content_offset is None or file.content_size is None:
+            raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
+        vector = Vector(file.path, file.content_offset, file.content_size)
+    positions = tuple(stored(entry) for entry in asked.deletes.positions)
+    return Source(ordinal, stored(asked.entry), positions=positions, vector=vector)
 
 
 def stored(entry: Entry) -> StoredFile:
