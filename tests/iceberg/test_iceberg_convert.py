@@ -24,6 +24,8 @@ from pyiceberg.exceptions import CommitStateUnknownException
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
+from deltacompact.base.limits import Limits
+from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.convert import plan_document
 from deltacompact.catalog.iceberg.convert.convert import Convert
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions, convert_options
@@ -38,6 +40,7 @@ from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.metadata import MAIN
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])
@@ -538,6 +541,17 @@ def test_a_branch_is_converted_alone(lake):
     assert kinds(lake) == {"equality_deletes": 1}
 
 
+def test_ray_marks_the_same_rows(lake, ray_cluster):
+    table_of(lake, *(range(part * 10, part * 10 + 10) for part in range(3)))
+    lake.delete_by_key(T, {"id": [3, 13, 23]})
+    lake.delete_by_position(T, {lake.state(T).data[0].file.path: [0]})
+    lake.upgrade(T)
+    lake.delete_by_key(T, {"id": [4, 24]})
+    result = convert(lake, run=Settings(executor="ray", ray_address=ray_cluster, limits=Limits(task_rows_min=1)))
+    assert (result.executor, result.rows_marked) == ("ray", 5)
+    assert ids(lake) == sorted(set(range(30)) - {3, 13, 23, 4, 24, 20})
+
+
 # At random, beside an oracle
 
 KEYS = st.one_of(st.none(), st.integers(0, 4))
@@ -718,6 +732,53 @@ def test_an_end_before_the_commit_leaves_the_table_and_its_folder_as_they_were(l
     assert {path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()} == files
     convert(lake)
     assert ids(lake) == [2]
+
+
+class Killed(BaseException):
+    """The process ends here: nothing that it would do after that happens."""
+
+
+def killing_at(step, monkeypatch):
+    """Let the process end at its n-th write, delete or commit. Every other commit takes effect before that. Returns the
+    count of these steps."""
+    done = [0]
+
+    def ending(method, after=False):
+        def call(*inputs, **others):
+            done[0] += 1
+            if done[0] == step and after:
+                method(*inputs, **others)
+            if done[0] >= step:
+                raise Killed
+            return method(*inputs, **others)
+
+        return call
+
+    for name in ("put", "writer", "delete"):
+        monkeypatch.setattr(LocalStore, name, ending(getattr(LocalStore, name)))
+    monkeypatch.setattr(SqlCatalog, "commit_table", ending(SqlCatalog.commit_table, after=step % 2 == 0))
+    return done
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_kill_at_every_step_changes_no_row(lake, monkeypatch, version):
+    """The table is as before or as after, and the next run converts what is left."""
+    table_of(lake, range(40), range(40, 80), version=version)
+    for step in range(1, 40):
+        lake.delete_by_key(T, {"id": [step, step + 40]})
+        with monkeypatch.context() as patching:
+            done = killing_at(step, patching)
+            try:
+                convert(lake, max_commits=2)
+                was_killed = False
+            except (Killed, OutcomeUnknownError):
+                was_killed = True
+        convert(lake)
+        assert ids(lake) == [0, *range(step + 1, 41), *range(41 + step, 80)]
+        if not was_killed:
+            break
+    assert not was_killed
+    assert done[0] > 10
 
 
 # Bad input
