@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote, urlparse
 
 import hypothesis.strategies as st
@@ -16,12 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from hand_made_tables import data, state
 from hypothesis import given, settings
-from iceberg_lake import Lake
+from iceberg_lake import SETTINGS, Lake
+from pyiceberg.catalog.sql import SqlCatalog
 from test_iceberg_manifests import DATA, SPEC, TERMS, VECTOR, listed
 from version_3 import delete_by_vector, known_rows, live_rows, update
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 from deltacompact.catalog.iceberg.rewrite import outputs
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
@@ -326,6 +329,56 @@ def test_a_manifest_of_before_the_upgrade_is_read_again_once_it_has_row_ids(lake
     assert known_rows(lake, T) == then[0]
 
 
+# Commits
+
+
+def test_an_attempt_that_is_late_takes_other_row_ids(lake):
+    """Another commit comes between our metadata and its commit: the row ids that we took are gone."""
+
+    class Racing(SqlCatalog):
+        races: ClassVar = ["main", "audit"]
+
+        def commit_table(self, table, requirements, updates):
+            if self.races:
+                lake.append(T, rows(len(self.races) + 10), branch=self.races.pop())
+            return super().commit_table(table, requirements, updates)
+
+    table_of(lake, [1, 2], [3])
+    branch(lake, "audit")
+    catalog = Racing(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    IcebergCatalog(catalog).rewrite(T, {"rewrite-all": "true"}, settings=SETTINGS)
+    assert not catalog.races
+    assert {row.values["id"]: row.known[2:] for row in live_rows(lake, T)} == {
+        1: (0, 1), 2: (1, 1), 3: (2, 2), 11: (4, 4),
+    }  # fmt: skip
+    check_ranges(lake)
+    snapshots = IcebergTable.load(lake.catalog, T).metadata.snapshots.values()
+    assert sorted(snapshot.sequence_number for snapshot in snapshots) == [1, 2, 3, 4, 5]
+
+
+def test_branches_take_row_ids_of_one_table(lake):
+    table_of(lake, [1, 2], [3])
+    branch(lake, "audit")
+    lake.append(T, rows(4), branch="audit")
+    lake.append(T, rows(5))
+    before = {name: known_rows(lake, T, name) for name in ("main", "audit")}
+    assert not set(before["main"] - before["audit"]) & set(before["audit"])
+    lake.rewrite(T, branch="audit", rewrite_all=True)
+    assert {name: known_rows(lake, T, name) for name in before} == before
+    rewrite(lake)
+    assert known_rows(lake, T, "audit") == before["audit"]
+    lake.append(T, rows(6), branch="audit")
+    check_ranges(lake, "audit")
+    row_ids = {row.row_id: row.values["id"] for name in before for row in live_rows(lake, T, name)}
+    assert sorted(row_ids.values()) == [1, 2, 3, 4, 5, 6]
+
+
+def branch(lake, name):
+    """Create a branch at the head of main."""
+    head = {"snapshot-id": lake.state(T).snapshot_id, "type": "branch"}
+    lake.edit_metadata(T, {"refs": {"main": head, name: head}})
+
+
 # Default values
 
 
@@ -371,6 +424,34 @@ def test_rule_14_equality_deletes_hit_default_values(lake):
     lake.delete_by_key(T, {"added": [5]})
     assert rewrite(lake).dead_by_key == 2
     assert sorted(row.values["id"] for row in live_rows(lake, T)) == [4, 5]
+
+
+def test_nanoseconds_stay(lake):
+    table_of(lake, [1])
+    add_column(lake, "timestamp_ns", None)
+    columns = IcebergTable.load(lake.catalog, T).metadata.schema
+    instant = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))
+    lake.append(T, pa.Table.from_pydict({"id": [2], "name": ["x"], "added": instant}, schema=columns))
+    lake.rewrite(T, rewrite_all=True)
+    (entry,) = lake.state(T).data
+    stored = pq.read_table(Path(unquote(urlparse(entry.file.path).path)))["added"]
+    assert stored.cast(pa.int64()).to_pylist() == [None, 1_700_000_000_000_000_001]
+
+
+@pytest.mark.parametrize("type_", ["unknown", "geometry"])
+def test_columns_of_types_that_we_cannot_write_are_refused(lake, type_):
+    table_of(lake, [1], [2])
+    add_column(lake, type_, None)
+    with pytest.raises(InputError, match=rf"^column 'added' of table 'ns\.t' has type {type_}"):
+        lake.rewrite(T, rewrite_all=True)
+
+
+def test_a_default_value_inside_of_a_struct_is_refused(lake):
+    table_of(lake, [1], [2])
+    child = {"id": 4, "name": "child", "required": False, "type": "int", "initial-default": 5}
+    add_column(lake, {"type": "struct", "fields": [child]}, None)
+    with pytest.raises(InputError, match=r"^column 'child' of table 'ns\.t' has a default value inside of a struct$"):
+        lake.rewrite(T, rewrite_all=True)
 
 
 def test_a_column_with_the_name_of_a_lineage_column_is_refused(lake):

@@ -104,6 +104,9 @@ class RewritePlan:
         return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
 
 
+_UNWRITABLE = ("unknown", "variant", "geometry", "geography")
+"""Types of version 3 whose columns Arrow would write as another type."""
+
 _WORDS = {
     Reason.RIGHT_SIZE: "the right size, few deletes",
     Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
@@ -249,8 +252,12 @@ def _refuse(state: TableState) -> None:
     if state.metadata.format_version == 1:
         raise InputError(f"table {name!r} has format version 1, which cannot be rewritten: upgrade it to 2")
     for column in state.metadata.columns.values():
-        if column.type == "unknown":
-            raise InputError(f"column {column.field.name!r} of table {name!r} is of no known type")
+        if column.is_dropped:
+            continue
+        if column.type.startswith(_UNWRITABLE):
+            raise InputError(
+                f"column {column.field.name!r} of table {name!r} has type {column.type}: we cannot write it"
+            )
         if column.has_default and not column.is_top_level:
             raise InputError(f"column {column.field.name!r} of table {name!r} has a default value inside of a struct")
     taken = {ROW_ID.name, LAST_UPDATED.name} & set(state.metadata.schema.names)

@@ -30,6 +30,8 @@ class Column:
     """Files without the column have a value other than null in it (version 3)."""
     default: pa.Scalar | None = dataclasses.field(default=None, hash=False)
     """That value, in Arrow's type of the column. None: there is none, or Arrow cannot hold it."""
+    is_dropped: bool = False
+    """It is not in today's schema."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,10 @@ def _is_needed(fill: Fill, schema: pa.Schema, metadata: pq.FileMetaData) -> bool
 
 def _may_have_nulls(name: str, metadata: pq.FileMetaData) -> bool:
     """Whether a column at the top level may have nulls, by its statistics."""
+    columns = metadata.schema
+    place = next(place for place in range(metadata.num_columns) if columns.column(place).path == name)
     for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = (group.column(column) for column in range(group.num_columns))
-        chunk = next(chunk for chunk in chunks if chunk.path_in_schema == name)
+        chunk = metadata.row_group(number).column(place)
         if not (chunk.is_stats_set and chunk.statistics.has_null_count and chunk.statistics.null_count == 0):
             return True
     return False

@@ -346,7 +346,14 @@ def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
             (arrow,) = schema_to_pyarrow(Schema(field))
             value = field.initial_default
             default = None if value is None else _scalar(value, arrow.type)
-            columns[number] = Column(arrow, str(field.field_type), number in top_level, value is not None, default)
+            columns[number] = Column(
+                arrow,
+                str(field.field_type),
+                number in top_level,
+                value is not None,
+                default,
+                number not in current.field_ids,
+            )
     return columns
 
 
