@@ -151,6 +151,14 @@ def test_a_table_that_does_not_count_row_ids_is_refused(lake):
         IcebergTable.load(lake.catalog, T)
 
 
+def test_an_empty_table_has_nothing_to_do(lake):
+    lake.create(T, COLUMNS, version=3)
+    lake.edit_metadata(T, {"current-snapshot-id": -1})
+    assert lake.rewrite(T).nothing_to_do == "the branch has no data files"
+    lake.append(T, rows(1, 2))
+    check_ranges(lake)
+
+
 # Rewriting
 
 
@@ -309,6 +317,16 @@ def test_rule_22_rows_that_got_ids_since_the_plan_keep_them(lake):
     assert (result.redone, result.refused) == (1, [])
     assert known_rows(lake, T) == then[0]
     check_ranges(lake)
+
+
+def test_rule_22_our_own_first_commit_gives_the_other_groups_row_ids(lake):
+    """With partial progress the first commit after the upgrade is ours, and the groups of the second are done again."""
+    upgraded(lake)
+    one_by_one = {"partial_progress_enabled": True, "max_file_group_input_files": 1}
+    result = lake.rewrite(T, rewrite_all=True, **one_by_one)
+    assert (result.groups, result.redone, len(result.snapshots)) == (2, 1, 2)
+    assert sorted(row.values["id"] for row in live_rows(lake, T)) == [1, 3, 4, 5]
+    rewrite(lake)
 
 
 def test_a_manifest_of_before_the_upgrade_is_read_again_once_it_has_row_ids(lake):

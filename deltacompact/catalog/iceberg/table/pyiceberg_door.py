@@ -208,8 +208,8 @@ class _Version3(TableMetadataV3):
 def _building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
     """The same catalog, for which the client builds and writes the metadata files.
 
-    A commit onto another branch takes the next sequence number and row ids, so it makes ours begin again, as REST
-    servers see to it. PyIceberg would not notice in version 3.
+    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers see to it
+    themselves; PyIceberg does not in version 3.
     """
     kind: Any = type(catalog)
 
@@ -235,8 +235,10 @@ def _check_version_3(table_id: str, table: Table) -> None:
     if not isinstance(table.catalog, MetastoreCatalog):
         return
     location = table.metadata_location
-    with table.io.new_input(location).open() as source:
+    with _answering(table.catalog.name), table.io.new_input(location).open() as source:
         stored = json.load(Compressor.get_compressor(location).stream_decompressor(source))
+    if stored.get("current-snapshot-id") == -1:  # some engines write it for none
+        del stored["current-snapshot-id"]
     try:
         lost = _lost(stored, json.loads(_Version3.of(table.metadata).model_dump_json()))
     except ValueError:  # of pydantic: a default value of bytes that are no text
