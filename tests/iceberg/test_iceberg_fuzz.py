@@ -17,21 +17,24 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import Lake
+from iceberg_lake import SETTINGS, Lake
 from naive_reader import NaiveReader, Row
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from deltacompact.base.errors import ConflictError
+from deltacompact.catalog.iceberg.convert.convert import Convert
+from deltacompact.catalog.iceberg.convert.options import convert_options
 from deltacompact.catalog.iceberg.deletes.finding import Sizes
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 
 T = "ns.t"
 BRANCHES = ("main", "audit")
 EXAMPLES = int(os.environ.get("DELTACOMPACT_FUZZ_EXAMPLES", 25))
 TINY = Sizes(keys_per_bucket=1, delete_files_per_task=1, delete_rows_per_task=1, rows_at_once=2)
 ID, DAY, NAME = 1, 2, 3
-MODES = ("rewrite",)
+MODES = ("rewrite", "convert")
 
 
 @dataclass
@@ -167,7 +170,11 @@ class World:
 
         own: dict[str, Any] = {"before_commit": others} | ({"sizes": TINY} if tiny else {})
         with contextlib.suppress(ConflictError):
-            self.lake.rewrite(T, branch, rewrite_all=True, **own)
+            if mode == "rewrite":
+                self.lake.rewrite(T, branch, rewrite_all=True, **own)
+            else:
+                table = IcebergTable.load(self.lake.catalog, T)
+                Convert(table, branch, convert_options({}), SETTINGS, **own).run()
         others()
         self.said.append(f"{branch}: {before} rows before")
 

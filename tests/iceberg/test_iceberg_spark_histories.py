@@ -14,7 +14,7 @@ import deltacompact
 
 T = "ns.t"
 STEPS = 16
-MODES = ("rewrite",)
+MODES = ("rewrite", "convert")
 
 
 class History:
@@ -75,7 +75,7 @@ class History:
             assert self.spark.rows(T) == sorted_rows(list(self.rows)), self.said
 
 
-@pytest.mark.parametrize(("seed", "version"), [(1, 2), (2, 2)])
+@pytest.mark.parametrize(("seed", "version"), [(1, 2), (2, 3)])
 def test_spark_reads_the_rows_of_the_oracle_after_every_step(lake, spark_lake, seed, version) -> None:
     history = History(lake, spark_lake, seed, version)
     history.insert()
