@@ -132,10 +132,13 @@ def test_status_is_drawn_live(told, folder):
     console.print(drawn(OverviewReader(StateStore(str(folder / "state"))).read()))
     text = console.export_text()
     assert "run-orders" in text and "2 succeeded" in text and "x" in text
-    watching = started("status", "--state", str(folder / "state"), "--watch")
-    time.sleep(4)
-    watching.send_signal(signal.SIGINT)
-    printed, _ = watching.communicate(timeout=20)
+    for patience_s in (4, 15, 60):  # the picture is printed at the end, so nothing shows that it has begun to draw
+        watching = started("status", "--state", str(folder / "state"), "--watch")
+        time.sleep(patience_s)
+        watching.send_signal(signal.SIGINT)
+        printed, _ = watching.communicate(timeout=20)
+        if watching.returncode != -signal.SIGINT:  # else it was still starting
+            break
     assert watching.returncode == 0 and "run-orders" in printed
 
 
