@@ -1,0 +1,274 @@
+"""Declares where a table is published, and makes the Iceberg table show what the streams have.
+
+    orders, day=1     version 4-a1…: a, b, d        day=2     version 2-77…: c
+    publish           declare; create the Iceberg table or check it; add columns
+                      head: a, b, c  ->  d is missing  ->  one snapshot that adds d
+    publish           nothing is missing: no snapshot
+
+The switch of a stream and the commit of the Iceberg table are two commits. A crash between them leaves the Iceberg
+table with what it had; the next run compares again. Every attempt reads the head first and the streams afterwards, and
+commits on that head only. So no commit shows an older version than an earlier one did.
+
+Only compacted rows are shown. A partition that was restated shows its former rows until it is compacted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError, NotFoundError, OutcomeUnknownError
+from deltacompact.base.model import ContentType, Partition
+from deltacompact.base.partitions import done_for_each
+from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.catalog.iceberg.commit.committer import Committer
+from deltacompact.catalog.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
+from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.content_files import Content
+from deltacompact.catalog.iceberg.table.metadata import MAIN
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
+from deltacompact.catalog.publication.columns import (
+    check_partition_keys,
+    joined,
+    partition_tuple,
+    refuse_required,
+    shown_columns,
+    with_partition_keys,
+)
+from deltacompact.catalog.publication.difference import Difference, ShownFile, difference
+from deltacompact.catalog.publication.files import ListedFiles
+from deltacompact.catalog.publication.target import Target
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+
+SHOWS = "deltacompact.publication"
+"""The property of an Iceberg table that names the table whose rows it shows."""
+_FORMAT_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationResult:
+    """What a run has changed in the Iceberg table `target`. `snapshot` is None if nothing was left to change.
+
+    `dead_row_files` are position-delete files. `deltas_left_out` are not compacted yet, so the Iceberg table does not
+    show them. `error` is there where a compaction could not publish its result.
+    """
+
+    table_id: str
+    target: str
+    snapshot: int | None = None
+    files_added: int = 0
+    files_removed: int = 0
+    dead_row_files_added: int = 0
+    deltas_left_out: int = 0
+    error: Exception | None = None
+
+
+def publish(
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    to: str | None = None,
+    partition: Mapping[str, Any] | Partition | None = None,
+) -> PublicationResult:
+    """See DeltaStreamCatalog.publish."""
+    declared = catalog.publication(table_id)
+    if to is not None:
+        to = str(Target.of(to))
+    if declared is None and to is None:
+        raise InputError(f"table {table_id!r} is not published: name an Iceberg table (iceberg://NAME/ns.table)")
+    if declared and to and declared != to:
+        raise InputError(f"table {table_id!r} is published to {declared}: stop that first")
+    publishing = _Publishing(catalog, table_id, Target.of(declared or to or ""), catalog.chosen(table_id, partition))
+    return publishing.run(declare=declared is None)
+
+
+def show_compacted(
+    catalog: DeltaStreamCatalog, table_id: str, target: str, partitions: Sequence[Partition]
+) -> PublicationResult:
+    """Show what a compaction has switched to. Whatever goes wrong is the result's `error`: the next run repairs it."""
+    try:
+        return _Publishing(catalog, table_id, Target.of(target), partitions).run()
+    except Exception as error:
+        return PublicationResult(table_id, target, error=error)
+
+
+class _Publishing:
+    """One run."""
+
+    def __init__(
+        self, catalog: DeltaStreamCatalog, table_id: str, target: Target, partitions: Sequence[Partition]
+    ) -> None:
+        self._catalog = catalog
+        self._table_id = table_id
+        self._target = target
+        self._partitions = partitions
+        self._keys = catalog.table(table_id).partition_keys
+        self._where = catalog.location
+
+    @property
+    def _shows(self) -> str:
+        return f"{self._where}{TablePaths.of(self._table_id).root}"
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        """Whoever expires snapshots or drops the table must not delete the compacted files: they are the stream's."""
+        return {SHOWS: self._shows, "gc.enabled": "false"}
+
+    def run(self, declare: bool = False) -> PublicationResult:
+        """Compare and commit. If streams cannot be read, the others are shown, and the first error is raised."""
+        if "://" not in self._where or self._where.startswith("memory://"):
+            raise InputError(f"{self._where} cannot be read by other engines: publish tables on a disk or on S3")
+        iceberg = self._target.open()
+        states, errors = self._states()
+        columns = joined((self._columns_of(*item) for item in states.items()), f"table {self._table_id!r}")
+        table = self._opened(iceberg)
+        if table is not None:
+            self._check(table)
+            columns = joined([self._existing(table), columns], f"Iceberg table {self._target.table_id!r}")
+        columns = with_partition_keys(columns, self._keys)
+        check_partition_keys(columns, self._keys)
+        if declare:
+            self._catalog.declare_publication(self._table_id, str(self._target))
+        result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(states))
+        if table is not None or any(state.compacted for state in states.values()):
+            result = self._committed(self._prepared(iceberg, table, columns), columns)
+        if errors:
+            raise errors[0][1]
+        return result
+
+    # The streams
+
+    def _states(self) -> tuple[dict[Partition, StreamState], list[tuple[Partition, Exception]]]:
+        """The active version of each partition that can be read, and the errors of the others."""
+        found, errors = done_for_each(
+            self._partitions,
+            lambda partition: (partition, self._catalog.state(self._table_id, partition, strictly=True)),
+            self._catalog.at_once,
+        )
+        return dict(found), errors
+
+    def _columns_of(self, partition: Partition, state: StreamState) -> pa.Schema:
+        if state.compacted is None:
+            return pa.schema([])
+        where = f"table {self._table_id!r}, partition {partition}"
+        for file in state.compacted.files:
+            if file.content_type is not ContentType.PARQUET:
+                raise InputError(f"{where}: {file.path} is {file.content_type.value}: Iceberg readers want Parquet")
+        return shown_columns(state.compacted.schema, where)
+
+    def _wanted(self, columns: pa.Schema) -> tuple[dict[str, dict[str, ShownFile]], int]:
+        """The files that are to be shown now, by stream folder and location, and how many deltas are left out."""
+        states, _ = self._states()
+        wanted = {}
+        for partition, state in states.items():
+            if state.compacted is None and state.deltas:
+                continue  # restated: the former rows stay until it is compacted
+            folder = TablePaths.of(self._table_id).stream(partition).root
+            values = partition_tuple(partition, columns)
+            shown = [
+                ShownFile(self._where + file.path, file, values)
+                for file in (state.compacted.files if state.compacted else ())
+            ]
+            wanted[folder] = {file.location: file for file in shown}
+        return wanted, _waiting(states)
+
+    # The Iceberg table
+
+    def _opened(self, iceberg: Any) -> IcebergTable | None:
+        try:
+            return IcebergTable.load(iceberg, self._target.table_id)
+        except NotFoundError:
+            return None
+
+    def _check(self, table: IcebergTable) -> None:
+        """Raise InputError for an Iceberg table that cannot show these rows, or that is somebody else's."""
+        metadata, name = table.metadata, f"Iceberg table {self._target.table_id!r}"
+        if metadata.format_version != _FORMAT_VERSION:
+            raise InputError(
+                f"{name} has format version {metadata.format_version}: publications have version {_FORMAT_VERSION}"
+            )
+        shows = metadata.properties.get(SHOWS)
+        if shows not in (None, self._shows):
+            raise InputError(f"{name} shows {shows}, not {self._shows}: a publication needs a table of its own")
+        if shows is None and metadata.branch(MAIN) is not None:
+            raise InputError(f"{name} has rows of its own: a publication needs a new or empty table")
+        spec = metadata.specs[metadata.default_spec_id]
+        fields = [(metadata.columns[part.source_id].field.name, part.transform) for part in spec.fields]
+        if fields != [(key, "identity") for key in self._keys]:
+            by = ", ".join(f"{transform}({column})" for column, transform in fields) or "nothing"
+            raise InputError(f"{name} is partitioned by {by}, the delta table by {list(self._keys)}")
+        refuse_required(metadata.schema, self._target.table_id)
+
+    def _existing(self, table: IcebergTable) -> pa.Schema:
+        return shown_columns(table.metadata.schema, f"Iceberg table {self._target.table_id!r}")
+
+    def _prepared(self, iceberg: Any, table: IcebergTable | None, columns: pa.Schema) -> IcebergTable:
+        """The Iceberg table with all the columns."""
+        if table is None:
+            version = {"format-version": str(_FORMAT_VERSION)}
+            IcebergTable.create(iceberg, self._target.table_id, columns, self._keys, self._properties | version)
+            table = IcebergTable.load(iceberg, self._target.table_id)
+            self._check(table)  # somebody else may have created it
+        known = table.metadata.properties
+        if self._existing(table).equals(columns) and (self._properties.items() | known.items()) == known.items():
+            return table
+        return table.with_columns(columns, self._properties)
+
+    def _committed(self, table: IcebergTable, columns: pa.Schema) -> PublicationResult:
+        store = locations.store_of(table.metadata.location, table.io_properties)
+        files = ListedFiles(self._catalog.store, store, table)
+        committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")
+
+        def propose(head: TableState) -> Proposal[_Proposed]:
+            """What is missing on this head. It reads the streams again, after the head."""
+            wanted, waiting = self._wanted(columns)
+            found = difference(head, self._where, wanted)
+            data, dead = files.data(found.data), files.dead(found.dead)
+            added = tuple(addition(file) for file in (*data, *dead))
+            return Proposal(_operation(found), found.removed, added, _Proposed(found, waiting))
+
+        try:
+            done = committer.commit(table, propose)
+        except OutcomeUnknownError:
+            raise  # the snapshot may be there, so its files stay
+        except Exception:
+            files.discard()
+            raise
+        found = done.outcome.found
+        files.discard(kept=found.dead)
+        return PublicationResult(
+            self._table_id,
+            str(self._target),
+            done.snapshot.snapshot_id if done.snapshot else None,
+            len(found.data),
+            sum(entry.file.content is Content.DATA for entry in found.removed),
+            len(found.dead),
+            done.outcome.deltas_left_out,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    """What an attempt would change, and the deltas that were not compacted then."""
+
+    found: Difference
+    deltas_left_out: int
+
+
+def _operation(found: Difference) -> str:
+    """The word for the snapshot in the spec. Only one without delete files may be an append."""
+    if found.dead or (found.data and found.removed):
+        return OVERWRITE
+    return DELETE if found.removed else APPEND
+
+
+def _waiting(states: Mapping[Partition, StreamState]) -> int:
+    """The deltas that are not compacted yet."""
+    return sum(len(state.deltas) for state in states.values())
