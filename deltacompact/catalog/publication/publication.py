@@ -134,11 +134,14 @@ class _Publishing:
             columns = joined([self._existing(table), columns], f"Iceberg table {self._target.table_id!r}")
         columns = with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
-        if declare:
-            self._catalog.declare_publication(self._table_id, str(self._target))
-        result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(states))
         if table is not None or any(state.compacted for state in states.values()):
-            result = self._committed(self._prepared(iceberg, table, columns), columns)
+            table = self._prepared(iceberg, table, columns)
+        if declare:  # before the first commit: a vacuum has to know what the Iceberg table refers to
+            self._catalog.declare_publication(self._table_id, str(self._target))
+        if table is None:
+            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(states))
+        else:
+            result = self._committed(table, columns)
         if errors:
             raise errors[0][1]
         return result
