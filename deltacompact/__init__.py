@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
     from deltacompact.catalog.opening import open_catalog
+    from deltacompact.catalog.publication.publication import PublicationResult
     from deltacompact.compact import CompactionResult, SessionResult, compact
     from deltacompact.storage.s3 import S3Settings
 
@@ -58,6 +59,7 @@ __all__ = [
     "OperationType",
     "OutcomeUnknownError",
     "PositionError",
+    "PublicationResult",
     "RewriteResult",
     "S3Settings",
     "SchemaError",
@@ -74,6 +76,7 @@ _MODULES = {
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
+    "catalog.publication.publication": ("PublicationResult",),
     "compact": ("CompactionResult", "SessionResult", "compact"),
     "base.model": (
         "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",

@@ -272,6 +272,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
         "primary_keys": table.keys.primary if table.keys else None,
         "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
         "destination_of": table.source_table_id,
+        "publication": table.publication,
     }
 
 
@@ -337,6 +338,8 @@ def original_name(file: DataFile) -> str:
 def print_table(out: Console, document: dict[str, Any]) -> None:
     keys = ", ".join(document["primary_keys"] or ["not declared yet"])
     out.print(f"{document['table']}: primary keys {keys}; sort keys {', '.join(document['sort_keys'] or ['none'])}")
+    if document["publication"]:
+        out.print(f"published to {document['publication']}", markup=False)
     if not document["streams"]:
         out.print("it holds no data")
     for stream in document["streams"]:

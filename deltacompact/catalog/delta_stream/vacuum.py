@@ -83,6 +83,7 @@ def vacuum(
     force: bool = False,
     dry_run: bool = False,
     full: bool = False,
+    held: Held | None = None,
 ) -> list[VacuumResult]:
     """Delete unreached objects older than `age_min_s` seconds (since the seal that dropped them, or last modified).
 
@@ -92,7 +93,8 @@ def vacuum(
     each other.
 
     If the table is published to an Iceberg table, that one's snapshots older than `age_min_s` are expired first, and
-    files of the others stay. Nothing is deleted where the Iceberg table cannot be read.
+    files of the others stay. Nothing is deleted where the Iceberg table cannot be read. Several calls may share what
+    they know of it (`held`).
     """
     expect.number("age_min_s", age_min_s)
     expect.flag("force", force)
@@ -103,21 +105,21 @@ def vacuum(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
             "their files; if none are running, force it (force=True, --force)"
         )
-    held = _Held(catalog, table_id, catalog.clock() - age_min_s, dry_run)
+    shared = held or Held(catalog, table_id, age_min_s, dry_run)
     return all_done(
         catalog.chosen(table_id, partition),
-        lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s, held).collect(dry_run, full),
+        lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s, shared).collect(dry_run, full),
         catalog.at_once,
     )
 
 
-class _Held:
+class Held:
     """The files that a published table's Iceberg snapshots refer to. They are read when something could be deleted."""
 
-    def __init__(self, catalog: DeltaStreamCatalog, table_id: str, old_s: float, dry_run: bool) -> None:
+    def __init__(self, catalog: DeltaStreamCatalog, table_id: str, age_min_s: float, dry_run: bool) -> None:
         self._catalog = catalog
         self._table_id = table_id
-        self._old_s = old_s
+        self._old_s = catalog.clock() - age_min_s
         self._dry_run = dry_run
         self._lock = Lock()
         self._known: frozenset[str] | None = None
@@ -184,7 +186,7 @@ class _Vacuum:
     """The vacuum of one partition stream."""
 
     def __init__(
-        self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition, age_min_s: float, held: _Held
+        self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition, age_min_s: float, held: Held
     ) -> None:
         self.partition = partition
         self._held = held

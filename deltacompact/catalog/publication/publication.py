@@ -14,6 +14,7 @@ Only compacted rows are shown. A partition that was restated shows its former ro
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError, NotFoundError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.partitions import done_for_each
 from deltacompact.catalog.delta_stream.paths import TablePaths
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 SHOWS = "deltacompact.publication"
 """The property of an Iceberg table that names the table whose rows it shows."""
 _FORMAT_VERSION = 2
+_RUNS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,10 @@ def show_compacted(
         return PublicationResult(table_id, target, error=error)
 
 
+class _ColumnsChangedError(Exception):
+    """A compaction that came meanwhile has columns that the Iceberg table did not get in this run."""
+
+
 class _Publishing:
     """One run."""
 
@@ -123,11 +129,19 @@ class _Publishing:
 
     def run(self, declare: bool = False) -> PublicationResult:
         """Compare and commit. If streams cannot be read, the others are shown, and the first error is raised."""
-        if "://" not in self._where or self._where.startswith("memory://"):
-            raise InputError(f"{self._where} cannot be read by other engines: publish tables on a disk or on S3")
+        if not self._where.startswith(("file://", "s3://")) or set(self._where) & set("?#"):
+            raise InputError(
+                f"{self._where} cannot be read by other engines: a disk or S3, without ? and # in the path"
+            )
+        for _ in range(_RUNS_MAX):
+            with contextlib.suppress(_ColumnsChangedError):
+                return self._run(declare)
+        raise ConflictError(f"table {self._table_id!r} gets new columns faster than they can be shown")
+
+    def _run(self, declare: bool) -> PublicationResult:
         iceberg = self._target.open()
         states, errors = self._states()
-        columns = joined((self._columns_of(*item) for item in states.items()), f"table {self._table_id!r}")
+        columns = self._columns(states)
         table = self._opened(iceberg)
         if table is not None:
             self._check(table)
@@ -157,6 +171,9 @@ class _Publishing:
         )
         return dict(found), errors
 
+    def _columns(self, states: Mapping[Partition, StreamState]) -> pa.Schema:
+        return joined((self._columns_of(*item) for item in states.items()), f"table {self._table_id!r}")
+
     def _columns_of(self, partition: Partition, state: StreamState) -> pa.Schema:
         if state.compacted is None:
             return pa.schema([])
@@ -169,6 +186,8 @@ class _Publishing:
     def _wanted(self, columns: pa.Schema) -> tuple[dict[str, dict[str, ShownFile]], int]:
         """The files that are to be shown now, by stream folder and location, and how many deltas are left out."""
         states, _ = self._states()
+        if not joined([columns, self._columns(states)], "").equals(columns):
+            raise _ColumnsChangedError
         wanted = {}
         for partition, state in states.items():
             if state.compacted is None and state.deltas:
