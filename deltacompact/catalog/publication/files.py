@@ -12,14 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltacompact.base.errors import SchemaError
+from deltacompact.base.limits import READ_LIMITS
+from deltacompact.base.numbers import Ordinal
 from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.deletes.dead_rows import Source
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.catalog.iceberg.marks.tasks import DeadSource, DeleteFile, MarkTask, write_positions
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
+from deltacompact.catalog.iceberg.table.parquet_files import StoredFile
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.publication.columns import shown_columns
 from deltacompact.catalog.publication.difference import ShownFile, deletes_name
@@ -28,13 +32,6 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files
 
 READS_AT_ONCE = 8
-
-_POSITIONS = pa.schema(
-    [
-        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_COLUMN)}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION_COLUMN)}),
-    ]
-)
 
 
 class ListedFiles:
@@ -94,11 +91,9 @@ class ListedFiles:
         assert bits is not None, "a file with dead rows has a bitmap"
         positions = np.flatnonzero(~live_mask(bits, shown.file.rows)).astype(np.int64)
         path = f"{self._table.metadata.data_folder}/{deletes_name(dead_rows, uuid.uuid4().hex)}"
-        sink = pa.BufferOutputStream()
-        columns = [pa.repeat(shown.location, len(positions)), pa.array(positions)]
-        pq.write_table(pa.Table.from_arrays(columns, schema=_POSITIONS), sink, compression="zstd")
-        data = sink.getvalue().to_pybytes()
-        locations.put(self._iceberg_store, path, data)
+        stored = StoredFile(shown.location, shown.file.rows, shown.file.bytes, 0)
+        task = MarkTask((DeleteFile((DeadSource(Source(Ordinal(0), stored), positions),), path),), "zstd", READ_LIMITS)
+        (written,) = write_positions(self._iceberg_store, task)
         # The bounds are exact: readers skip a delete file by the path in them.
         only, rows = shown.location.encode(), len(positions)
         first, last = (struct.pack("<q", int(position)) for position in (positions[0], positions[-1]))
@@ -107,7 +102,7 @@ class ListedFiles:
             path,
             shown,
             rows,
-            len(data),
+            written.file_bytes,
             value_counts={PATH_COLUMN: rows, POSITION_COLUMN: rows},
             null_value_counts={PATH_COLUMN: 0, POSITION_COLUMN: 0},
             lower_bounds={PATH_COLUMN: only, POSITION_COLUMN: first},

@@ -13,7 +13,7 @@ writes the outputs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile
+from deltacompact.base.model import DataFile, Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_of, digests, read_bucket
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
@@ -66,7 +66,10 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector."""
+    """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
+
+    `fills` are values that its rows have without the file's having them.
+    """
 
     ordinal: Ordinal
     stored: StoredFile
@@ -74,6 +77,7 @@ class Source:
     positions: tuple[StoredFile, ...] = ()
     vector: Vector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
+    fills: tuple[Fill, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +106,12 @@ class Found:
 def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     """Write the live bitmaps. Raises InputError naming a bad file, CorruptionError for a position beyond the end."""
     key_sets = {number: _Keys(store, key_set) for number, key_set in task.key_sets}
-    by_path = _positions(store, task)
+    by_path = positions_by_path(store, task.sources, task.reading)
     found, masks = [], {}
     for source in task.sources:
-        file = described(store, source.stored, task.columns, dict(source.unfillable))
+        file = described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
         lives = np.ones(file.rows, bool)
-        _kill(lives, _dead_positions(store, source, by_path), source)
+        kill(lives, dead_positions(store, source, by_path), source)
         by_position = file.rows - int(lives.sum())
         for number in source.key_sets:
             _kill_by_key(store, lives, source, file, key_sets[number], task)
@@ -121,9 +125,10 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
 # Positions
 
 
-def _dead_positions(
-    store: ObjectStore, source: Source, by_path: dict[str, list[npt.NDArray[np.int64]]]
+def dead_positions(
+    store: ObjectStore, source: Source, by_path: Mapping[str, list[npt.NDArray[np.int64]]]
 ) -> Iterator[npt.NDArray[np.int64]]:
+    """The rows of a file that its vector or its position deletes name, maybe several times."""
     if (vector := source.vector) is not None:
         file_store, name = open_object(store, readable(vector.path))
         with file_store.open(name) as file:
@@ -133,7 +138,8 @@ def _dead_positions(
         yield from by_path[source.stored.path]
 
 
-def _kill(lives: npt.NDArray[np.bool_], dead: Iterator[npt.NDArray[np.int64]], source: Source) -> None:
+def kill(lives: npt.NDArray[np.bool_], dead: Iterator[npt.NDArray[np.int64]], source: Source) -> None:
+    """Mark rows as dead in `lives`. Raises CorruptionError for a position beyond the end."""
     for rows in dead:
         if len(rows) and (rows.max() >= len(lives) or rows.min() < 0):
             raise CorruptionError(
@@ -142,14 +148,16 @@ def _kill(lives: npt.NDArray[np.bool_], dead: Iterator[npt.NDArray[np.int64]], s
         lives[rows] = False
 
 
-def _positions(store: ObjectStore, task: DeadRowsTask) -> dict[str, list[npt.NDArray[np.int64]]]:
-    """The deleted positions of the task's files. Each position-delete file is read once."""
-    wanted = {source.stored.path for source in task.sources if source.positions}
+def positions_by_path(
+    store: ObjectStore, sources: Sequence[Source], reading: ReadLimits
+) -> dict[str, list[npt.NDArray[np.int64]]]:
+    """The deleted positions of these files, by path. Each position-delete file is read once."""
+    wanted = {source.stored.path for source in sources if source.positions}
     paths = pa.array(sorted(wanted), pa.large_string())
-    files = dict.fromkeys(file for source in task.sources for file in source.positions)
+    files = dict.fromkeys(file for source in sources for file in source.positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
     for stored in files:
-        for _, table in tables(store, described(store, stored, _POSITIONS), _POSITIONS, limits=task.reading):
+        for _, table in tables(store, described(store, stored, _POSITIONS), _POSITIONS, limits=reading):
             numbers = pc.index_in(table["file_path"], value_set=paths)
             ours = table.append_column("number", numbers).filter(pc.is_valid(numbers))
             path_numbers = np.asarray(ours["number"])

@@ -9,6 +9,7 @@ newer ones have superseded. CRC-32 covers magic and bitmap (Puffin spec, "deleti
 from __future__ import annotations
 
 import zlib
+from array import array
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +31,12 @@ def positions(blob: bytes, path: str) -> npt.NDArray[np.uint64]:
         bitmap = BitMap64.deserialize(body[4:])
     except ValueError as error:
         raise CorruptionError(f"{path}: a deletion vector is not a bitmap: {error}") from error
-    return np.fromiter(bitmap, np.uint64, len(bitmap))
+    return np.asarray(bitmap.to_array(), np.uint64)
 
 
 def blob_of(dead: npt.NDArray[np.uint64]) -> bytes:
-    """The blob of a deletion vector with these positions."""
-    body = MAGIC + BitMap64(dead.tolist()).serialize()
+    """The blob of a deletion vector with these positions, each of them once, in order."""
+    bitmap = BitMap64(array("Q", dead.tobytes()))
+    bitmap.run_optimize()
+    body = MAGIC + bitmap.serialize()
     return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
