@@ -269,9 +269,8 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
     emit = fan_out(list(sinks))
     with telling_interrupts(), session_memory():
         results = _sessions(job, emit)
-    partitions = [work.partition for work in job.work]
-    keep_listing(catalog, job.destination_table_id, partitions)
-    publication = _shown(catalog, job, partitions)
+        publication = _shown(catalog, job)
+    keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
     done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results), publication)
     if done.errors and len(done.errors) == len(results):
         error = done.errors[0]
@@ -280,12 +279,13 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
     return done
 
 
-def _shown(catalog: DeltaStreamCatalog, job: Job, partitions: Sequence[Partition]) -> PublicationResult | None:
+def _shown(catalog: DeltaStreamCatalog, job: Job) -> PublicationResult | None:
     """Let the Iceberg table that the destination is published to show what it has now; None: it is not published."""
     if job.publication is None:
         return None
     from deltacompact.catalog.publication.publication import show_compacted
 
+    partitions = [work.partition for work in job.work]
     result = show_compacted(catalog, job.destination_table_id, job.publication, partitions)
     if result.error is not None:
         logger.warning(

@@ -19,6 +19,8 @@ from deltacompact.base.errors import InputError, NotFoundError, SchemaError, Sto
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import rollback, versions
 from deltacompact.catalog.iceberg.table.content_files import Content
+from deltacompact.catalog.publication import held
+from deltacompact.catalog.publication.held import held_files
 
 ICEBERG = f"ns.{T}"
 
@@ -539,6 +541,28 @@ def test_vacuum_deletes_nothing_where_the_iceberg_table_cannot_be_read(orders, m
     assert versions(orders.catalog, T, orders.catalog.partitions(T)[0])[-1].retained
 
 
+def test_the_command_vacuum_looks_at_the_iceberg_table_once_for_all_partitions(by_day, monkeypatch, capsys):
+    for day in "abc":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    for day in "abc":
+        by_day.append([{"id": 1, "v": 1}], day=day)
+    by_day.compact(purge=True)
+    looks = []
+
+    def counted(*arguments):
+        looks.append(arguments)
+        return held_files(*arguments)
+
+    monkeypatch.setattr(held, "held_files", counted)
+    assert cli.run(["vacuum", str(by_day.folder), T, "--older-than-hours", "0", "--force"]) == 0
+    assert len(looks) == 1
+    assert by_day.snapshots() == 1
+    assert len(list(by_day.folder.rglob("*/data/*/*.parquet"))) == 3
+    assert by_day.shown() == by_day.compacted()
+
+
 def test_other_engines_may_not_delete_the_streams_files(orders):
     orders.append([{"id": 1}])
     orders.compact()
@@ -565,7 +589,9 @@ def test_the_command_line_declares_repairs_and_stops(orders, capsys):
     assert cli.run(["compact", where, T, "--executor", "local", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["publication"]["files_added"] >= 1
-    assert "1 delta" not in said().out
+    assert "not compacted yet" not in said().out
+    assert cli.run(["show", where, T]) == 0
+    assert f"published to {orders.uri}" in capsys.readouterr().out
     assert "stop that first" in said("--to", "iceberg://x/y.z", status=2).err
     assert "--stop is for the table as a whole" in said("--stop", "--to", orders.uri, status=2).err
     assert "published no more" in said("--stop").out
