@@ -261,6 +261,29 @@ def test_one_partition_that_cannot_be_read_does_not_keep_the_others_from_being_s
     assert len([row for row in by_day.shown() if row["day"] == "a"]) == 2
 
 
+def test_one_partition_that_cannot_be_shown_does_not_keep_the_others_from_it(by_day):
+    for day in "ab":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    by_day.append(pa.table({"id": [2], "u": pa.array([1], pa.uint64())}), day="a")
+    by_day.append([{"id": 2}], day="b")
+    result = by_day.compact()
+    assert "partition day=a: column 'u' is an uint64" in str(result.publication.error)
+    assert by_day.shown() == plain([{"id": 1, "day": "a"}, {"id": 1, "day": "b"}, {"id": 2, "day": "b"}])
+
+
+def test_a_partition_key_never_becomes_wider(by_day):
+    by_day.append(pa.table({"id": [1], "day": pa.array([5], pa.int32())}), day=5)
+    by_day.compact()
+    by_day.publish()
+    by_day.append(pa.table({"id": [1], "day": pa.array([6], pa.int64())}), day=6)
+    result = by_day.compact()
+    assert "partition key 'day' is an int32 in the Iceberg table, and would become an int64" in str(
+        result.publication.error
+    )
+
+
 def test_rollback_and_restatement_are_followed(orders):
     orders.append([{"id": 1, "v": 1}])
     orders.compact()

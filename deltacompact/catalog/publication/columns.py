@@ -58,6 +58,14 @@ def check_partition_keys(columns: pa.Schema, keys: Sequence[str]) -> None:
             )
 
 
+def refuse_widened(before: pa.Schema, after: pa.Schema, keys: Sequence[str]) -> None:
+    """Raise SchemaError for a partition key that would become wider: readers of Iceberg fail on its old partitions."""
+    for name in keys:
+        was, would_be = (with_article(str(columns.field(name).type)) for columns in (before, after))
+        if was != would_be:
+            raise SchemaError(f"partition key {name!r} is {was} in the Iceberg table, and would become {would_be}")
+
+
 def partition_tuple(partition: Partition, columns: pa.Schema) -> PartitionTuple:
     """The partition's values as a manifest has them. Raises SchemaError for one that does not fit its column."""
     return tuple(_plain(schemas.partition_scalar(text, columns.field(name))) for name, text in partition.values)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from deltacompact.catalog.publication.columns import (
     joined,
     partition_tuple,
     refuse_required,
+    refuse_widened,
     shown_columns,
     with_partition_keys,
 )
@@ -101,6 +102,15 @@ def show_compacted(
         return PublicationResult(table_id, target, error=error)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """The active version of a partition, and its columns in the types that Iceberg has for them."""
+
+    partition: Partition
+    state: StreamState
+    columns: pa.Schema
+
+
 class _ColumnsChangedError(Exception):
     """A compaction that came meanwhile has columns that the Iceberg table did not get in this run."""
 
@@ -128,7 +138,10 @@ class _Publishing:
         return {SHOWS: self._shows, "gc.enabled": "false"}
 
     def run(self, declare: bool = False) -> PublicationResult:
-        """Compare and commit. If streams cannot be read, the others are shown, and the first error is raised."""
+        """Compare and commit. If some streams cannot be shown, the others are, and the first error is raised.
+
+        Before anything is declared, all must be such that they can be shown.
+        """
         if not self._where.startswith(("file://", "s3://")) or set(self._where) & set("?#"):
             raise InputError(
                 f"{self._where} cannot be read by other engines: a disk or S3, without ? and # in the path"
@@ -140,20 +153,24 @@ class _Publishing:
 
     def _run(self, declare: bool) -> PublicationResult:
         iceberg = self._target.open()
-        states, errors = self._states()
-        columns = self._columns(states)
+        streams, errors = self._streams()
+        if declare and errors:
+            raise errors[0][1]
+        columns = self._columns(streams)
         table = self._opened(iceberg)
         if table is not None:
             self._check(table)
-            columns = joined([self._existing(table), columns], f"Iceberg table {self._target.table_id!r}")
+            existing = self._existing(table)
+            columns = joined([existing, columns], f"Iceberg table {self._target.table_id!r}")
+            refuse_widened(existing, columns, self._keys)
         columns = with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
-        if table is not None or any(state.compacted for state in states.values()):
+        if table is not None or any(stream.state.compacted for stream in streams):
             table = self._prepared(iceberg, table, columns)
         if declare:  # before the first commit: a vacuum has to know what the Iceberg table refers to
             self._catalog.declare_publication(self._table_id, str(self._target))
         if table is None:
-            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(states))
+            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(streams))
         else:
             result = self._committed(table, columns)
         if errors:
@@ -162,44 +179,39 @@ class _Publishing:
 
     # The streams
 
-    def _states(self) -> tuple[dict[Partition, StreamState], list[tuple[Partition, Exception]]]:
-        """The active version of each partition that can be read, and the errors of the others."""
-        found, errors = done_for_each(
-            self._partitions,
-            lambda partition: (partition, self._catalog.state(self._table_id, partition, strictly=True)),
-            self._catalog.at_once,
-        )
-        return dict(found), errors
+    def _streams(self) -> tuple[list[_Stream], list[tuple[Partition, Exception]]]:
+        """The streams that can be shown, and why the others cannot."""
+        return done_for_each(self._partitions, self._stream, self._catalog.at_once)
 
-    def _columns(self, states: Mapping[Partition, StreamState]) -> pa.Schema:
-        return joined((self._columns_of(*item) for item in states.items()), f"table {self._table_id!r}")
-
-    def _columns_of(self, partition: Partition, state: StreamState) -> pa.Schema:
+    def _stream(self, partition: Partition) -> _Stream:
+        state = self._catalog.state(self._table_id, partition, strictly=True)
         if state.compacted is None:
-            return pa.schema([])
+            return _Stream(partition, state, pa.schema([]))
         where = f"table {self._table_id!r}, partition {partition}"
         for file in state.compacted.files:
             if file.content_type is not ContentType.PARQUET:
                 raise InputError(f"{where}: {file.path} is {file.content_type.value}: Iceberg readers want Parquet")
-        return shown_columns(state.compacted.schema, where)
+        return _Stream(partition, state, shown_columns(state.compacted.schema, where))
+
+    def _columns(self, streams: Iterable[_Stream]) -> pa.Schema:
+        return joined((stream.columns for stream in streams), f"table {self._table_id!r}")
 
     def _wanted(self, columns: pa.Schema) -> tuple[dict[str, dict[str, ShownFile]], int]:
         """The files that are to be shown now, by stream folder and location, and how many deltas are left out."""
-        states, _ = self._states()
-        if not joined([columns, self._columns(states)], "").equals(columns):
+        streams, _ = self._streams()
+        if not joined([columns, self._columns(streams)], f"table {self._table_id!r}").equals(columns):
             raise _ColumnsChangedError
         wanted = {}
-        for partition, state in states.items():
-            if state.compacted is None and state.deltas:
+        for stream in streams:
+            compacted = stream.state.compacted
+            if compacted is None and stream.state.deltas:
                 continue  # restated: the former rows stay until it is compacted
-            folder = TablePaths.of(self._table_id).stream(partition).root
-            values = partition_tuple(partition, columns)
-            shown = [
-                ShownFile(self._where + file.path, file, values)
-                for file in (state.compacted.files if state.compacted else ())
-            ]
+            folder = TablePaths.of(self._table_id).stream(stream.partition).root
+            values = partition_tuple(stream.partition, columns)
+            files = compacted.files if compacted else ()
+            shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
-        return wanted, _waiting(states)
+        return wanted, _waiting(streams)
 
     # The Iceberg table
 
@@ -291,6 +303,6 @@ def _operation(found: Difference) -> str:
     return DELETE if found.removed else APPEND
 
 
-def _waiting(states: Mapping[Partition, StreamState]) -> int:
+def _waiting(streams: Iterable[_Stream]) -> int:
     """The deltas that are not compacted yet."""
-    return sum(len(state.deltas) for state in states.values())
+    return sum(len(stream.state.deltas) for stream in streams)
