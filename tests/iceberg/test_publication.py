@@ -475,9 +475,10 @@ def test_delta_files_with_field_ids_of_another_table_never_stay(orders, tmp_path
     assert kept.sessions[0].files_kept == 1
     with pytest.raises(SchemaError, match="column 'id' has a field id of another table"):
         orders.publish()
+    assert orders.catalog.publication(T) is None
     orders.catalog.restate(T, pa.table({"id": [1], "v": [5]}))
     orders.compact()
-    orders.catalog.publish(T)
+    orders.publish()
     orders.catalog.append_files(T, [tmp_path / "after.parquet"])
     result = deltacompact.compact(T, delta_catalog_client=orders.catalog, settings=settings)
     assert result.publication.error is None

@@ -167,15 +167,19 @@ class _Publishing:
         check_partition_keys(columns, self._keys)
         if table is not None or any(stream.state.compacted for stream in streams):
             table = self._prepared(iceberg, table, columns)
-        if declare:  # before the first commit: a vacuum has to know what the Iceberg table refers to
-            self._catalog.declare_publication(self._table_id, str(self._target))
-        if table is None:
-            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(streams))
+        if table is not None:
+            result = self._committed(table, columns, declare)
         else:
-            result = self._committed(table, columns)
+            result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(streams))
+            if declare:
+                self._declare()
         if errors:
             raise errors[0][1]
         return result
+
+    def _declare(self) -> None:
+        """It comes before the first commit: a vacuum has to know what the Iceberg table refers to."""
+        self._catalog.declare_publication(self._table_id, str(self._target))
 
     # The streams
 
@@ -255,9 +259,13 @@ class _Publishing:
             return table
         return table.with_columns(columns, self._properties)
 
-    def _committed(self, table: IcebergTable, columns: pa.Schema) -> PublicationResult:
+    def _committed(self, table: IcebergTable, columns: pa.Schema, declare: bool) -> PublicationResult:
         store = locations.store_of(table.metadata.location, table.io_properties)
         files = ListedFiles(self._catalog.store, store, table)
+        if declare:
+            wanted, _ = self._wanted(columns)
+            files.data(tuple(file for stream in wanted.values() for file in stream.values()))  # refuses unfit ones
+            self._declare()
         committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")
 
         def propose(head: TableState) -> Proposal[_Proposed]:
