@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
     from deltacompact.catalog.opening import open_catalog
+    from deltacompact.catalog.publication.publication import PublicationResult
     from deltacompact.compact import CompactionResult, SessionResult, compact
     from deltacompact.storage.s3 import S3Settings
 
@@ -60,6 +61,7 @@ __all__ = [
     "OperationType",
     "OutcomeUnknownError",
     "PositionError",
+    "PublicationResult",
     "RewriteResult",
     "S3Settings",
     "SchemaError",
@@ -77,6 +79,7 @@ _MODULES = {
     "catalog.iceberg.convert.convert": ("ConvertResult",),
     "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
+    "catalog.publication.publication": ("PublicationResult",),
     "compact": ("CompactionResult", "SessionResult", "compact"),
     "base.model": (
         "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",

@@ -14,13 +14,13 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from deltacompact.base import expect
-from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
-from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
+from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.publication.publication import PublicationResult
 
 REWRITE = "rewrite"
 """The mode in which files of an Iceberg table are written anew, without their deletes."""
@@ -100,11 +101,15 @@ class SessionResult:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """One SessionResult for each partition."""
+    """One SessionResult for each partition. `publication`: what became of it in the Iceberg table that shows the rows.
+
+    An error in `publication` is no error of the compaction: the next run repairs it.
+    """
 
     source_table_id: str
     destination_table_id: str
     sessions: tuple[SessionResult, ...]
+    publication: PublicationResult | None = None
 
     @property
     def errors(self) -> tuple[Exception, ...]:
@@ -264,13 +269,32 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
     emit = fan_out(list(sinks))
     with telling_interrupts(), session_memory():
         results = _sessions(job, emit)
+        publication = _shown(catalog, job)
     keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
-    done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results))
+    done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results), publication)
     if done.errors and len(done.errors) == len(results):
         error = done.errors[0]
         error.result = done  # type: ignore[attr-defined]
         raise error
     return done
+
+
+def _shown(catalog: DeltaStreamCatalog, job: Job) -> PublicationResult | None:
+    """Let the Iceberg table that the destination is published to show what it has now; None: it is not published."""
+    if job.publication is None:
+        return None
+    from deltacompact.catalog.publication.publication import show_compacted
+
+    partitions = [work.partition for work in job.work]
+    result = show_compacted(catalog, job.destination_table_id, job.publication, partitions)
+    if result.error is not None:
+        logger.warning(
+            "table %s is compacted, but %s does not show it yet: %s",
+            job.destination_table_id,
+            job.publication,
+            one_line(result.error),
+        )
+    return result
 
 
 def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
@@ -328,13 +352,17 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A prepared compaction job run: its work by partition. `waits`: the store is behind a network."""
+    """A prepared compaction job run: its work by partition. `waits`: the store is behind a network.
+
+    `publication`: the Iceberg table that shows the destination's rows.
+    """
 
     source_table_id: str
     destination_table_id: str
     terms: Terms
     work: tuple[Work, ...]
     waits: bool
+    publication: str | None = None
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -359,10 +387,13 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     table's, or a table that cannot be the destination.
     """
     source_table_id, options = request.source_table_id, request.options
+    destination = request.destination_table_id or source_table_id
+    publication = _publication(catalog, destination, destination == source_table_id)
+    if publication is not None:
+        options = _for_iceberg(options, destination)
     source = catalog.table(source_table_id)
     chosen = _partitions(catalog, source_table_id, request.partitions)
     keys = _keys(source, request.primary_keys, request.sort_keys)
-    destination = request.destination_table_id or source_table_id
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
     terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
@@ -375,7 +406,27 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
         return Work(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
-    return Job(source_table_id, destination, terms, tuple(found), waits)
+    return Job(source_table_id, destination, terms, tuple(found), waits, publication)
+
+
+def _publication(catalog: DeltaStreamCatalog, table_id: str, in_place: bool) -> str | None:
+    """The Iceberg table that shows the rows of a table. A destination may not exist yet."""
+    try:
+        return catalog.publication(table_id)
+    except NotFoundError:
+        if in_place:
+            raise
+        return None
+
+
+def _for_iceberg(options: Options, table_id: str) -> Options:
+    """The options for a table that is published. Delta files never stay: their columns may have foreign field ids."""
+    if options.content_type is not ContentType.PARQUET:
+        raise InputError(
+            f"table {table_id!r} is published as Iceberg: compacted files must be Parquet, "
+            f"not {options.content_type.name}"
+        )
+    return replace(options, limits=replace(options.limits, delta_kept_bytes_min=INT64_MAX))
 
 
 def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:

@@ -409,6 +409,8 @@ class Table:
     """The table whose destination this table is. A destination refuses appends."""
     holds_streams: bool = False
     """An append created the table, so it cannot become a destination. (False for tables of release 0.1.)"""
+    publication: str | None = None
+    """The Iceberg table that shows the compacted rows ("iceberg://prod/db.orders"); it may change."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, error_document
 from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row, say
 from deltacompact.cli.arguments import (
@@ -21,6 +22,7 @@ from deltacompact.cli.arguments import (
 )
 
 if TYPE_CHECKING:
+    from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
 
@@ -105,15 +107,47 @@ def export(
 @click.command()
 @catalog_argument
 @table_argument
+@click.option("--to", metavar="URI", help="Show the compacted rows in an Iceberg table: iceberg://NAME/ns.table.")
+@click.option("--stop", is_flag=True, help="Publish no more. The Iceberg table stays as it is: drop it.")
 @partition_option
 @json_option
-def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """Write lists of the live files for other engines. A Hive symlink manifest and plain lists; repeat it after each
-    compaction.
+def publish(
+    catalog: DeltaStreamCatalog, table: str, to: str | None, stop: bool, partition: Sequence[str], as_json: bool
+) -> None:
+    """Show the compacted rows to other engines. In an Iceberg table, which every compaction brings up to date from then
+    on; or as lists of files, a Hive symlink manifest and plain lists: repeat the command after each compaction.
 
     \b
-    deltacompact publish ./lake orders
+    deltacompact publish ./lake orders --to iceberg://prod/db.orders
+    deltacompact publish ./lake orders             repair what a crash left undone; without an Iceberg table: lists
+    deltacompact publish ./lake orders --stop
     """
+    if stop:
+        if to is not None or partition:
+            raise InputError("--stop is for the table as a whole, and names no Iceberg table")
+        return _stop_publishing(catalog, table, as_json)
+    if to is not None or catalog.publication(table) is not None:
+        return _show(catalog, table, to, one_partition(catalog, table, partition), as_json)
+    _write_lists(catalog, table, one_partition(catalog, table, partition), as_json)
+
+
+def _stop_publishing(catalog: DeltaStreamCatalog, table: str, as_json: bool) -> None:
+    target = catalog.stop_publishing(table)
+    if target is None:
+        answer(as_json, {"table": table, "stopped": None}, f"{table} is not published as Iceberg: nothing to do")
+    else:
+        lines = f"{table} is published no more; {target} stays as it is, until a vacuum deletes its files: drop it"
+        answer(as_json, {"table": table, "stopped": target}, lines)
+
+
+def _show(catalog: DeltaStreamCatalog, table: str, to: str | None, only: Partition | None, as_json: bool) -> None:
+    from deltacompact.cli.report import publication_document, publication_words
+
+    result = catalog.publish(table, to, only)
+    answer(as_json, publication_document(result), publication_words(result))
+
+
+def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None, as_json: bool) -> None:
     from deltacompact.catalog.delta_stream.file_lists import Published
     from deltacompact.catalog.delta_stream.file_lists import publish as publish_table
     from deltacompact.cli.console import out
@@ -129,6 +163,5 @@ def publish(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], a
     def document(published: Published) -> dict[str, Any]:
         return {**dataclasses.asdict(published), "partition": dict(published.partition.values)}
 
-    only = one_partition(catalog, table, partition)
     done, errors = for_each(catalog, table, only, lambda chosen: publish_table(catalog, table, chosen))
     answer_for_partitions(as_json, done, errors, document, say_published)

@@ -25,6 +25,8 @@ from deltacompact.table.ports import NothingToDo
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deltacompact.catalog.publication.publication import PublicationResult
+
 NOTHING_HELD = "nothing to do: the table holds no data"
 
 
@@ -122,6 +124,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
         "source_table_id": result.source_table_id,
         "destination_table_id": result.destination_table_id,
         "sessions": sessions,
+        **({"publication": publication_document(result.publication)} if result.publication else {}),
         **({"error": error_document(result.errors[0])} if result.errors else {}),
     }
 
@@ -142,6 +145,27 @@ def print_result(out: Console, result: CompactionResult) -> None:
                 f"  seconds: {stages}; memory of a process: planned {_bytes(session.planned_peak_bytes)}, "
                 f"measured {_bytes(session.measured_peak_bytes)}{_spilled(session)}"
             )
+    if result.publication is not None:
+        out.print(publication_words(result.publication), markup=False)
+
+
+def publication_document(result: PublicationResult) -> dict[str, Any]:
+    """What a run has changed in an Iceberg table, as JSON values."""
+    document = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    return document | {"error": None if result.error is None else one_line(result.error)}
+
+
+def publication_words(result: PublicationResult) -> str:
+    """The same in one line."""
+    if result.error is not None:
+        return f"{result.target} does not show it yet, the next run will: {one_line(result.error)}"
+    left_out = f"; {counted(result.deltas_left_out, 'delta')} not compacted yet" if result.deltas_left_out else ""
+    if result.snapshot is None:
+        return f"{result.target}: nothing to change{left_out}"
+    return (
+        f"{result.target}: snapshot {result.snapshot}, {counted(result.files_added, 'file')} added, "
+        f"{result.files_removed:,} removed, {counted(result.dead_row_files_added, 'file')} of dead rows{left_out}"
+    )
 
 
 def _spilled(session: SessionResult) -> str:
@@ -248,6 +272,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
         "primary_keys": table.keys.primary if table.keys else None,
         "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
         "destination_of": table.source_table_id,
+        "publication": table.publication,
     }
 
 
@@ -313,6 +338,8 @@ def original_name(file: DataFile) -> str:
 def print_table(out: Console, document: dict[str, Any]) -> None:
     keys = ", ".join(document["primary_keys"] or ["not declared yet"])
     out.print(f"{document['table']}: primary keys {keys}; sort keys {', '.join(document['sort_keys'] or ['none'])}")
+    if document["publication"]:
+        out.print(f"published to {document['publication']}", markup=False)
     if not document["streams"]:
         out.print("it holds no data")
     for stream in document["streams"]:

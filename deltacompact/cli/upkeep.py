@@ -164,12 +164,13 @@ def vacuum(
     full: bool,
     as_json: bool,
 ) -> None:
-    """Delete files that nothing reaches any more.
+    """Delete files that nothing reaches any more. Of a table that is published as Iceberg, old snapshots are expired.
 
     \b
     deltacompact vacuum ./lake orders --dry-run
     """
     from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+    from deltacompact.catalog.delta_stream.vacuum import Held
     from deltacompact.catalog.delta_stream.vacuum import vacuum as vacuum_table
     from deltacompact.cli.console import out
     from deltacompact.cli.report import print_vacuumed
@@ -194,8 +195,12 @@ def vacuum(
             "dry_run": dry_run,
         }
 
+    held = Held(catalog, table, age_min_s, dry_run)
+
     def vacuumed(chosen: Partition) -> list[VacuumResult]:
-        return vacuum_table(catalog, table, chosen, age_min_s=age_min_s, force=force, dry_run=dry_run, full=full)
+        return vacuum_table(
+            catalog, table, chosen, age_min_s=age_min_s, force=force, dry_run=dry_run, full=full, held=held
+        )
 
     only = one_partition(catalog, table, partition)
     results, errors = for_each(catalog, table, only, vacuumed, catalog.at_once)

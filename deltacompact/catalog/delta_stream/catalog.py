@@ -68,6 +68,7 @@ from deltacompact.storage.s3 import S3Settings
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.scan import Selection
+    from deltacompact.catalog.publication.publication import PublicationResult
 
 TokenLike = Token | str | tuple[str, int] | None
 """A token in the API: a name, or a producer and the number of its batch."""
@@ -121,7 +122,12 @@ class DeltaStreamCatalog:
     @property
     def where(self) -> str:
         """The URI for people: a local folder is shown as its path."""
-        return unquote(self.uri.removeprefix("file://")) if self.uri.startswith("file://") else self.uri
+        return self.location.removeprefix("file://")
+
+    @property
+    def location(self) -> str:
+        """The prefix of objects for engines that take locations literally: percent signs in it are not decoded."""
+        return unquote(self.uri) if self.uri.startswith("file://") else self.uri
 
     # Tables
 
@@ -157,7 +163,7 @@ class DeltaStreamCatalog:
             created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
         if not created:
             existing = self.table(table_id)
-            if replace(existing, source_table_id=None, holds_streams=False) != table:
+            if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
 
@@ -173,18 +179,39 @@ class DeltaStreamCatalog:
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
-            try:
-                declared = document(self.store.get(paths.table), paths.table)
-            except NotFoundError as error:
-                if "bucket" in str(error):
-                    raise
-                raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
-            known = table_from(table_id, declared)
+            known = table_from(table_id, self._table_document(table_id))
             self._tables[table_id] = known
         if known.keys is None:
             known = known.with_keys(self._first_compaction_keys(paths))
         self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
         return known
+
+    def _table_document(self, table_id: str) -> dict[str, Any]:
+        path = TablePaths.of(table_id).table
+        try:
+            return document(self.store.get(path), path)
+        except NotFoundError as error:
+            if "bucket" in str(error):
+                raise
+            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
+
+    def publication(self, table_id: str) -> str | None:
+        """The Iceberg table that the table is published to today: "iceberg://prod/db.orders". Raises NotFoundError."""
+        declared = table_from(table_id, self._table_document(table_id))
+        known = self._tables.get(table_id, declared)
+        self._tables[table_id] = replace(known, publication=declared.publication)
+        return declared.publication
+
+    def declare_publication(self, table_id: str, target: str | None) -> None:
+        """Record the Iceberg table that shows the compacted rows from now on, or (None) that there is none.
+
+        This is the one fact in table.json that may change, so table.json is written anew; the last writer wins.
+        """
+        if self.publication(table_id) != target:
+            path = TablePaths.of(table_id).table
+            kept = {name: value for name, value in self._table_document(table_id).items() if name != "publication"}
+            self.store.put(path, dump(kept | ({"publication": target} if target else {})))
+            self.publication(table_id)
 
     def remembered_table(self, table_id: str) -> Table:
         """The table as this process last read it, without a request."""
@@ -411,6 +438,30 @@ class DeltaStreamCatalog:
         from deltacompact.catalog.delta_stream.scan import Scan, scan_table
 
         return scan_table(self, Scan(table_id, partition, **selection))
+
+    # Other engines
+
+    def publish(
+        self, table_id: str, to: str | None = None, partition: Mapping[str, Any] | Partition | None = None
+    ) -> PublicationResult:
+        """Show the compacted rows in an Iceberg table: `to` ("iceberg://NAME/ns.table"), or the one declared before.
+
+        From then on every compaction does so. A call without `to` repairs what a crash or a catalog that did not
+        answer has left undone. Raises InputError, before anything is declared, if the rows or the Iceberg table do not
+        fit, and what reading or committing raises.
+        """
+        from deltacompact.catalog.publication.publication import publish
+
+        return publish(self, table_id, to, partition)
+
+    def stop_publishing(self, table_id: str) -> str | None:
+        """Declare that the table is published no more. Returns the Iceberg table that stays as it is, if there is one.
+
+        Nothing protects the files that the Iceberg table refers to from a vacuum any more: drop it.
+        """
+        target = self.publication(table_id)
+        self.declare_publication(table_id, None)
+        return target
 
     # Inside
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition
@@ -61,10 +60,9 @@ def _publish_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Parti
             "engines would see: compact with --purge first"
         )
     root = f"{TablePaths.of(table_id).root}/published"
-    where = unquote(catalog.uri) if catalog.uri.startswith("file://") else catalog.uri
     folder = partition_folder(partition)
     below = f"{folder}/" if folder else ""
-    uris = [where + file.path for file in state.compacted.files]
+    uris = [catalog.location + file.path for file in state.compacted.files]
     plain = [uri.removeprefix("file://") for uri in uris]
     names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
     for name, listed in zip(names, (plain, plain, uris), strict=True):

@@ -1,6 +1,7 @@
 """The objects that describe a table: table.json, keys.json and source.json.
 
 orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
+                      …,"publication":"iceberg://prod/db.orders"}      of a table that is published as Iceberg
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -28,21 +29,24 @@ def document(data: bytes, path: str) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """table.json."""
+    """table.json. `publication` is in it only where there is one; releases before 0.2 do not look at it."""
     keys = keys_document(table.keys) if table.keys else None
+    published = {"publication": table.publication} if table.publication else {}
     return {
         "format": FORMAT_VERSION,
         "table_id": table.table_id,
         "partition_keys": table.partition_keys,
         "keys": keys,
         "tombstone_retention": table.tombstone_retention,
+        **published,
     }
 
 
 def table_from(table_id: str, document: dict[str, Any]) -> Table:
     """The table that table.json describes."""
     keys = keys_from(document["keys"]) if document["keys"] else None
-    return Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
+    table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
+    return replace(table, publication=document.get("publication"))
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     data/s1/0a…    of session s1 on the unsealed base, last written 4 days ago              fence s1, then delete
     data/s2/0b…    of session s2 on the unsealed base, written an hour ago                  stays
     data/9e…       newer than the last log entry                                            doubtful: stays
+    data/4d…       dropped, but in a retained snapshot of the table's publication           stays
     stream/…       the log of a version in the chain                                        stays for ever
 
 If somebody removed log entries, the log reaches too little. So vacuum deletes nothing at all where the log contradicts
@@ -26,6 +27,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from deltacompact.base import expect
@@ -51,7 +53,8 @@ _TOLERANCE_S = 60.0
 class VacuumResult:
     """The result for one partition stream. Paths are relative to the catalog's root.
 
-    `waiting` are data files that the active version does not need but that are too young to delete. `dead_rows` are
+    `waiting` are data files that the active version does not need but that are too young to delete, or that snapshots
+    of the Iceberg table need, if the table is published to one. `dead_rows` are
     still in files of the active version, under deletion vectors. `doubtful` objects are old and unreached, but newer
     than the last log entry: they stay until the next commit. `unfinished` are writes that never ended; they are
     discarded.
@@ -80,6 +83,7 @@ def vacuum(
     force: bool = False,
     dry_run: bool = False,
     full: bool = False,
+    held: Held | None = None,
 ) -> list[VacuumResult]:
     """Delete unreached objects older than `age_min_s` seconds (since the seal that dropped them, or last modified).
 
@@ -87,6 +91,10 @@ def vacuum(
     Raises InputError for an age below VACUUM_AGE_MIN_S, which writers and readers rely on, unless `force` says that
     none is running. Raises CorruptionError, and deletes nothing of the partition, where the stored objects contradict
     each other.
+
+    If the table is published to an Iceberg table, that one's snapshots older than `age_min_s` are expired first, and
+    files of the others stay. Nothing is deleted where the Iceberg table cannot be read. Several calls may share what
+    they know of it (`held`).
     """
     expect.number("age_min_s", age_min_s)
     expect.flag("force", force)
@@ -97,11 +105,37 @@ def vacuum(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
             "their files; if none are running, force it (force=True, --force)"
         )
+    shared = held or Held(catalog, table_id, age_min_s, dry_run)
     return all_done(
         catalog.chosen(table_id, partition),
-        lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s).collect(dry_run, full),
+        lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s, shared).collect(dry_run, full),
         catalog.at_once,
     )
+
+
+class Held:
+    """The files that a published table's Iceberg snapshots refer to. They are read when something could be deleted."""
+
+    def __init__(self, catalog: DeltaStreamCatalog, table_id: str, age_min_s: float, dry_run: bool) -> None:
+        self._catalog = catalog
+        self._table_id = table_id
+        self._old_s = catalog.clock() - age_min_s
+        self._dry_run = dry_run
+        self._lock = Lock()
+        self._known: frozenset[str] | None = None
+
+    def paths(self) -> frozenset[str]:
+        """Paths in the catalog's store. Raises where the Iceberg table cannot be read."""
+        with self._lock:
+            if self._known is None:
+                target = self._catalog.publication(self._table_id)
+                self._known = frozenset() if target is None else self._read(target)
+            return self._known
+
+    def _read(self, target: str) -> frozenset[str]:
+        from deltacompact.catalog.publication.held import held_files
+
+        return held_files(target, self._catalog.location, self._old_s, self._dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +185,11 @@ class _Chain:
 class _Vacuum:
     """The vacuum of one partition stream."""
 
-    def __init__(self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition, age_min_s: float) -> None:
+    def __init__(
+        self, catalog: DeltaStreamCatalog, table_id: str, partition: Partition, age_min_s: float, held: Held
+    ) -> None:
         self.partition = partition
+        self._held = held
         self._now_s = catalog.clock()
         self._store: ObjectStore = catalog.store
         self._log = StreamLog(catalog.store, TablePaths.of(table_id).stream(partition), catalog.log_limits)
@@ -176,6 +213,9 @@ class _Vacuum:
         protected, fenced = self._fenced_off(chain, dry_run)
         unreached = [stat for stat in listing.ours if stat.path not in reached]
         old = [stat for stat in unreached if self._is_old(stat) and self._paths.session_of(stat.path) not in protected]
+        if old:
+            held = self._held.paths()
+            old = [stat for stat in old if stat.path not in held]
         doubtful = [stat for stat in old if stat.modified_s > newest_s]
         garbage = [
             *(stat for stat in old if stat.modified_s <= newest_s),

@@ -20,6 +20,10 @@ REPLACE = "replace"
 """The operation of a snapshot after which the branch has the same rows as before."""
 OVERWRITE = "overwrite"
 """The operation of a snapshot that others must check their own work against."""
+APPEND = "append"
+"""The operation of a snapshot that only adds data files."""
+DELETE = "delete"
+"""The operation of a snapshot that only removes rows."""
 
 Outcome = TypeVar("Outcome")
 

@@ -19,7 +19,7 @@ import functools
 import io
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     OAuthError,
+    TableAlreadyExistsError,
     UnauthorizedError,
     ValidationException,
 )
@@ -49,6 +50,7 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
 from pyiceberg.table.update import (
@@ -70,6 +72,8 @@ from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
 
 _LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
+
+NAME_MAPPING = "schema.name-mapping.default"
 
 
 class CommitUnansweredError(StoreError):
@@ -134,6 +138,65 @@ class IcebergTable:
             _check_version_3(table_id, table)
         return cls(table, _metadata(table_id, table.metadata, table.metadata_location))
 
+    @classmethod
+    def create(
+        cls,
+        catalog: Catalog,
+        table_id: str,
+        columns: pa.Schema,
+        partition_by: Sequence[str],
+        properties: Mapping[str, str],
+    ) -> None:
+        """Create a table with these columns, partitioned by the values of some. One that exists stays as it is.
+
+        Files without field ids are read by name (`schema.name-mapping.default`). Raises InputError where the namespace
+        is not there or the catalog refuses the columns.
+        """
+        check_behaviour()
+        try:
+            with (
+                _answering(catalog.name),
+                contextlib.suppress(TableAlreadyExistsError, CommitFailedException),
+                catalog.create_table_transaction(table_id, columns, properties=dict(properties)) as made,
+            ):
+                with made.update_spec() as spec:
+                    for name in partition_by:
+                        spec.add_identity(name)
+                made.set_properties({NAME_MAPPING: _name_mapping(made.table_metadata)})
+        except NoSuchNamespaceError:
+            namespace = table_id.rpartition(".")[0]
+            raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no namespace {namespace!r}") from None
+        except (ValueError, TypeError, ValidationException) as error:
+            raise InputError(f"Iceberg table {table_id!r} cannot be created: {text_of(error)}") from error
+
+    def with_columns(self, columns: pa.Schema, properties: Mapping[str, str]) -> IcebergTable:
+        """The table with columns added or widened to be like these, and with more properties.
+
+        Raises InputError where Iceberg cannot widen a column so, ConflictError where another commit came first.
+        """
+        table_id = self.metadata.table_id
+        try:
+            with _answering(self._table.catalog.name), self._table.transaction() as change:
+                with change.update_schema() as schema:
+                    schema.union_by_name(columns)
+                known = NAME_MAPPING in self.metadata.properties  # then the new columns are in it
+                mapping = {} if known else {NAME_MAPPING: _name_mapping(change.table_metadata)}
+                change.set_properties({**properties, **mapping})
+        except CommitFailedException as error:
+            raise ConflictError(f"{table_id}: {text_of(error)}") from error
+        except (ValueError, TypeError, ValidationException) as error:
+            raise InputError(f"Iceberg table {table_id!r} cannot take the columns: {text_of(error)}") from error
+        return self.reloaded()
+
+    def without_snapshots(self, expired: Collection[int]) -> IcebergTable:
+        """The table without these snapshots. No file is deleted. Heads of branches and tags cannot be among them."""
+        try:
+            with _answering(self._table.catalog.name):
+                self._table.maintenance.expire_snapshots().by_ids(list(expired)).commit()
+        except (CommitFailedException, ValueError) as error:
+            raise ConflictError(f"{self.metadata.table_id}: {text_of(error)}") from error
+        return self.reloaded()
+
     def reloaded(self) -> IcebergTable:
         """The same table, as it is now. Raises ConflictError if it was dropped and created again."""
         found = self.load(self._table.catalog, self.metadata.table_id)
@@ -192,6 +255,12 @@ class IcebergTable:
             upper_bounds=found["upper_bounds"] or {},
             split_offsets=tuple(found["split_offsets"] or ()),
         )
+
+
+def _name_mapping(metadata: PyTableMetadata) -> str:
+    """The JSON by which readers find columns in files that have no field ids."""
+    mapping: NameMapping = metadata.schema().name_mapping
+    return mapping.model_dump_json()
 
 
 class _Version3(TableMetadataV3):

@@ -1,0 +1,254 @@
+"""The switch of a stream and the commit of its publication are two commits: a process may die at every step of both.
+
+Each operation on the delta catalog's store, on the Iceberg table's files, and on the Iceberg catalog counts. A run dies
+before one of them, or after it has taken effect. Another process repairs, and PyIceberg reads what `catalog.read` has.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+
+import pyarrow as pa
+import pytest
+from iceberg_lake import Lake
+from publications import LOCAL, Publications, T, configure, plain
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+
+import deltacompact
+from deltacompact.base.errors import OutcomeUnknownError
+from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.iceberg.commit import committer
+from deltacompact.catalog.iceberg.table import locations
+from deltacompact.storage.local import LocalStore
+
+
+class Crash(BaseException):
+    """The process dies here: nothing may catch it, and nothing that it still does has an effect."""
+
+
+class Dying:
+    """Counts operations, and dies at one of them: before it takes effect, or after."""
+
+    def __init__(self, monkeypatch, at=None, after=False):
+        self.operations = []
+        self._at, self._after = at, after
+        self._dead = False
+        self._lock = threading.Lock()
+        for name in ("get", "put", "put_if_absent", "delete"):
+            monkeypatch.setattr(LocalStore, name, self._around(name, getattr(LocalStore, name)))
+        for name in ("load_table", "commit_table"):
+            monkeypatch.setattr(SqlCatalog, name, self._around(name, getattr(SqlCatalog, name)))
+        for name in ("put", "discard"):
+            monkeypatch.setattr(locations, name, self._around(f"iceberg {name}", getattr(locations, name)))
+
+    def _around(self, name, act):
+        def operation(*arguments, **others):
+            with self._lock:
+                if self._dead:
+                    raise Crash
+                number = len(self.operations)
+                self.operations.append(name)
+                if number == self._at:
+                    self._dead = True
+            if number != self._at:
+                return act(*arguments, **others)
+            if self._after:
+                act(*arguments, **others)
+            raise Crash
+
+        return operation
+
+
+def changed(published):
+    """A published table with a delta to fold: some rows die, some come."""
+    published.append([{"id": number, "v": 0} for number in range(20)])
+    published.compact()
+    published.publish()
+    published.append([{"id": 1, "v": 1}, {"id": 30, "v": 1}])
+    published.append([{"id": 2}], "delete")
+
+
+@pytest.fixture
+def orders(lake, tmp_path, monkeypatch):
+    configure(lake, monkeypatch)
+    return Publications(lake, tmp_path / "delta")
+
+
+def lakes(tmp_path, monkeypatch):
+    """As many lakes as are asked for, each with a table that has a delta to fold."""
+    while True:
+        name = f"lake{uuid.uuid4().hex[:8]}"
+        (tmp_path / name).mkdir()
+        lake = Lake(tmp_path / name, name)
+        configure(lake, monkeypatch)
+        published = Publications(lake, tmp_path / name / "delta")
+        changed(published)
+        yield published
+
+
+def test_a_run_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monkeypatch):
+    fresh = lakes(tmp_path, monkeypatch)
+    with monkeypatch.context() as patch:
+        published = next(fresh)
+        published.catalog = published.opened()
+        whole = Dying(patch)
+        published.compact()
+    assert whole.operations.count("commit_table") == 1
+    first = max(number for number, name in enumerate(whole.operations) if name == "put_if_absent")
+    chosen = [*range(0, first, 7), *range(first, len(whole.operations))]  # all that comes after the switch
+    for at in chosen:
+        for after in (False, True):
+            published = next(fresh)
+            published.catalog = published.opened()
+            before = published.shown()
+            with monkeypatch.context() as patch:
+                dying = Dying(patch, at, after)
+                with pytest.raises(Crash):
+                    published.compact()
+            published.catalog = published.opened()
+            left = published.shown()
+            assert left == before or left == read(published), (at, after, dying.operations[-1])
+            vacuum(published.catalog, T, age_min_s=0, force=True)
+            assert published.shown() == left
+            assert published.compact().publication.error is None
+            assert published.shown() == published.compacted(), (at, after, dying.operations[-1])
+            assert published.catalog.publish(T).snapshot is None
+
+
+def read(published):
+    return plain([{k: v for k, v in row.items() if v is not None} for row in published.catalog.read(T).to_pylist()])
+
+
+def test_a_first_publication_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monkeypatch, lake):
+    configure(lake, monkeypatch)
+    with monkeypatch.context() as patch:
+        published = Publications(lake, tmp_path / "whole")
+        published.append([{"id": 1}])
+        published.compact()
+        published.catalog = published.opened()
+        whole = Dying(patch)
+        published.publish()
+    for at in range(len(whole.operations)):
+        for after in (False, True):
+            if lake.catalog.table_exists(f"ns.{T}"):
+                lake.catalog.drop_table(f"ns.{T}")
+            published = Publications(lake, tmp_path / f"delta-{at}-{after}")
+            published.append([{"id": 1}])
+            published.compact()
+            published.catalog = published.opened()
+            with monkeypatch.context() as patch:
+                Dying(patch, at, after)
+                with pytest.raises(Crash):
+                    published.publish()
+            published.catalog = published.opened()
+            published.publish()
+            assert published.shown() == published.compacted()
+
+
+def test_a_commit_whose_answer_was_lost_is_recognised(orders, monkeypatch):
+    changed(orders)
+    commit_table = SqlCatalog.commit_table
+    lost = []
+
+    def unanswered(*arguments):
+        commit_table(*arguments)
+        lost.append(arguments)
+        raise OSError("connection reset")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", unanswered)
+        result = orders.compact()
+    assert len(lost) == 1
+    assert result.publication.error is None
+    assert orders.shown() == orders.compacted()
+
+
+def test_a_commit_of_which_nobody_knows_keeps_its_files_and_is_repaired(orders, monkeypatch):
+    changed(orders)
+    commit_table = SqlCatalog.commit_table
+    with monkeypatch.context() as patch:
+        patch.setattr(committer, "UNANSWERED_MAX", 1)
+
+        def unanswered(*arguments):
+            commit_table(*arguments)
+            raise OSError("connection reset")
+
+        patch.setattr(SqlCatalog, "commit_table", unanswered)
+        result = orders.compact()
+    assert isinstance(result.publication.error, OutcomeUnknownError)
+    assert not result.errors
+    assert orders.shown() == orders.compacted()
+    assert orders.catalog.publish(T).snapshot is None
+
+
+def test_a_commit_that_is_refused_leaves_no_delete_file_behind(orders, monkeypatch):
+    changed(orders)
+    orders.lake.catalog.load_table(f"ns.{T}").transaction().set_properties(
+        {"commit.retry.num-retries": "1"}
+    ).commit_transaction()
+
+    def refused(*_):
+        raise CommitFailedException("somebody else")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", refused)
+        assert orders.compact().publication.error is not None
+    assert not list((orders.lake.folder / "warehouse").rglob("deltacompact-*.parquet"))
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+
+
+def test_no_run_shows_an_older_version_than_another_one_did(orders, monkeypatch):
+    """A run reads the stream, another one compacts and publishes, the first one commits: it must not go back."""
+    changed(orders)
+    other = orders.opened()
+    commit_table = SqlCatalog.commit_table
+    once = []
+
+    def overtaken(*arguments):
+        if not once:
+            once.append(1)
+            deltacompact.compact(T, delta_catalog_client=other, settings=LOCAL)
+            other.append(T, pa.table({"id": [77], "w": ["a column that the first run does not know"]}))
+            deltacompact.compact(T, delta_catalog_client=other, settings=LOCAL)
+        return commit_table(*arguments)
+
+    orders.append([{"id": 50}])
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", overtaken)
+        orders.compact()
+    assert 77 in [row["id"] for row in orders.shown()]
+    orders.catalog = orders.opened()
+    assert orders.shown() == orders.compacted()
+
+
+def test_runs_at_the_same_time_end_with_what_the_stream_has(orders):
+    changed(orders)
+    errors = []
+
+    def run(number):
+        catalog = orders.opened()
+        try:
+            for round_ in range(3):
+                catalog.append(T, pa.table({"id": [100 * number + round_]}))
+                try:
+                    result = deltacompact.compact(T, delta_catalog_client=catalog, settings=LOCAL)
+                except deltacompact.ConflictError:
+                    continue
+                if result.publication.error:
+                    raise result.publication.error
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    orders.catalog = orders.opened()
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+    assert len(orders.shown()) == 20 + 1 - 1 + 9

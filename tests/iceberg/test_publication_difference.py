@@ -1,0 +1,116 @@
+"""What a publication adds and removes, as a pure function of a head and of what versions have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hand_made_tables import data, equality, positions, state, vector
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import ContentType, DataFile, DeletionVector
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
+from deltacompact.catalog.publication.columns import joined, shown_columns
+from deltacompact.catalog.publication.difference import ShownFile, deletes_name, difference
+from deltacompact.catalog.publication.target import Target
+
+WHERE = "s3://lake/tables/"
+MONDAY, TUESDAY = "orders/day=1", "orders/day=2"
+
+
+def path(stream, name):
+    return f"{WHERE}{stream}/data/{'0' * 24}/{name:0>32}.parquet"
+
+
+def wanted(stream, name, masks=None):
+    deletions = DeletionVector(1, masks, Ordinal(3)) if masks else None
+    location = path(stream, name)
+    file = DataFile(
+        ChainFileNumber(1), location.removeprefix(WHERE), ContentType.PARQUET, 4, 9, pa.schema([]), deletions
+    )
+    return ShownFile(location, file, ())
+
+
+def dead(shown, of=None):
+    """The position deletes of a file, as an earlier run left them."""
+    name = deletes_name(shown.dead_rows, "f" * 32)
+    return positions(f"s3://warehouse/orders/data/{name}", 2, of=[of or shown.location])
+
+
+def names(entries):
+    return [entry.file.path for entry in entries]
+
+
+def streams(*files, stream=MONDAY):
+    return {stream: {file.location: file for file in files}}
+
+
+def test_files_are_told_apart_by_their_paths():
+    a, b, c = (wanted(MONDAY, name) for name in "abc")
+    head = state(data(a.location, 1), data(b.location, 1))
+    found = difference(head, WHERE, streams(b, c))
+    assert names(found.removed) == [a.location]
+    assert (found.data, found.dead) == ((c,), ())
+    settled = difference(state(data(b.location, 1), data(c.location, 2)), WHERE, streams(b, c))
+    assert (settled.removed, settled.data, settled.dead) == ((), (), ())
+
+
+def test_dead_rows_are_replaced_where_the_vector_changed_and_go_with_their_file():
+    before, after, other = wanted(MONDAY, "a", "m1"), wanted(MONDAY, "a", "m2"), wanted(MONDAY, "b", "m1")
+    head = state(data(before.location, 1), data(other.location, 1), dead(before), dead(other))
+    changed = difference(head, WHERE, streams(after, other))
+    assert names(changed.removed) == names([dead(before)])
+    assert (changed.data, changed.dead) == ((), (after,))
+    lives = difference(head, WHERE, streams(wanted(MONDAY, "a"), other))
+    assert names(lives.removed) == names([dead(before)])
+    gone = difference(head, WHERE, streams(other))
+    assert names(gone.removed) == [before.location, *names([dead(before)])]
+    same = difference(head, WHERE, streams(before, other))
+    assert (same.removed, same.data, same.dead) == ((), (), ())
+
+
+def test_partitions_that_nobody_asked_about_stay_and_empty_ones_are_emptied():
+    monday, tuesday = wanted(MONDAY, "a", "m1"), wanted(TUESDAY, "a", "m1")
+    assert monday.dead_rows != tuesday.dead_rows
+    head = state(data(monday.location, 1), data(tuesday.location, 1), dead(monday), dead(tuesday))
+    found = difference(head, WHERE, {TUESDAY: {}})
+    assert names(found.removed) == [tuesday.location, *names([dead(tuesday)])]
+    assert found.data == ()
+
+
+OURS = wanted(MONDAY, "a", "m1")
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        data("s3://warehouse/orders/data/x.parquet", 1),
+        data(f"{WHERE}orders/day=1/elsewhere/x.parquet", 1),
+        data(OURS.location.replace("s3://lake", "s3://other"), 1),
+        equality("s3://warehouse/orders/data/e.parquet", 2),
+        positions("s3://warehouse/orders/data/p.parquet", 2, of=[OURS.location]),
+        positions(f"s3://w/{deletes_name(OURS.dead_rows, 'f' * 32)}", 2, of=[OURS.location, OURS.location + "z"]),
+        vector("s3://warehouse/orders/data/v.puffin", 2, of=OURS.location),
+        dead(OURS, of="s3://warehouse/orders/data/x.parquet"),
+    ],
+)
+def test_files_of_others_are_named(foreign):
+    head = state(data(OURS.location, 1), foreign)
+    with pytest.raises(InputError, match="has files of others"):
+        difference(head, WHERE, streams(OURS))
+
+
+def test_columns_widen_only_as_the_streams_do():
+    parts = [pa.schema([("id", pa.int32())]), pa.schema([("v", pa.string()), ("id", pa.int64())])]
+    assert joined(parts, "t") == pa.schema([("id", pa.int64()), ("v", pa.string())])
+    with pytest.raises(InputError, match="t: column 'id' is string, which does not fit int32"):
+        joined([parts[0], pa.schema([("id", pa.string())])], "t")
+    nested = pa.schema([("n", pa.struct([("l", pa.large_list(pa.dictionary(pa.int32(), pa.large_string())))]))])
+    assert shown_columns(nested, "t") == pa.schema([("n", pa.struct([("l", pa.list_(pa.string()))]))])
+
+
+def test_targets():
+    assert str(Target.of("iceberg://prod/lake.eu.orders")) == "iceberg://prod/lake.eu.orders"
+    assert Target.of("iceberg://prod/db.a b") == Target("prod", "db.a b")
+    for uri in ("", "prod/db.t", "iceberg:///db.t", "iceberg://prod/t", "iceberg://prod/db.", "iceberg://prod/.t"):
+        with pytest.raises(InputError):
+            Target.of(uri)
