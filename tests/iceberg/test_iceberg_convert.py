@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake, sorted_rows
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from test_iceberg_v3 import add_column
 
 import deltacompact
 from deltacompact import cli
@@ -350,6 +351,26 @@ def test_rule_14_renamed_widened_and_dropped_key_columns(lake):
     lake.delete_by_key(T, {"old": [3]})
     assert convert(lake).rows_marked == 3
     assert sorted(row["id"] for row in lake.rows(T)) == [3, 9]
+
+
+def test_rule_14_a_column_that_older_files_lack_is_read_through_its_default_value(lake):
+    lake.create(T, pa.schema([("id", pa.int64()), ("name", pa.string())]), version=3)
+    lake.append(T, [{"id": 1, "name": "x"}, {"id": 2, "name": "x"}])
+    add_column(lake, "int", 5)
+    lake.append(T, [{"id": 4, "name": "x", "added": None}, {"id": 5, "name": "x", "added": 6}])
+    lake.delete_by_key(T, {"added": [5, 6], "id": [2, 4]})
+    assert convert(lake).rows_marked == 1
+    assert ids(lake) == [1, 4, 5]
+    lake.delete_by_key(T, {"added": [None, 5]})
+    assert convert(lake).rows_marked == 2
+    assert ids(lake) == [5]
+
+
+def test_a_delete_file_without_rows_deletes_nothing(lake):
+    table_of(lake, [1, 2])
+    lake.delete_by_key(T, {"id": []})
+    assert convert(lake).equality_deletes_removed == 1
+    assert ids(lake) == [1, 2]
 
 
 @pytest.mark.parametrize("version", [2, 3])

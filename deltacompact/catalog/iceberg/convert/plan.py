@@ -69,6 +69,11 @@ class ConvertPlan:
     stays: tuple[tuple[Reason, int], ...]
 
     @property
+    def key_ids(self) -> frozenset[int]:
+        """The field ids of all columns by which the planned files delete."""
+        return frozenset(number for one in self.conversions for number in one.entry.file.equality_ids)
+
+    @property
     def nothing_to_do(self) -> str | None:
         """Why there is nothing to convert; None: there is something."""
         return None if self.conversions else "the branch has no equality deletes"

@@ -69,7 +69,8 @@ class ProposeConversion:
     def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
         head = MarkedHead(state)
         equality = {entry.file.path: entry for entry in state.deletes if _is_equality(entry)}
-        standings = {one.entry.file.path: _standing(head, one, equality) for one in self.converted.asked}
+        gone = {path for one in self.plan.conversions if (path := one.entry.file.path) not in equality}
+        standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
         marks, standings = _true_marks(self.converted.marks, standings)
         marked = _with_marks(marks)
         asked: dict[Standing, list[Asked]] = {standing: [] for standing in Standing}
@@ -106,10 +107,12 @@ def _is_equality(entry: Entry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES
 
 
-def _standing(head: MarkedHead, one: Asked, equality: dict[str, Entry]) -> Standing:
+def _standing(head: MarkedHead, one: Asked, gone: set[str]) -> Standing:
+    """What became of a data file. It has changed, too, if an equality delete that hits it is among those `gone`."""
     standing = head.standing(one.entry, one.deletes)
-    causes_live = all(delete.file.path in equality for delete in one.deletes.equality)
-    return Standing.CHANGED if standing is Standing.AS_IT_WAS and not causes_live else standing
+    if gone and standing is Standing.AS_IT_WAS and any(delete.file.path in gone for delete in one.deletes.equality):
+        return Standing.CHANGED
+    return standing
 
 
 def _true_marks(marks: Sequence[Mark], standings: dict[str, Standing]) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
