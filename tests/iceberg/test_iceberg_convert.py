@@ -855,7 +855,7 @@ def test_unknown_format_versions_are_refused():
     with pytest.raises(InputError, match="has format version 4, which cannot be converted"):
         plan_conversion(state(data("a", 3), equality("e", 5), version=4), ConvertOptions())
     others = replace(data("b", 3, ids=(50, 60)), file=replace(data("b", 3).file, file_format="ORC"))
-    with pytest.raises(InputError, match="b is ORC: only Parquet files can be converted"):
+    with pytest.raises(InputError, match="b is ORC: only Parquet files can be read"):
         plan_conversion(state(others, equality("e", 5)), ConvertOptions())
 
 
