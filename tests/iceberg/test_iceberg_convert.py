@@ -476,6 +476,15 @@ def test_rule_18_a_vector_meanwhile_makes_only_its_data_file_be_asked_again(lake
     assert ids(lake) == [3, 5, 6]
 
 
+def test_rule_18_an_upgrade_to_version_3_meanwhile_makes_us_write_vectors(lake):
+    table_of(lake, [1, 2, 3])
+    lake.delete_by_position(T, {lake.state(T).data[0].file.path: [0]})
+    lake.delete_by_key(T, {"id": [2]})
+    result = convert(lake, before_commit=once(lambda: lake.upgrade(T)))
+    assert (result.redone, result.equality_deletes_removed, kinds(lake)) == (1, 1, {"vector": 1})
+    assert ids(lake) == [3]
+
+
 def test_a_data_file_that_is_touched_again_and_again_is_given_up(lake):
     table_of(lake, [1, 2, 3, 4, 5, 6, 7], version=3)
     path = lake.state(T).data[0].file.path
@@ -918,14 +927,14 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
         "1 equality-delete file with 1 row: may apply to 1 data file with 2 rows",
         "not opened: 1 data file",
     ]
-    words = ["compact", "iceberg://lake", T, "--mode", "convert"]
-    assert cli.run([*words, "--from-plan", str(path)]) == 0
+    assert cli.run(["compact", "iceberg://lake", T, "--from-plan", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"1 equality-delete file -> 1 delete file with 1 row, snapshot {lake.state(T).snapshot_id}",
         "keys of 1 data file with 2 rows were read",
     ]
     lake.delete_by_key(T, {"id": [2]})
+    words = ["compact", "iceberg://lake", T, "--mode", "convert"]
     assert cli.run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows_marked"] == 1
     assert cli.run(words) == 0

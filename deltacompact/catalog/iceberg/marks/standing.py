@@ -51,6 +51,10 @@ class MarkedHead:
         same = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
         return Standing.AS_IT_WAS if same else Standing.CHANGED
 
+    def takes(self, mark: Mark) -> bool:
+        """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18)."""
+        return mark.file.is_deletion_vector == self._has_vectors
+
     def superseded(self, marks: Iterable[Mark]) -> list[Entry]:
         """The deletes that new vectors take the place of: those that name only the same data file (rule 18)."""
         if not self._has_vectors:
