@@ -115,7 +115,9 @@ def _standing(head: MarkedHead, one: Asked, gone: set[str]) -> Standing:
     return standing
 
 
-def _true_marks(head: MarkedHead, marks: Sequence[Mark], standings: dict[str, Standing]) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
+def _true_marks(
+    head: MarkedHead, marks: Sequence[Mark], standings: dict[str, Standing]
+) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
     """The marks that are still true. Where a mark is wrong about one data file, its others must be asked again, too."""
     found, after = [], dict(standings)
     for mark in marks:
