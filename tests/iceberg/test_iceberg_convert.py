@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake, sorted_rows
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from test_iceberg_v3 import add_column
 
 import deltacompact
 from deltacompact import cli
@@ -352,6 +353,26 @@ def test_rule_14_renamed_widened_and_dropped_key_columns(lake):
     assert sorted(row["id"] for row in lake.rows(T)) == [3, 9]
 
 
+def test_rule_14_a_column_that_older_files_lack_is_read_through_its_default_value(lake):
+    lake.create(T, pa.schema([("id", pa.int64()), ("name", pa.string())]), version=3)
+    lake.append(T, [{"id": 1, "name": "x"}, {"id": 2, "name": "x"}])
+    add_column(lake, "int", 5)
+    lake.append(T, [{"id": 4, "name": "x", "added": None}, {"id": 5, "name": "x", "added": 6}])
+    lake.delete_by_key(T, {"added": [5, 6], "id": [2, 4]})
+    assert convert(lake).rows_marked == 1
+    assert ids(lake) == [1, 4, 5]
+    lake.delete_by_key(T, {"added": [None, 5]})
+    assert convert(lake).rows_marked == 2
+    assert ids(lake) == [5]
+
+
+def test_a_delete_file_without_rows_deletes_nothing(lake):
+    table_of(lake, [1, 2])
+    lake.delete_by_key(T, {"id": []})
+    assert convert(lake).equality_deletes_removed == 1
+    assert ids(lake) == [1, 2]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_rule_23_the_snapshot_is_no_replace(lake, version):
     table_of(lake, [1, 2], version=version)
@@ -453,6 +474,15 @@ def test_rule_18_a_vector_meanwhile_makes_only_its_data_file_be_asked_again(lake
     assert (result.equality_deletes_removed, result.delete_files_superseded) == (1, 1)
     assert kinds(lake) == {"vector": 2}
     assert ids(lake) == [3, 5, 6]
+
+
+def test_rule_18_an_upgrade_to_version_3_meanwhile_makes_us_write_vectors(lake):
+    table_of(lake, [1, 2, 3])
+    lake.delete_by_position(T, {lake.state(T).data[0].file.path: [0]})
+    lake.delete_by_key(T, {"id": [2]})
+    result = convert(lake, before_commit=once(lambda: lake.upgrade(T)))
+    assert (result.redone, result.equality_deletes_removed, kinds(lake)) == (1, 1, {"vector": 1})
+    assert ids(lake) == [3]
 
 
 def test_a_data_file_that_is_touched_again_and_again_is_given_up(lake):
@@ -834,7 +864,7 @@ def test_unknown_format_versions_are_refused():
     with pytest.raises(InputError, match="has format version 4, which cannot be converted"):
         plan_conversion(state(data("a", 3), equality("e", 5), version=4), ConvertOptions())
     others = replace(data("b", 3, ids=(50, 60)), file=replace(data("b", 3).file, file_format="ORC"))
-    with pytest.raises(InputError, match="b is ORC: only Parquet files can be converted"):
+    with pytest.raises(InputError, match="b is ORC: only Parquet files can be read"):
         plan_conversion(state(others, equality("e", 5)), ConvertOptions())
 
 
@@ -897,14 +927,14 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
         "1 equality-delete file with 1 row: may apply to 1 data file with 2 rows",
         "not opened: 1 data file",
     ]
-    words = ["compact", "iceberg://lake", T, "--mode", "convert"]
-    assert cli.run([*words, "--from-plan", str(path)]) == 0
+    assert cli.run(["compact", "iceberg://lake", T, "--from-plan", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"1 equality-delete file -> 1 delete file with 1 row, snapshot {lake.state(T).snapshot_id}",
         "keys of 1 data file with 2 rows were read",
     ]
     lake.delete_by_key(T, {"id": [2]})
+    words = ["compact", "iceberg://lake", T, "--mode", "convert"]
     assert cli.run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows_marked"] == 1
     assert cli.run(words) == 0

@@ -142,7 +142,7 @@ def test_format_version_1_is_refused():
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (data("a.orc", 1, file_format="ORC"), "a.orc is ORC: only Parquet files can be rewritten"),
+        (data("a.orc", 1, file_format="ORC"), "a.orc is ORC: only Parquet files can be read"),
         (data("a", 1, key_metadata=b"k"), "a is encrypted"),
         (equality("e", 2, by=[77]), "e deletes by field id 77, which no schema of 'ns.t' has"),
     ],

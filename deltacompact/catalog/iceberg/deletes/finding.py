@@ -88,12 +88,12 @@ class Finder:
 
     def _key_sets(self, asked: Sequence[Asked]) -> tuple[dict[int, KeySet], dict[str, int]]:
         """The key sets that the files need by number, and the key set of each equality-delete file by path."""
+        applying = {entry.file.path: entry for one in asked for entry in one.deletes.equality}
         members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, Entry]] = defaultdict(dict)
-        for one in asked:
-            for entry in one.deletes.equality:
-                everywhere = self.metadata.specs[entry.file.spec_id].is_unpartitioned
-                scope = None if everywhere else scope_of(entry)
-                members[scope, tuple(sorted(entry.file.equality_ids))][entry.file.path] = entry
+        for path, entry in applying.items():
+            everywhere = self.metadata.specs[entry.file.spec_id].is_unpartitioned
+            scope = None if everywhere else scope_of(entry)
+            members[scope, tuple(sorted(entry.file.equality_ids))][path] = entry
         set_of: dict[str, int] = {}
         tasks: list[DeleteKeysTask] = []
         for number, ((_, ids), entries) in enumerate(members.items()):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
+from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.table.content_files import Entry, PartitionTuple
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
@@ -263,15 +264,4 @@ def _refuse(state: TableState) -> None:
     taken = {ROW_ID.name, LAST_UPDATED.name} & set(state.metadata.schema.names)
     if has_lineage(state.metadata) and taken:
         raise InputError(f"column {min(taken)!r} of table {name!r} has a name of row lineage: rename it")
-    for entry in (*state.data, *state.deletes):
-        file = entry.file
-        if file.key_metadata is not None:
-            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
-        if file.file_format not in ("PARQUET", "PUFFIN"):
-            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be rewritten")
-        unknown = [number for number in file.equality_ids if number not in state.metadata.columns]
-        if unknown:
-            raise InputError(f"{file.path} deletes by field id {unknown[0]}, which no schema of {name!r} has")
-        nested = [number for number in file.equality_ids if not state.metadata.columns[number].is_top_level]
-        if nested:
-            raise InputError(f"{file.path} deletes by field id {nested[0]}, which lies inside of a struct")
+    check_readable(state.metadata, (*state.data, *state.deletes))
