@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.base.errors import NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.model import Session, SessionState
 from sessions.planning.rates import Expectation, Observation, Rates, expectation
@@ -23,7 +23,6 @@ from sessions.records.swapping import SwappedRecords
 
 _LOG = logging.getLogger("sessions")
 _RATES = TypeAdapter(Rates)
-_SWAPS_MAX = 20
 
 
 def observation_of(session: Session) -> tuple[str, Observation] | None:
@@ -70,18 +69,10 @@ class RateStore:
             self._add(pool, observations)
 
     def _add(self, pool: str, observations: list[Observation]) -> None:
-        folder = _folder(pool)
-        for _ in range(_SWAPS_MAX):
-            try:
-                version = self._records.read(folder)
-            except NotFoundError:
-                if self._records.create(folder, _document(Rates(pool).learned(observations))):
-                    return
-                continue
-            learned = _understood(pool, version.value).learned(observations)
-            if self._records.swap(version, _document(learned)) is not None:
-                return
-        raise StoreError(f"the rates of {pool} are replaced faster than they can be added to")
+        self._records.update(
+            _folder(pool),
+            lambda found: _document((Rates(pool) if found is None else _understood(pool, found)).learned(observations)),
+        )
 
 
 def _document(rates: Rates) -> object:
