@@ -39,7 +39,14 @@ def observation_of(session: Session) -> tuple[str, Observation] | None:
     work = tuple(plan.work.get(term, 0.0) for term in TERMS)
     name = f"{session.job_run_id}/{session.id}"
     at_s = session.finished_s or 0.0
-    return f"{plan.executor}/{plan.node_type}", Observation(name, plan.stream, work, outcome.seconds, expected, at_s)
+    return pool_of(f"{plan.executor}/{plan.node_type}", plan.mode), Observation(
+        name, plan.stream, work, outcome.seconds, expected, at_s
+    )
+
+
+def pool_of(pool: str, mode: str = "") -> str:
+    """Whose rates sessions are expected by there: the modes of Iceberg tables each have their own."""
+    return f"{pool}/{mode}" if mode else pool
 
 
 class RateStore:
@@ -55,9 +62,9 @@ class RateStore:
         except NotFoundError:
             return Rates(pool)
 
-    def expectations(self, pools: Iterable[str]) -> Mapping[str, Expectation]:
-        """The rates of these pools, ready to plan with."""
-        return {pool: expectation(self.rates(pool)) for pool in dict.fromkeys(pools)}
+    def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:
+        """The rates of these pools for a mode, ready to plan with."""
+        return {pool: expectation(self.rates(pool_of(pool, mode))) for pool in dict.fromkeys(pools)}
 
     def learn(self, sessions: Iterable[Session]) -> None:
         """Add what sessions took. Raises StoreError where the record cannot be replaced; nothing is lost but that."""
