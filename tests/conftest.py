@@ -16,8 +16,8 @@ hypothesis.settings.load_profile("default")
 
 
 WORKERS_KEPT = 16
-"""Ray ends workers that idle above so many: as many as CPUs, without this. Workers belong to one driver, so with several
-drivers at a time each stage of each of them waited for new processes, which import everything for seconds."""
+"""Ray ends workers that idle above so many: as many as CPUs, without this. Workers belong to one driver, so with
+several drivers at a time each stage of each of them waited for new processes, which import everything for seconds."""
 
 
 @pytest.fixture(scope="session")

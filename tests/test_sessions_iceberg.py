@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 from collections import Counter
 
 import jsonschema
@@ -35,7 +36,7 @@ from sessions.runner.branch import outcome_of
 T = "ns.t"
 LOCAL = {"executor": "local", "local_threads": 1}
 DELETED = {"delete-file-threshold": 1}
-MANY = 60
+MANY = 40
 SLOW = {
     **DELETED,
     "max-file-group-input-files": 1,
@@ -296,7 +297,7 @@ def test_what_was_suspended_beyond_its_lease_commits_nothing_after_its_successor
     with place.dispatcher() as first:
         until(lambda: len(place.committed()) >= 3, "some groups are committed")
         runners = first.runners()
-        suspend(runners)
+        _suspend_outside_of_the_catalog(place, runners)
         first.kill()
         with place.dispatcher("--drain") as second:
             assert second.wait(120) == 0, second.log.read_text()
@@ -441,6 +442,25 @@ def test_a_signal_in_a_commit_deletes_no_file_of_it(place, monkeypatch):
         place.lake.rewrite(T, delete_file_threshold=1)
     monkeypatch.undo()
     assert place.ids() == live
+
+
+def _suspend_outside_of_the_catalog(place, runners):
+    """Whoever sleeps inside of a transaction of sqlite locks everybody else out."""
+
+    def asleep():
+        suspend(runners)
+        database = sqlite3.connect(place.lake.database, timeout=0, isolation_level=None)
+        try:
+            database.execute("BEGIN EXCLUSIVE")
+            database.execute("ROLLBACK")
+            return True
+        except sqlite3.OperationalError:
+            resume(runners)
+            return False
+        finally:
+            database.close()
+
+    until(asleep, "it sleeps")
 
 
 def _again(write):

@@ -6,9 +6,9 @@ import json
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sessions_documents import GOOD, SCHEMA, refused
+from test_sessions_documents import GOOD, SCHEMA, agree_on_a_broken, refused
 
 from deltacompact.base.errors import InputError
 from sessions.cli import run
@@ -40,6 +40,12 @@ def test_good_documents_are_accepted_by_schema_and_validator(document):
     values = json.loads(json.dumps(document))
     SCHEMA.validate(values)
     assert values_of(parse(json.dumps(values))) == values
+
+
+@settings(max_examples=300)
+@given(documents, st.data())
+def test_schema_and_validator_refuse_the_same_broken_documents(document, data):
+    agree_on_a_broken(document, data)
 
 
 @pytest.mark.parametrize(

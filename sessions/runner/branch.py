@@ -5,8 +5,8 @@
     run-1/1/1    was not killed but suspended, and wakes up after that: it finds that run-1/1/2 has committed, so it
                  commits nothing; if that one is still at work, it commits, and run-1/1/2 finds its files gone
 
-What an attempt has committed stays, whoever commits next: the rows of the branch are the same after each snapshot. The
-engine tells nothing while it works, so a thread looks after the lease.
+What an attempt has committed stays, whoever commits next: the rows of the branch are the same after each snapshot.
+The engine tells little while it works, so a thread looks after the lease.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import compact
-from sessions.base.model import Outcome, Session
+from sessions.base.model import Outcome
 from sessions.documents.instruction import Instruction
 from sessions.planning.plan import settings_of
-from sessions.runner.reporting import LeaseWatch, Superseded
+from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
@@ -34,9 +34,10 @@ _LOOK_EVERY_S = 1.0
 
 
 def compact_branch(
-    catalog: IcebergCatalog, asked: Instruction, session: Session, watch: LeaseWatch
+    catalog: IcebergCatalog, asked: Instruction, report: SessionReport, watch: LeaseWatch
 ) -> tuple[Outcome, str | None]:
     """What all attempts at this session have done, and why there was nothing to do, if there was nothing."""
+    session = report.session
     arguments: dict[str, Any] = {
         "delta_catalog_client": catalog,
         "mode": asked.chosen_mode,
@@ -44,6 +45,7 @@ def compact_branch(
         "branch": asked.branch,
         "settings": asked.engine_settings(**(settings_of(session.plan) if session.plan else {})),
         "attempt": session.attempt,
+        "event_sinks": [report],
     }
     with _terminated_if_superseded(watch):
         result = compact(asked.source_table_id, **arguments)

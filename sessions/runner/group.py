@@ -117,7 +117,7 @@ class GroupRun:
     def _compacted(self, report: SessionReport) -> tuple[Outcome, str | None]:
         """What was done, and why there was nothing to do, if there was nothing."""
         if is_iceberg_catalog(self._catalog):
-            return compact_branch(self._catalog, self._instruction, report.session, self._watch)
+            return compact_branch(self._catalog, self._instruction, report, self._watch)
         done = compact_job(self._catalog, _request(self._instruction, report.session), [report]).sessions[0]
         return _outcome(done), done.nothing_to_do
 

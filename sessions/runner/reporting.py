@@ -107,6 +107,8 @@ class SessionReport:
             case RoundCompleted():
                 self._progress = replace(self._progress, round=event.round)
                 self._tell()
+            case _:  # it says that the session is at work, no more
+                self._tell()
 
     def begin(self) -> None:
         """Say that the session runs, and what it is expected to take: from its first try on."""
