@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import time
 from collections import Counter
 
 import jsonschema
@@ -31,7 +32,9 @@ from sessions.planning.learning import RateStore, pool_of
 from sessions.queues.queue import open_queue
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
+from sessions.runner import branch, group
 from sessions.runner.branch import outcome_of
+from sessions.runner.reporting import Superseded
 
 T = "ns.t"
 LOCAL = {"executor": "local", "local_threads": 1}
@@ -425,17 +428,37 @@ def test_an_attempt_that_commits_first_leaves_its_successor_nothing_to_do(place)
     assert successor.snapshots == [] and successor.redone == 1
 
 
+def test_a_runner_ends_once_its_lease_is_lost(monkeypatch):
+    looks = []
+
+    def watch():
+        looks.append(time.monotonic())
+        if len(looks) == 2:
+            raise Superseded("run-1 is in epoch 2")
+
+    monkeypatch.setattr(branch, "_LOOK_EVERY_S", 0.05)
+    before = signal.signal(signal.SIGTERM, group._terminate)
+    try:
+        with branch.terminated_if_superseded(watch):
+            pass
+        assert looks == []
+        with pytest.raises(group.Terminated), branch.terminated_if_superseded(watch):
+            time.sleep(30)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(looks) == 2
+
+
 def test_a_signal_in_a_commit_deletes_no_file_of_it(place, monkeypatch):
     """The catalog has carried the commit out when SIGTERM ends the process, as the runner's handler does it."""
     from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-    from sessions.runner.group import Terminated
 
     live = place.filled()
     commit = IcebergTable.commit
 
     def killed_after(table, snapshot, branch):
         commit(table, snapshot, branch)
-        raise Terminated
+        raise group.Terminated
 
     monkeypatch.setattr(IcebergTable, "commit", killed_after)
     with pytest.raises(deltacompact.base.errors.Interrupted, match="all files that it names are kept"):

@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import compact
@@ -47,7 +47,7 @@ def compact_branch(
         "attempt": session.attempt,
         "event_sinks": [report],
     }
-    with _terminated_if_superseded(watch):
+    with terminated_if_superseded(watch):
         result = compact(asked.source_table_id, **arguments)
     for line in getattr(result, "refused", ()):
         _LOG.warning("left as it was: %s", line)
@@ -80,7 +80,7 @@ def outcome_of(snapshots: Sequence[Snapshot]) -> Outcome:
 
 
 @contextlib.contextmanager
-def _terminated_if_superseded(watch: LeaseWatch) -> Iterator[None]:
+def terminated_if_superseded(watch: Callable[[], None]) -> Iterator[None]:
     """Another thread looks after the lease, and ends this process as SIGTERM does where it is lost."""
     done = threading.Event()
 
