@@ -2,7 +2,7 @@
 
 rewrite    the plan of the rewrite: files that are written anew, and the deletes that apply to them
 convert    data files that an equality delete may hit: their keys are read, nothing of them is written
-upsert     every data file: keys are read, and files with dead rows written anew
+upsert     every data file: the same
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ def branch_statistics(catalog: IcebergCatalog, asked: Instruction) -> BranchStat
     if mode == REWRITE:
         inputs = [source for group in catalog.plan(table, asked.options, branch).groups for source in group.inputs]
         small = sum(source.reason is Reason.TOO_SMALL for source in inputs)
-        return _statistics(asked, [(source.entry, source.deletes) for source in inputs], small, is_written=True)
+        return _statistics(asked, [(source.entry, source.deletes) for source in inputs], small)
     state = catalog.state(table, branch)
     index = DeleteIndex(state)
     found = [(entry, index.applying_to(entry)) for entry in state.data]
     if mode == CONVERT:
-        return _statistics(asked, [(entry, deletes) for entry, deletes in found if deletes.equality], 0, False)
-    return _statistics(asked, found, 0, is_written=True)
+        found = [(entry, deletes) for entry, deletes in found if deletes.equality]
+    return _statistics(asked, found)
 
 
-def _statistics(
-    asked: Instruction, inputs: Sequence[tuple[Entry, Deletes]], small: int, is_written: bool
-) -> BranchStatistics:
+def _statistics(asked: Instruction, inputs: Sequence[tuple[Entry, Deletes]], small: int = 0) -> BranchStatistics:
+    rewrites = asked.chosen_mode == REWRITE
     data = [entry.file for entry, _ in inputs]
     deletes = _distinct(entry.file for _, of_file in inputs for entry in of_file.all)
-    are_hashed = [bool(of_file.equality) or asked.chosen_mode != REWRITE for _, of_file in inputs]
+    are_hashed = [bool(of_file.equality) or not rewrites for _, of_file in inputs]
     hashed = [file.rows if is_hashed else 0 for file, is_hashed in zip(data, are_hashed, strict=True)]
-    written = data if is_written else []
+    written = data if rewrites else []
     return BranchStatistics(
         table_id=asked.source_table_id,
         partition=branch_of({"branch": asked.branch}),
