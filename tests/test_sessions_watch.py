@@ -213,7 +213,8 @@ def test_the_policies_of_the_documents_are_read(tmp_path):
     path = tmp_path / "policies.toml"
     path.write_text(page.partition("```toml\n")[2].partition("```")[0])
     read = read_policies(str(path))
-    assert [each.name for each in read.expanded()] == ["orders", "visits, full", "visits, light", "clicks, at night"]
+    names = ["orders", "visits, full", "visits, light", "orders in Iceberg", "clicks, at night"]
+    assert [each.name for each in read.expanded()] == names
 
 
 # The watcher
