@@ -125,6 +125,7 @@ def compact(
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
+    attempt: str | None = None,
 ) -> RewriteResult: ...
 
 
@@ -193,19 +194,24 @@ def compact(
     the first error is raised. Raises InputError for bad arguments, before any work.
 
     A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite" (default) or "convert", `options` of that
-    mode, and a `branch`; of the others, only `settings` apply to it.
+    mode, and a `branch`; of the others, only `settings` and `attempt` apply to it. There the name of an attempt ends in
+    numbers ("run-1/3/2"): it is in the summary of each snapshot, and once a later attempt has committed, it commits no
+    more.
     """
+    if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
+        raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
-        return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings)
+        from deltacompact.catalog.iceberg.commit.attempts import attempt_named
+
+        with attempt_named(attempt):
+            return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings)
     if mode is not None or options is not None or branch != "main":
         raise InputError("mode, options and branch are for tables of Iceberg catalogs")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
     expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
-    if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
-        raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
     sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
     catalog = expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
     chosen = Options.of(

@@ -16,6 +16,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("default")
 
 
+WORKERS_KEPT = 16
+"""Ray ends workers that idle above so many: as many as CPUs, without this. Workers belong to one driver, so with
+several drivers at a time each stage of each of them waited for new processes, which import everything for seconds."""
+
+
 @pytest.fixture(scope="session")
 def ray_cluster():
     """The address of a cluster of two CPUs; this process is connected to it as its executor would."""
@@ -31,6 +36,7 @@ def ray_cluster():
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
+        _system_config={"num_workers_soft_limit": WORKERS_KEPT},
     )
     yield context.address_info["gcs_address"]
     ray.shutdown()

@@ -62,7 +62,7 @@ SUBMITS = [
     ({"delta_bytes": 12 * MIB}, Reason.DELTA_BYTES),
     ({"oldest_delta_age": 2 * HOUR_S}, Reason.DELTA_AGE),
     ({"files": 20}, Reason.FILES),
-    ({"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S}, Reason.SMALL_FILES),
+    ({"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S}, Reason.AVERAGE_FILE),
     ({"idle": HOUR_S}, Reason.IDLE),
     ({"deltas": 2, "delta_bytes": MIB}, Reason.DELTAS),
 ]
@@ -213,7 +213,8 @@ def test_the_policies_of_the_documents_are_read(tmp_path):
     path = tmp_path / "policies.toml"
     path.write_text(page.partition("```toml\n")[2].partition("```")[0])
     read = read_policies(str(path))
-    assert [each.name for each in read.expanded()] == ["orders", "visits, full", "visits, light", "clicks, at night"]
+    names = ["orders", "visits, full", "visits, light", "orders in Iceberg", "clicks, at night"]
+    assert [each.name for each in read.expanded()] == names
 
 
 # The watcher
@@ -400,7 +401,7 @@ def test_statistics_come_from_the_log_with_few_requests(place):
     deltacompact.compact("orders", delta_catalog_client=place.catalog, partitions=[{"day": "2"}])
     first, second = statistics_of(place.catalog, "orders")
     assert (first.deltas, first.delta_rows, first.files) == (4, 4, 4)
-    assert first.oldest_delta_s <= first.written_s and first.average_file_bytes > 0
+    assert first.oldest_delta_s <= first.written_s and first.bytes > 0
     assert (second.deltas, second.files, second.oldest_delta_s) == (0, 1, None) and second.written_s is not None
     inner = MemoryStore()
     catalog = deltacompact.DeltaStreamCatalog(inner)

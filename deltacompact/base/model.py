@@ -30,6 +30,8 @@ PARTITION_STREAM_POS_VIRTUAL_COL_NAME = "__partition_stream_position__"
 FORMAT_VERSION = 1
 """The version of everything on disk. Tables with a newer version are refused."""
 
+ICEBERG = "iceberg://"
+"""Of a catalog's URI: the name follows by which PyIceberg's configuration describes it."""
 INT64_MAX = 2**63 - 1
 
 

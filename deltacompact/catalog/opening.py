@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.model import ICEBERG
 from deltacompact.catalog.delta_stream import catalog as delta_stream
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.storage.s3 import S3Settings
@@ -20,8 +21,6 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from typing_extensions import TypeIs
 
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-
-ICEBERG = "iceberg://"
 
 
 def open_catalog(

@@ -84,6 +84,7 @@ class SessionPlan:
 
     `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's. `slots` are tasks
     at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node.
+    `mode` is that of a rewrite, convert or upsert of an Iceberg table, whose `partition` names the branch.
     `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` and `work` are the expected
     seconds by stage, and the terms that rates are learned for; `stream` is whose rates they are.
     """
@@ -114,6 +115,7 @@ class SessionPlan:
     work: dict[str, float] = field(default_factory=dict)
     stream: str = ""
     prices: str = ""
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a session did: the fields of deltacompact's SessionResult that are counts, bytes and seconds."""
+    """What a session did: the fields of deltacompact's SessionResult that are counts, bytes and seconds.
+
+    Of an Iceberg table it is what `snapshots` did, which all attempts together have committed: `files_in` data files
+    were replaced by `files_out`; rows that were marked as deleted, and stay in their files, count as deleted alone. Ids
+    are text, because the numbers of JavaScript are too small for them.
+    """
 
     seconds: float
     rows_in: int = 0
@@ -161,12 +168,18 @@ class Outcome:
     planned_peak_bytes: int = 0
     measured_peak_bytes: int = 0
     version: str | None = None
+    snapshots: tuple[str, ...] = ()
+    files_in: int = 0
+    files_out: int = 0
+    delete_files_added: int = 0
+    delete_files_removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One partition of a job run. `engine_session_id` is the engine's name for it: the seal carries it.
+    """One partition of a job run, or one branch of an Iceberg table: {"branch": "main"}.
 
+    `engine_session_id` is the engine's name for it, which the seal carries; on Iceberg tables there is none.
     `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
     that has not ended, `error` says why the latest try failed; `failures` counts such tries. `error_named` is the error
     for those who may not see the data: its class, and the files and columns that it names. `delay` is there while it

@@ -31,7 +31,8 @@ allow_option = click.option(
     "--allow",
     multiple=True,
     metavar="CATALOG_PREFIX",
-    help="Documents may name catalogs under this prefix alone; may be given several times. Default: any catalog.",
+    help="Documents may name catalogs under this prefix alone, or the Iceberg catalog of this name (iceberg://NAME); "
+    "may be given several times. Default: any catalog that is none of Iceberg.",
 )
 
 

@@ -27,7 +27,17 @@ def validate(document: str | None, allow: tuple[str, ...], as_json: bool, schema
       "partitions": [{"day": "2024-01-01"}]    default: all
     }
 
-    and every other parameter of deltacompact.compact() by its own name. DOC.json may be "-": stdin.
+    and every other parameter of deltacompact.compact() by its own name. DOC.json may be "-": stdin. Of an Iceberg table
+
+    \b
+    {
+      "version": 1,
+      "catalog": "iceberg://prod",             allowed by its name: --allow iceberg://prod
+      "source_table_id": "db.orders",
+      "mode": "rewrite",                       convert, upsert
+      "options": {"delete-file-threshold": 1},
+      "branch": "main"
+    }
     """
     from sessions.documents.allow_list import AllowList
     from sessions.documents.instruction import json_schema

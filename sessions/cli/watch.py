@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="Look once, print every decision with its reason, and end.")
 @json_option
 def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> int:
-    """Look at tables and submit job runs by policies: deltas, age, small files, schedules, sealed partitions.
+    """Look at tables and submit job runs by policies: deltas, age, small files, schedules, sealed partitions; of
+    Iceberg tables delete files, dead rows, small files, new bytes.
 
     Every decision is logged where it changes, and kept with the state with its reason, to do nothing as well. Any
     number of watchers may share a state: a stream never has two job runs at once. With --once the exit status is 1

@@ -5,6 +5,9 @@
                                    s3://lake/tables/../secret, …/%2e%2e/…       refused: no part of a path
     allowed file:///srv/lake       /srv/lake/eu                                 yes
                                    /srv/lake/link, which leads to /etc          no: links are followed first
+    allowed iceberg://prod         iceberg://prod                               yes
+                                   iceberg://production, iceberg://PROD         no
+    nothing allowed                iceberg://prod                               no: only what is allowed by its name
 
 Both sides are normalised before they are compared, part by part. What could be read in two ways is refused.
 """
@@ -19,17 +22,20 @@ from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.model import ICEBERG
 from sessions.documents.instruction import Instruction, RefusedDocument
 from sessions.documents.paths import shown
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_ICEBERG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A catalog or a prefix of catalogs: "s3" and the bucket and folders, or "file" and the folders from the root."""
+    """A catalog or a prefix of catalogs: "s3" and the bucket and folders, "file" and the folders from the root, or
+    "iceberg" and the name of a catalog that PyIceberg's configuration describes."""
 
     scheme: str
     parts: tuple[str, ...]
@@ -49,7 +55,20 @@ class Place:
             return cls._local(unquote(parts.path), uri)
         if parts.scheme == "s3" and uri.startswith("s3://"):
             return cls._s3(parts.netloc, parts.path, uri)
-        raise InputError(f"{shown(uri)} is no catalog: use s3://bucket/prefix, file:///path or an absolute path")
+        if parts.scheme == "iceberg":
+            return cls._iceberg(uri)
+        raise InputError(
+            f"{shown(uri)} is no catalog: use s3://bucket/prefix, file:///path, an absolute path or iceberg://NAME"
+        )
+
+    @classmethod
+    def _iceberg(cls, uri: str) -> Place:
+        name = uri.removeprefix(ICEBERG)
+        if not uri.startswith(ICEBERG) or not _ICEBERG_NAME.fullmatch(name):
+            raise InputError(
+                f"{shown(uri)} names no Iceberg catalog: iceberg://NAME, of letters, digits, '.', '-', '_'"
+            )
+        return cls("iceberg", (name,))
 
     @classmethod
     def _s3(cls, bucket: str, path: str, uri: str) -> Place:
@@ -78,10 +97,18 @@ class Place:
 
 
 class AllowList:
-    """Prefixes of catalogs. Without any, every catalog is allowed."""
+    """Prefixes of catalogs, and names of Iceberg catalogs. Without any, every catalog of delta streams is allowed.
+
+    An Iceberg catalog is always allowed by its name: its configuration is the dispatcher's, with its credentials.
+    """
 
     def __init__(self, prefixes: Iterable[str] = ()) -> None:
         self._places = tuple(Place.of(_absolute(prefix)) for prefix in prefixes)
+
+    @property
+    def has_iceberg(self) -> bool:
+        """Whether an Iceberg catalog is allowed."""
+        return any(place.scheme == "iceberg" for place in self._places)
 
     def check(self, instruction: Instruction) -> None:
         """Raises RefusedDocument for a catalog that is not allowed, or that is none."""
@@ -89,6 +116,8 @@ class AllowList:
             place = Place.of(instruction.catalog)
         except InputError as error:
             raise RefusedDocument("catalog", str(error)) from None
+        if place.scheme == "iceberg" and place not in self._places:
+            raise NotAllowed("catalog", f"{shown(instruction.catalog)} is not allowed here by its name")
         if self._places and not any(allowed.holds(place) for allowed in self._places):
             raise NotAllowed("catalog", f"{shown(instruction.catalog)} is not under a prefix that is allowed here")
 

@@ -2,11 +2,15 @@
 
     {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "orders",
      "sort_keys": [["updated", "ascending"]], "desired_sla": 900, "partitions": [{"day": "2024-01-01"}]}
+    {"version": 1, "catalog": "iceberg://prod", "source_table_id": "db.orders", "mode": "rewrite",
+     "options": {"delete-file-threshold": 1}, "branch": "main"}
 
     {"version": 1, …, "desired_sla": 0}        desired_sla: it must be greater than or equal to 1 (it is 0)
     {"version": 1, …, "partitions": [{"day": []}]}
                                                partitions[0].day: it must be a text, a whole number, true, false or null
     {"version": 1, …, "desired_slo": 7}        desired_slo: no such field; did you mean 'desired_sla'?
+    {"version": 1, "catalog": "iceberg://prod", …, "purge": true}
+                                               purge: it is for delta streams, and iceberg://prod is an Iceberg catalog
 
 Unknown fields, other types than those of the schema, and what is longer than a limit are refused, by the path of the
 field and in one line. `python -m sessions.documents.instruction` writes the JSON Schema beside this file.
@@ -28,6 +32,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -35,7 +40,7 @@ from pydantic import (
 )
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import INT64_MAX, partition_text
+from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import text_of
 from sessions.base.ids import JOB_RUN_ID
@@ -60,7 +65,27 @@ PartitionValue: TypeAlias = (
     | None
 )
 Partition: TypeAlias = Annotated[dict[Name, PartitionValue], Field(max_length=_COLUMNS_MAX)]
+OptionValue: TypeAlias = (
+    Annotated[StrictStr, Field(max_length=_NAME_CHARACTERS_MAX)] | StrictInt | StrictFloat | StrictBool
+)
+Mode: TypeAlias = Literal["rewrite", "convert", "upsert"]
+REWRITE, CONVERT = "rewrite", "convert"
 Direction: TypeAlias = Literal["ascending", "descending"]
+_OF_STREAMS = (
+    "primary_keys",
+    "sort_keys",
+    "destination_compacted_table_id",
+    "rows_per_primary_key_index_file",
+    "rows_per_compacted_file",
+    "hash_bucket_count",
+    "compacted_file_content_type",
+    "partitions",
+    "purge",
+)
+_SETTINGS_OF_STREAMS = ("rows_per_round", "rewrite_dead_fraction")
+_OF_ICEBERG = ("mode", "options", "branch")
+_ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
+"""namespace.table, each part a plain name: some catalogs make it a part of a URL."""
 _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
 _KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
 _SAID_OF_KIND = {
@@ -103,9 +128,10 @@ class Instruction(BaseModel):
         None, description="Names the job run, which runs once however often it is sent. Default: made by submit."
     )
     catalog: Annotated[str, Field(min_length=1, max_length=_NAME_CHARACTERS_MAX)] = Field(
-        description="s3://bucket/prefix, file:///path or an absolute path; under a prefix that the dispatcher allows."
+        description="s3://bucket/prefix, file:///path or an absolute path, under a prefix that the dispatcher allows; "
+        "or iceberg://NAME, a catalog that it allows by name."
     )
-    source_table_id: Name = Field(description="The table whose deltas are folded.")
+    source_table_id: Name = Field(description="The table whose deltas are folded; of Iceberg, namespace.table.")
     primary_keys: Annotated[list[Name], Field(min_length=1, max_length=_COLUMNS_MAX)] | None = Field(
         None, description="Columns. Default: those of the table."
     )
@@ -135,9 +161,23 @@ class Instruction(BaseModel):
         None, description="Values by partition key, for each partition; null is a value. Default: all partitions."
     )
     purge: bool = Field(DEFAULTS.purge, description="Rewrite every file that has dead rows in it.")
+    mode: Mode | None = Field(None, description="Iceberg: how it is compacted. Default: rewrite.")
+    options: Annotated[dict[Name, OptionValue], Field(max_length=_COLUMNS_MAX)] | None = Field(
+        None, description="Iceberg: options of the mode, under Iceberg's own names."
+    )
+    branch: Name = Field("main", description="Iceberg: the branch that is compacted.")
     settings: InstructionSettings | None = Field(  # type: ignore[valid-type]
         None, description="Limits and choices of the compaction: deltacompact.Settings."
     )
+
+    @property
+    def is_iceberg(self) -> bool:
+        return self.catalog.startswith(ICEBERG)
+
+    @property
+    def chosen_mode(self) -> str:
+        """Of an Iceberg table."""
+        return self.mode or REWRITE
 
     @property
     def partition_values(self) -> list[dict[str, str | None]] | None:
@@ -189,6 +229,7 @@ def of_values(document: Any) -> Instruction:
         instruction = Instruction.model_validate_json(json.dumps(document))
     except ValidationError as refused:
         raise _refusal(refused, document) from None
+    _check_kind(instruction)
     _check_settings(instruction)
     return instruction
 
@@ -200,7 +241,7 @@ def values_of(instruction: Instruction) -> dict[str, Any]:
 
 def json_schema() -> str:
     """The JSON Schema of instruction documents, as it is kept in the repository."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Instruction.model_json_schema()}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Instruction.model_json_schema(), **_KINDS}
     return json.dumps(schema, indent=2) + "\n"
 
 
@@ -226,6 +267,37 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
 def _said(message: str) -> str:
     message = _SUBJECT.sub("it must", message.removeprefix("Value error, ")).replace(" after validation", "")
     return text_of(_KIND.sub(lambda found: _SAID_OF_KIND.get(found[1], f"a {found[1]}"), message))
+
+
+_KINDS = {
+    "if": {"properties": {"catalog": {"pattern": f"^{ICEBERG}"}}},
+    "then": {
+        "properties": {
+            **dict.fromkeys(_OF_STREAMS, False),
+            "source_table_id": {"pattern": _ICEBERG_TABLE},
+            "settings": {"properties": dict.fromkeys(_SETTINGS_OF_STREAMS, False)},
+        }
+    },
+    "else": {"properties": dict.fromkeys(_OF_ICEBERG, False)},
+}
+"""What `_check_kind` checks, as JSON Schema."""
+
+
+def _check_kind(instruction: Instruction) -> None:
+    """Fields of delta streams and of Iceberg tables are not mixed."""
+    catalog, named = instruction.catalog, instruction.model_fields_set
+    if not instruction.is_iceberg:
+        if field := next((name for name in _OF_ICEBERG if name in named), None):
+            raise RefusedDocument(field, f"it is for Iceberg tables (iceberg://NAME), and {shown(catalog)} is none")
+        return
+    of_settings: set[str] = instruction.settings.model_fields_set if instruction.settings else set()
+    fields_ = [name for name in _OF_STREAMS if name in named]
+    fields_ += [f"settings.{name}" for name in _SETTINGS_OF_STREAMS if name in of_settings]
+    if fields_:
+        raise RefusedDocument(fields_[0], f"it is for delta streams, and {shown(catalog)} is an Iceberg catalog")
+    if not re.fullmatch(_ICEBERG_TABLE, instruction.source_table_id):
+        said = shown(instruction.source_table_id)
+        raise RefusedDocument("source_table_id", f"it must be namespace.table, of plain names (it is {said})")
 
 
 def _check_settings(instruction: Instruction) -> None:

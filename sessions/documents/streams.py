@@ -3,6 +3,7 @@
 {"catalog": "s3://lake/tables/", "source_table_id": "orders"}                        every stream of orders
 {"catalog": "s3://lake/tables", …, "partitions": [{"day": "a"}]}                     that of day=a: they overlap
 {…, "source_table_id": "orders", "destination_compacted_table_id": "folded"}         those of folded: they do not
+{"catalog": "iceberg://prod", "source_table_id": "db.orders", "branch": "audit"}     the branch audit of db.orders
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import partition_text
+from deltacompact.base.model import ICEBERG, partition_text
 from sessions.documents.allow_list import Place
+
+MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """`partitions` are sets of names and values; None is every partition."""
+    """`partitions` are sets of names and values; None is every partition. Of an Iceberg table they name the branch."""
 
     catalog: Place | str
     table_id: str
@@ -29,7 +32,7 @@ class Streams:
         """Of a document that was accepted."""
         catalog = str(document.get("catalog"))
         table_id = str(document.get("destination_compacted_table_id") or document.get("source_table_id"))
-        partitions = document.get("partitions")
+        partitions = [branch_of(document)] if catalog.startswith(ICEBERG) else document.get("partitions")
         named = None
         if partitions is not None:
             named = frozenset(
@@ -44,3 +47,8 @@ class Streams:
         if (self.catalog, self.table_id) != (other.catalog, other.table_id):
             return False
         return self.partitions is None or other.partitions is None or bool(self.partitions & other.partitions)
+
+
+def branch_of(document: Mapping[str, Any]) -> dict[str, str | None]:
+    """What a session on an Iceberg table works on, where one on a delta stream has a partition: the branch."""
+    return {"branch": str(document.get("branch", MAIN))}

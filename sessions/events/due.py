@@ -13,7 +13,7 @@ import math
 import re
 from typing import Any
 
-from sessions.base.model import Estimate, JobRun, JobRunState, Session, SessionState
+from sessions.base.model import Estimate, JobRun, JobRunState, Outcome, Session, SessionState
 from sessions.events.event import Event, EventType
 
 _STEP = math.log(1.05)
@@ -145,4 +145,15 @@ def _outcome(session: Session) -> dict[str, Any]:
             if outcome
             else {}
         ),
+        **(_of_iceberg(outcome) if outcome and session.plan and session.plan.mode else {}),
+    }
+
+
+def _of_iceberg(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "snapshots": list(outcome.snapshots),
+        "files_in": outcome.files_in,
+        "files_out": outcome.files_out,
+        "delete_files_added": outcome.delete_files_added,
+        "delete_files_removed": outcome.delete_files_removed,
     }

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -34,14 +34,17 @@ _LOG_BYTES_SHOWN = 64 << 10
 
 
 class LocalLauncher:
-    """`logs` is the folder of what groups print; `run` runs a group in the new process."""
+    """`logs` is the folder of what groups print; `run` runs a group in the new process.
 
-    def __init__(self, logs: Path, run: RunGroup) -> None:
+    `preloaded` are modules that most groups need besides, and that take long to import.
+    """
+
+    def __init__(self, logs: Path, run: RunGroup, preloaded: Sequence[str] = ()) -> None:
         self._logs = logs
         self._run = run
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_PRELOADED)
+        self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
         forkserver.ensure_running()  # it imports while the first job run is planned
         self._groups: dict[str, ForkServerProcess] = {}
         self._lock = threading.Lock()

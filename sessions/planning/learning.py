@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.base.errors import NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.model import Session, SessionState
 from sessions.planning.rates import Expectation, Observation, Rates, expectation
@@ -23,7 +23,6 @@ from sessions.records.swapping import SwappedRecords
 
 _LOG = logging.getLogger("sessions")
 _RATES = TypeAdapter(Rates)
-_SWAPS_MAX = 20
 
 
 def observation_of(session: Session) -> tuple[str, Observation] | None:
@@ -40,7 +39,14 @@ def observation_of(session: Session) -> tuple[str, Observation] | None:
     work = tuple(plan.work.get(term, 0.0) for term in TERMS)
     name = f"{session.job_run_id}/{session.id}"
     at_s = session.finished_s or 0.0
-    return f"{plan.executor}/{plan.node_type}", Observation(name, plan.stream, work, outcome.seconds, expected, at_s)
+    return pool_of(f"{plan.executor}/{plan.node_type}", plan.mode), Observation(
+        name, plan.stream, work, outcome.seconds, expected, at_s
+    )
+
+
+def pool_of(pool: str, mode: str = "") -> str:
+    """Whose rates sessions are expected by there: the modes of Iceberg tables each have their own."""
+    return f"{pool}/{mode}" if mode else pool
 
 
 class RateStore:
@@ -56,9 +62,9 @@ class RateStore:
         except NotFoundError:
             return Rates(pool)
 
-    def expectations(self, pools: Iterable[str]) -> Mapping[str, Expectation]:
-        """The rates of these pools, ready to plan with."""
-        return {pool: expectation(self.rates(pool)) for pool in dict.fromkeys(pools)}
+    def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:
+        """The rates of these pools for a mode, ready to plan with."""
+        return {pool: expectation(self.rates(pool_of(pool, mode))) for pool in dict.fromkeys(pools)}
 
     def learn(self, sessions: Iterable[Session]) -> None:
         """Add what sessions took. Raises StoreError where the record cannot be replaced; nothing is lost but that."""
@@ -70,18 +76,10 @@ class RateStore:
             self._add(pool, observations)
 
     def _add(self, pool: str, observations: list[Observation]) -> None:
-        folder = _folder(pool)
-        for _ in range(_SWAPS_MAX):
-            try:
-                version = self._records.read(folder)
-            except NotFoundError:
-                if self._records.create(folder, _document(Rates(pool).learned(observations))):
-                    return
-                continue
-            learned = _understood(pool, version.value).learned(observations)
-            if self._records.swap(version, _document(learned)) is not None:
-                return
-        raise StoreError(f"the rates of {pool} are replaced faster than they can be added to")
+        self._records.update(
+            _folder(pool),
+            lambda found: _document((Rates(pool) if found is None else _understood(pool, found)).learned(observations)),
+        )
 
 
 def _document(rates: Rates) -> object:

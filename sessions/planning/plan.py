@@ -217,6 +217,7 @@ def _session(given: PartitionStatistics, wish: Wish, situation: Situation) -> Se
         work={term: amount for term, amount in zip(TERMS, chosen.work.vector.tolist(), strict=True) if amount},
         stream=given.stream,
         prices=situation.prices,
+        mode=given.mode,
     )
 
 

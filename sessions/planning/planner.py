@@ -2,16 +2,19 @@
 
 orders, 3 partitions, desired_sla 900      ->  statistics of two; the third has nothing to do, and its session says so
 offers, rates of their pools               ->  three plans
+a branch of an Iceberg table               ->  one plan, for this machine: no cluster has the catalog's configuration
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.catalog import open_catalog
+from deltacompact.base.settings import Settings
+from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from sessions.base.model import SessionPlan
 from sessions.documents.instruction import Instruction
 from sessions.documents.request import request_of
@@ -21,6 +24,9 @@ from sessions.planning.plan import Situation, Wish, plan_job_run
 from sessions.planning.prices import Offer
 from sessions.planning.starts import StartStore
 from sessions.planning.statistics import PartitionStatistics
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +43,18 @@ class Planner:
     sessions_max: int
     prices: str = ""
     busy_slots: Callable[[], int] = lambda: 0
-    open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog
+    open_catalog: Callable[[str], DeltaStreamCatalog | IcebergCatalog] = open_catalog
 
     def __call__(self, instruction: Instruction) -> tuple[SessionPlan, ...]:
         settings = instruction.engine_settings()
-        request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
-        found = gather(self.open_catalog(instruction.catalog), request)
-        table = instruction.source_table_id
-        statistics = [one.statistics or PartitionStatistics(table, one.partition) for one in found]
+        catalog = self.open_catalog(instruction.catalog)
+        statistics: Sequence[PartitionStatistics]
+        if is_iceberg_catalog(catalog):
+            from sessions.planning.branches import branch_statistics
+
+            statistics = [branch_statistics(catalog, instruction)]
+        else:
+            statistics = self._of_streams(catalog, instruction, settings)
         wish = Wish(
             instruction.desired_sla,
             instruction.hash_bucket_count,
@@ -53,9 +63,18 @@ class Planner:
             settings.memory_per_task_bytes,
         )
         on_s3 = instruction.catalog.startswith("s3://")
-        return plan_job_run(statistics, wish, self._situation(settings.executor, on_s3))
+        mode = instruction.chosen_mode if instruction.is_iceberg else ""
+        return plan_job_run(statistics, wish, self._situation(settings.executor, on_s3, mode))
 
-    def _situation(self, executor: str, on_s3: bool) -> Situation:
+    @staticmethod
+    def _of_streams(
+        catalog: DeltaStreamCatalog, instruction: Instruction, settings: Settings
+    ) -> list[PartitionStatistics]:
+        request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
+        table = instruction.source_table_id
+        return [one.statistics or PartitionStatistics(table, one.partition) for one in gather(catalog, request)]
+
+    def _situation(self, executor: str, on_s3: bool, mode: str) -> Situation:
         """No cluster reaches the disk of this machine."""
         starts = self.starts.read()
         offers = tuple(
@@ -63,5 +82,5 @@ class Planner:
             for offer in self.offers
             if executor in ("auto", offer.executor) and (on_s3 or offer.here)
         )
-        known = self.rates.expectations(offer.pool for offer in offers)
+        known = self.rates.expectations((offer.pool for offer in offers), mode)
         return Situation(offers, known, self.sessions_max, self.busy_slots(), self.prices, time.time())

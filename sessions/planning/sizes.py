@@ -10,10 +10,14 @@ import math
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS
+from deltacompact.catalog.iceberg.deletes.finding import KEYS_PER_BUCKET
 from deltacompact.planning import sizing
 from sessions.base.model import Choice
 from sessions.planning.reasons import Reason
-from sessions.planning.statistics import PartitionStatistics
+from sessions.planning.statistics import BranchStatistics, PartitionStatistics
+
+_KEY_BYTES = 100
+"""Of a deleted key in a task that asks data files for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ def sizes_of(
     given: PartitionStatistics, on: Resources, hash_buckets: int | None = None, rows_per_round: int | None = None
 ) -> Sizes:
     """`hash_buckets` and `rows_per_round` are what the document asks for."""
+    if isinstance(given, BranchStatistics):
+        return _of_branch(given, on)
     per_round = rows_per_round or sizing.round_rows_max(on.object_store_bytes, given.entry_bytes)
     ends = sizing.rounds(given.delta_file_rows, per_round) or [0]
     starts = [0, *ends[:-1]]
@@ -71,6 +77,16 @@ def sizes_of(
         sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES),
         (buckets, rehash, _rounds(len(ends), round_rows, rows_per_round)),
     )
+
+
+def _of_branch(given: BranchStatistics, on: Resources) -> Sizes:
+    """A branch of an Iceberg table has no index. A task holds one bucket of deleted keys, or writes row groups."""
+    buckets = max(1, math.ceil(given.key_rows / KEYS_PER_BUCKET))
+    keys_bytes = math.ceil(given.key_rows / buckets) * _KEY_BYTES
+    peak = sizing.peak_task_bytes(0, 0, given.entry_bytes, given.read_bytes, LIMITS) + keys_bytes
+    at_once = on.slots if on.shared_process else 1
+    whole = sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES)
+    return Sizes(buckets, False, 1, True, max(1, given.delta_rows), peak, whole, ())
 
 
 def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, asked: int | None) -> Choice:

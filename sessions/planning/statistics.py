@@ -54,6 +54,11 @@ class PartitionStatistics:
     index: IndexStatistics | None = None
 
     @property
+    def mode(self) -> str:
+        """Of an Iceberg table."""
+        return ""
+
+    @property
     def stream(self) -> str:
         """Whose rates a session on it is expected by: a first compaction says little of later ones."""
         return self.table_id if self.index else f"{self.table_id} (first)"
@@ -79,3 +84,32 @@ class PartitionStatistics:
     def read_through(self) -> int:
         """Files that every reader of the partition goes through, until somebody compacts it."""
         return self.delta_files + self.base_small_files
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStatistics(PartitionStatistics):
+    """The input of one session on a branch of an Iceberg table. `partition` names the branch.
+
+    delta_file_rows     of each file that is opened, the rows whose keys are hashed: those of a delete file, those of a
+                        data file that an equality delete may hit, else 0
+    delta_bytes         of delete files
+    base_…              of data files that are written anew; `read_bytes` of the largest row group, decoded
+    delete_files        files of deletes, which every reader goes through
+    key_rows            rows of the equality deletes
+    """
+
+    compacted_by: str = "rewrite"
+    delete_files: int = 0
+    key_rows: int = 0
+
+    @property
+    def mode(self) -> str:
+        return self.compacted_by
+
+    @property
+    def stream(self) -> str:
+        return f"{self.table_id} ({self.partition['branch']}, {self.compacted_by})"
+
+    @property
+    def read_through(self) -> int:
+        return self.delete_files + self.base_small_files

@@ -5,9 +5,9 @@
     day=2024-01-03    no such partition              failed for good
     -> EXIT_AGAIN
 
-Each session is one compact() of one partition, under the name of its attempt. SIGTERM ends the process where it
-stands: what is recorded is resumed by the next attempt. So does a lease of another epoch, which is looked for while
-the sessions run; that is a courtesy, safety comes from the fences.
+Each session is one compact() of one partition, or of one branch of an Iceberg table, under the name of its attempt.
+SIGTERM ends the process where it stands: what is recorded is resumed by the next attempt. So does a lease of another
+epoch, which is looked for while the sessions run; that is a courtesy, safety comes from the fences.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog, SessionResult
-from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.errors import CorruptionError, InputError, Interrupted
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.catalog import open_catalog
+from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.compact import Request, compact_job
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
@@ -31,7 +32,11 @@ from sessions.documents.request import request_of
 from sessions.events.recording import EventRecorder
 from sessions.planning.plan import settings_of
 from sessions.records.state_store import StateStore, Stored
-from sessions.runner.reporting import SessionReport, Superseded
+from sessions.runner.branch import compact_branch
+from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
 _FOR_GOOD = (InputError, CorruptionError)
@@ -54,7 +59,7 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
         return EXIT_SUPERSEDED
-    except Terminated:
+    except (Terminated, Interrupted):
         _LOG.warning("terminated: the next attempt resumes")
         return EXIT_TERMINATED
     except Exception as error:
@@ -70,7 +75,7 @@ class GroupRun:
         state: StateStore,
         job_run_id: str,
         epoch: int,
-        open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
+        open_catalog: Callable[[str], DeltaStreamCatalog | IcebergCatalog] = open_catalog,
     ) -> None:
         self._state = state
         self._job_run_id = job_run_id
@@ -95,23 +100,26 @@ class GroupRun:
         report.begin()
         began_s = time.monotonic()
         try:
-            result = self._compacted(report)
+            outcome, nothing_to_do = self._compacted(report)
         except Exception as error:
             for_good = isinstance(error, _FOR_GOOD)
             _LOG.error("session %s failed: %s", report.session.id, one_line(error), exc_info=not for_good)
             self._failed(report, error, for_good)
             return for_good
         seconds = time.monotonic() - began_s
-        if result.nothing_to_do is not None:
-            ended: dict[str, Any] = {"state": SessionState.NOTHING_TO_DO, "nothing_to_do": result.nothing_to_do}
+        if nothing_to_do is not None:
+            ended: dict[str, Any] = {"state": SessionState.NOTHING_TO_DO, "nothing_to_do": nothing_to_do}
         else:
             ended = {"state": SessionState.SUCCEEDED}
-        report.write(**ended, finished_s=time.time(), outcome=_outcome(result, seconds))
+        report.write(**ended, finished_s=time.time(), outcome=replace(outcome, seconds=round(seconds, 3)))
         return True
 
-    def _compacted(self, report: SessionReport) -> SessionResult:
-        done = compact_job(self._catalog, _request(self._instruction, report.session), [report])
-        return done.sessions[0]
+    def _compacted(self, report: SessionReport) -> tuple[Outcome, str | None]:
+        """What was done, and why there was nothing to do, if there was nothing."""
+        if is_iceberg_catalog(self._catalog):
+            return compact_branch(self._catalog, self._instruction, report, self._watch)
+        done = compact_job(self._catalog, _request(self._instruction, report.session), [report]).sessions[0]
+        return _outcome(done), done.nothing_to_do
 
     @staticmethod
     def _failed(report: SessionReport, error: Exception, for_good: bool) -> None:
@@ -122,35 +130,6 @@ class GroupRun:
             report.write(state=SessionState.PLANNED, **said)
 
 
-class LeaseWatch:
-    """Looks now and then whether the dispatcher that started us still holds the job run."""
-
-    def __init__(self, state: StateStore, job_run_id: str, epoch: int, clock: Callable[[], float] = time.monotonic):
-        self._state = state
-        self._job_run_id = job_run_id
-        self._epoch = epoch
-        self._clock = clock
-        self._next_s = 0.0
-
-    def __call__(self) -> None:
-        """Look, where it is time to. A store that does not answer says nothing."""
-        if self._clock() >= self._next_s:
-            try:
-                self.check()
-            except Exception as error:
-                _LOG.info("the lease could not be looked at: %s", one_line(error))
-
-    def check(self) -> None:
-        """Raises Superseded where the lease is of another epoch."""
-        try:
-            lease = self._state.job_run(self._job_run_id).value.lease
-        except NotFoundError:
-            lease = None
-        if lease is None or lease.epoch != self._epoch:
-            raise Superseded(f"job run {self._job_run_id} is in epoch {lease.epoch if lease else None}")
-        self._next_s = self._clock() + lease.ttl_s / 3
-
-
 def _request(instruction: Instruction, session: Session) -> Request:
     """What a document and a plan decide. Events go out through the records alone, so no topic is named."""
     plan = session.plan
@@ -159,9 +138,9 @@ def _request(instruction: Instruction, session: Session) -> Request:
     return request_of(instruction, settings, [session.partition], hash_bucket_count, session.attempt)
 
 
-def _outcome(result: SessionResult, seconds: float) -> Outcome:
+def _outcome(result: SessionResult) -> Outcome:
     return Outcome(
-        seconds=round(seconds, 3),
+        seconds=0.0,
         rows_in=result.rows_in,
         live=result.live,
         superseded=result.superseded,

@@ -11,12 +11,13 @@ that took over has changed the record first, and it fences off what had started 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deltacompact.base.errors import StoreError
+from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.base.events import (
     Event,
     RoundCompleted,
@@ -26,17 +27,48 @@ from deltacompact.base.events import (
     StageStarted,
     TaskFinished,
 )
+from deltacompact.base.wording import one_line
 from sessions.base.model import Progress, Session, SessionState
 from sessions.base.patience import patiently
 from sessions.planning.refine import later, refine, share_done
 from sessions.records.state_store import StateStore, Stored
 
+_LOG = logging.getLogger("sessions")
 _WRITE_EVERY_S = 1.0
 _TRIES = 4
 
 
 class Superseded(BaseException):
     """Another attempt has begun: this process has nothing more to do. No handler of errors catches it."""
+
+
+class LeaseWatch:
+    """Looks now and then whether the dispatcher that started us still holds the job run."""
+
+    def __init__(self, state: StateStore, job_run_id: str, epoch: int, clock: Callable[[], float] = time.monotonic):
+        self._state = state
+        self._job_run_id = job_run_id
+        self._epoch = epoch
+        self._clock = clock
+        self._next_s = 0.0
+
+    def __call__(self) -> None:
+        """Look, where it is time to. A store that does not answer says nothing."""
+        if self._clock() >= self._next_s:
+            try:
+                self.check()
+            except Exception as error:
+                _LOG.info("the lease could not be looked at: %s", one_line(error))
+
+    def check(self) -> None:
+        """Raises Superseded where the lease is of another epoch."""
+        try:
+            lease = self._state.job_run(self._job_run_id).value.lease
+        except NotFoundError:
+            lease = None
+        if lease is None or lease.epoch != self._epoch:
+            raise Superseded(f"job run {self._job_run_id} is in epoch {lease.epoch if lease else None}")
+        self._next_s = self._clock() + lease.ttl_s / 3
 
 
 class SessionReport:
@@ -74,6 +106,8 @@ class SessionReport:
                 self.error_named = event.error_named
             case RoundCompleted():
                 self._progress = replace(self._progress, round=event.round)
+                self._tell()
+            case _:  # it says that the session is at work, no more
                 self._tell()
 
     def begin(self) -> None:

@@ -5,6 +5,8 @@
 20 deltas, day=2024-01-02, it is noon of it      wait     not_sealed         its window ends at 2024-01-03 00:00
 3 deltas                                         wait     below_thresholds   3 deltas, 20 wanted
 no delta since the last compaction               wait     nothing_new
+30 delete files in a branch, {delete_files = 20} submit   delete_files       30 delete files, 20 wanted
+a job run compacted this very head before        wait     nothing_new
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from cronsim import CronSim
 
 from deltacompact.base.wording import counted
 from sessions.watch.policy import Condition, Policy, Schedule, Sealed
-from sessions.watch.statistics import PartitionStatistics
+from sessions.watch.statistics import Statistics
 
 _COOLDOWN_MAX_S = 24 * 3600.0
 _LOOK_BACK = timedelta(days=32)
@@ -38,7 +40,13 @@ class Reason(enum.StrEnum):
     DELTA_ROWS = "delta_rows"
     DELTA_BYTES = "delta_bytes"
     DELTA_AGE = "oldest_delta_age"
-    SMALL_FILES = "average_file_bytes_below"
+    AVERAGE_FILE = "average_file_bytes_below"
+    DELETE_FILES = "delete_files"
+    DELETE_FILE_SHARE = "delete_file_share"
+    DEAD_ROW_SHARE = "dead_row_share"
+    SMALL_FILES = "small_files"
+    NEW_BYTES = "new_bytes"
+    COMPACTION_AGE = "compaction_age"
     FILES = "files"
     IDLE = "idle"
     SCHEDULE = "schedule"
@@ -63,19 +71,22 @@ class History:
     """What is known of earlier job runs of one partition.
 
     `running` is the job run that works on it or was submitted for it, whatever policy did. `submitted_s` is when this
-    policy did last; `failures` counts its job runs that failed since one succeeded.
+    policy did last, and `marks` what the last write was then; `failures` counts its job runs that failed since one
+    succeeded.
     """
 
     running: str | None = None
     submitted_s: Mapping[str, float] = field(default_factory=dict)
     failures: int = 0
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
-def evaluate(policy: Policy, statistics: PartitionStatistics, history: History, now_s: float) -> Decision:
+def evaluate(policy: Policy, statistics: Statistics, history: History, now_s: float) -> Decision:
     """Decide for one partition. What forbids comes before what asks for it."""
     if history.running is not None:
         return _wait(Reason.RUNNING, f"job run {history.running} works on it")
-    if not statistics.deltas and not (policy.document.get("purge") and statistics.dead_rows):
+    compacted = history.marks.get(policy.name) if not history.failures else None
+    if statistics.is_settled(bool(policy.document.get("purge")), compacted):
         return _wait(Reason.NOTHING_NEW, "nothing was committed since it was compacted")
     window_end_s = sealed_s(policy.sealed, statistics.partition)
     if policy.sealed is not None and window_end_s is not None and now_s < window_end_s + policy.sealed.delay:
@@ -135,7 +146,7 @@ def window_begin_s(schedule: Schedule, now_s: float) -> float | None:
 
 
 def _by_conditions(
-    conditions: list[Condition], statistics: PartitionStatistics, window_end_s: float | None, now_s: float
+    conditions: list[Condition], statistics: Statistics, window_end_s: float | None, now_s: float
 ) -> Decision:
     lacking = []
     for condition in conditions:
@@ -148,32 +159,48 @@ def _by_conditions(
 
 
 def _told(
-    condition: Condition, statistics: PartitionStatistics, window_end_s: float | None, now_s: float
+    condition: Condition, statistics: Statistics, window_end_s: float | None, now_s: float
 ) -> list[tuple[Reason, bool, str]]:
     """Of everything that a condition names: whether it holds, and what is against what is wanted."""
-    oldest_s = max(statistics.oldest_delta_s or now_s, window_end_s or 0.0)
-    idle_s = now_s - statistics.written_s if statistics.written_s is not None else 0.0
-    average = statistics.average_file_bytes
-    since_delta, since_file = "s since the oldest delta", "s since the last file"
-    least: list[tuple[Reason, float | None, float, str, str]] = [
-        (Reason.DELTAS, condition.deltas, statistics.deltas, "delta", "deltas"),
-        (Reason.DELTA_ROWS, condition.delta_rows, statistics.delta_rows, "delta row", "delta rows"),
-        (Reason.DELTA_BYTES, condition.delta_bytes, statistics.delta_bytes, "delta byte", "delta bytes"),
-        (Reason.DELTA_AGE, condition.oldest_delta_age, now_s - oldest_s, since_delta, since_delta),
-        (Reason.FILES, condition.files, statistics.files, "file", "files"),
-        (Reason.IDLE, condition.idle, idle_s, since_file, since_file),
-    ]
+    found = statistics.measured(now_s, window_end_s, condition.small_file_bytes)
     told = [
-        (reason, found >= wanted, f"{counted(round(found), what, whats)}, {wanted:,.0f} wanted")
-        for reason, wanted, found, what, whats in least
-        if wanted is not None
+        (reason, found[reason.value] >= wanted, _least(found[reason.value], wanted, what, whats))
+        for reason, (what, whats) in _MEASURED.items()
+        if (wanted := getattr(condition, reason.value)) is not None
     ]
     if condition.average_file_bytes_below is not None:
-        below = condition.average_file_bytes_below
+        below, average = condition.average_file_bytes_below, found.get("average_file_bytes_below")
         small = average is not None and average < below
-        said = (Reason.SMALL_FILES, small, f"{average or 0:,.0f} bytes a file, below {below:,} wanted")
+        said = (Reason.AVERAGE_FILE, small, f"{average or 0:,.0f} bytes a file, below {below:,} wanted")
         told.insert(0, said) if condition.deltas is None else told.append(said)
     return told
+
+
+def _least(found: float, wanted: float, what: str, whats: str) -> str:
+    """ "12 deltas, 20 wanted"; "12 % of rows dead, 20 % wanted" """
+    if what.startswith("%"):
+        return f"{found:.1%}{what[1:]}, {wanted:.1%} wanted"
+    return f"{counted(round(found), what, whats)}, {wanted:,.0f} wanted"
+
+
+_SINCE_DELTA, _SINCE_FILE = "s since the oldest delta", "s since the last file"
+_SINCE_COMPACTION = "s since the last compaction"
+_FILE_SHARE, _ROW_SHARE = "% of files hold deletes", "% of rows are deleted"
+_MEASURED: Mapping[Reason, tuple[str, str]] = {
+    Reason.DELTAS: ("delta", "deltas"),
+    Reason.DELTA_ROWS: ("delta row", "delta rows"),
+    Reason.DELTA_BYTES: ("delta byte", "delta bytes"),
+    Reason.DELTA_AGE: (_SINCE_DELTA, _SINCE_DELTA),
+    Reason.DELETE_FILES: ("delete file", "delete files"),
+    Reason.DELETE_FILE_SHARE: (_FILE_SHARE, _FILE_SHARE),
+    Reason.DEAD_ROW_SHARE: (_ROW_SHARE, _ROW_SHARE),
+    Reason.SMALL_FILES: ("small file", "small files"),
+    Reason.NEW_BYTES: ("new byte", "new bytes"),
+    Reason.COMPACTION_AGE: (_SINCE_COMPACTION, _SINCE_COMPACTION),
+    Reason.FILES: ("file", "files"),
+    Reason.IDLE: (_SINCE_FILE, _SINCE_FILE),
+}
+"""What has to be reached, and how it is said. The word of a reason is the field of a condition that asks for it."""
 
 
 def _wait(reason: Reason, text: str) -> Decision:

@@ -16,6 +16,13 @@
     sealed = {keys = ["day"], window = "day", delay = 3600}
     when = [{deltas = 20}, {oldest_delta_age = 3600}, {files = 60, average_file_bytes_below = 33554432, idle = 172800}]
 
+    [[policies]]
+    name = "orders in Iceberg"
+    catalog = "iceberg://prod"
+    source_table_id = "db.orders"
+    when = [{delete_files = 100}, {dead_row_share = 0.1}, {small_files = 50, compaction_age = 3600}]
+    document = {mode = "rewrite", options = {"delete-file-threshold" = 1}, branch = "main"}
+
 One of the conditions of `when` has to hold, and of a condition everything that it names. Of several policies on one
 table the first that wants to submit does. Durations are seconds. `python -m sessions.watch.policy` writes the JSON
 Schema beside this file.
@@ -33,9 +40,11 @@ from cronsim import CronSim, CronSimError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.model import ICEBERG
 from deltacompact.base.wording import text_of
 from sessions.documents.instruction import Instruction, RefusedDocument, of_values
 from sessions.documents.paths import no_such_field
+from sessions.documents.streams import branch_of
 
 SCHEMA_PATH = Path(__file__).with_name("policies.schema.json")
 SMALL_BYTES = 32 << 20
@@ -44,10 +53,24 @@ _STRICT = ConfigDict(extra="forbid", frozen=True)
 _DAY_S = 24 * 3600.0
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+_OF_STREAMS = frozenset({"deltas", "delta_rows", "delta_bytes", "oldest_delta_age"})
+_OF_ICEBERG = frozenset(
+    {
+        "delete_files",
+        "delete_file_share",
+        "dead_row_share",
+        "small_files",
+        "small_file_bytes",
+        "new_bytes",
+        "compaction_age",
+    }
+)
+"""Conditions; the others are for both."""
 
 
 class Condition(BaseModel):
-    """All that it names has to hold for a partition."""
+    """All that it names has to hold for a partition, or for a branch of an Iceberg table."""
 
     model_config = _STRICT
 
@@ -61,11 +84,29 @@ class Condition(BaseModel):
     files: Count | None = Field(default=None, description="So many files, compacted ones and those of deltas, or more.")
     average_file_bytes_below: Count | None = Field(default=None, description="They are smaller than that on average.")
     idle: Seconds | None = Field(default=None, description="Since the last file was written.")
+    delete_files: Count | None = Field(
+        default=None, description="Iceberg: so many files of deletes, deletion vectors included, or more."
+    )
+    delete_file_share: Share | None = Field(default=None, description="Iceberg: their share of all files.")
+    dead_row_share: Share | None = Field(
+        default=None, description="Iceberg: the share of rows that deletes name; an equality delete counts for one row."
+    )
+    small_files: Count | None = Field(default=None, description="Iceberg: so many small data files, or more.")
+    small_file_bytes: Count | None = Field(
+        default=None,
+        description="Iceberg: below this size a data file is small. Default: 75 % of the table's target size.",
+    )
+    new_bytes: Count | None = Field(default=None, description="Iceberg: written since the last compaction.")
+    compaction_age: Seconds | None = Field(
+        default=None, description="Iceberg: since the last compaction, or since the oldest snapshot there is."
+    )
 
     @model_validator(mode="after")
     def _names_something(self) -> Condition:
         if not self.model_dump(exclude_none=True):
             raise ValueError("a condition names at least one thing")
+        if self.small_file_bytes is not None and self.small_files is None:
+            raise ValueError("small_file_bytes says what small_files counts: name both")
         return self
 
 
@@ -147,25 +188,47 @@ class Policy(BaseModel):
             raise ValueError("a policy has conditions (when), a preset or a schedule")
         if self.preset == "tiers" and self.schedule is not None:
             raise ValueError("the preset tiers has its own schedules")
+        self._check_kind()
         try:
             self.instruction([{}])
         except RefusedDocument as refused:
             raise ValueError(f"document.{refused}") from None
         return self
 
+    def _check_kind(self) -> None:
+        """What is for delta streams and what is for Iceberg tables are not mixed."""
+        if self.is_iceberg and (self.preset is not None or self.sealed is not None):
+            name = "sealed" if self.preset is None else f"the preset {self.preset}"
+            raise ValueError(f"{name} is for delta streams, and {self.catalog[:60]!r} is an Iceberg catalog")
+        others, kind = (_OF_STREAMS, "delta streams") if self.is_iceberg else (_OF_ICEBERG, "Iceberg tables")
+        for place, condition in enumerate(self.when):
+            if wrong := sorted(others & condition.model_fields_set):
+                raise ValueError(
+                    f"when[{place}].{wrong[0]}: it is for {kind}, and {self.catalog[:60]!r} is none of them"
+                )
+
+    @property
+    def is_iceberg(self) -> bool:
+        return self.catalog.startswith(ICEBERG)
+
+    @property
+    def branch(self) -> str | None:
+        """Of an Iceberg table."""
+        return str(branch_of(self.document)["branch"]) if self.is_iceberg else None
+
     def instruction(self, partitions: list[dict[str, str | None]], job_run_id: str | None = None) -> Instruction:
-        """The document that this policy submits."""
+        """The document that this policy submits. One for an Iceberg table names no partitions."""
         for taken in ("version", "catalog", "source_table_id", "partitions", "job_run_id"):
             if taken in self.document:
                 raise RefusedDocument(taken, "the policy says it, not its document")
-        named = {"job_run_id": job_run_id} if job_run_id else {}
+        named: dict[str, Any] = {"job_run_id": job_run_id} if job_run_id else {}
+        named |= {} if self.is_iceberg else {"partitions": partitions}
         return of_values(
             {
                 "version": 1,
                 **named,
                 "catalog": self.catalog,
                 "source_table_id": self.source_table_id,
-                "partitions": partitions,
                 **self.document,
             }
         )

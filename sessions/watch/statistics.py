@@ -1,11 +1,37 @@
-"""What a policy asks of a partition, from its log alone: no data, no footer, no listing of files is read."""
+"""What a policy asks of a partition, from its log alone, or of a branch of an Iceberg table, from its manifests.
+
+No data, no footer, no listing of files is read. What is measured has the name of the field of a condition that asks
+for it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from sessions.documents.streams import branch_of
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from deltacompact.catalog.iceberg.watching import BranchSizes
+
+
+class Statistics(Protocol):
+    """Of what one session would compact. `mark` names the last write: where it is the same, nothing came since."""
+
+    @property
+    def partition(self) -> dict[str, str | None]: ...
+
+    @property
+    def mark(self) -> str: ...
+
+    def is_settled(self, purge: bool, compacted: str | None) -> bool:
+        """Whether there is nothing to compact. `compacted` is the mark that was compacted last, where it is known."""
+
+    def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
+        """By name of what a condition asks for. `sealed_s` is when the window of a sealed partition ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +52,57 @@ class PartitionStatistics:
     bytes: int = 0
     dead_rows: int = 0
 
+    def is_settled(self, purge: bool, compacted: str | None) -> bool:
+        return not self.deltas and not (purge and self.dead_rows)
+
+    def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
+        oldest_s = max(self.oldest_delta_s or now_s, sealed_s or 0.0)
+        return {
+            "deltas": self.deltas,
+            "delta_rows": self.delta_rows,
+            "delta_bytes": self.delta_bytes,
+            "oldest_delta_age": now_s - oldest_s,
+            "files": self.files,
+            "idle": now_s - self.written_s if self.written_s is not None else 0.0,
+            **({"average_file_bytes_below": self.bytes / self.files} if self.files else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStatistics:
+    """One branch of an Iceberg table. Of its dead rows nobody knows the number before the data is read: each row of a
+    delete file counts for one."""
+
+    partition: dict[str, str | None]
+    sizes: BranchSizes
+
     @property
-    def average_file_bytes(self) -> float | None:
-        return self.bytes / self.files if self.files else None
+    def mark(self) -> str:
+        return str(self.sizes.head)
+
+    def is_settled(self, purge: bool, compacted: str | None) -> bool:
+        return compacted == self.mark or not (self.sizes.data_files or self.sizes.delete_files)
+
+    def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
+        sizes = self.sizes
+        files = sizes.data_files + sizes.delete_files
+        found: dict[str, float] = {
+            "files": files,
+            "delete_files": sizes.delete_files,
+            "delete_file_share": sizes.delete_files / files if files else 0.0,
+            "dead_row_share": min(1.0, sizes.delete_rows / sizes.data_rows) if sizes.data_rows else 0.0,
+            "small_files": sizes.small_files(small_file_bytes),
+            "new_bytes": sizes.new_bytes,
+            "compaction_age": now_s - sizes.compacted_s if sizes.compacted_s is not None else 0.0,
+            "idle": now_s - sizes.written_s if sizes.written_s is not None else 0.0,
+        }
+        if sizes.data_files:
+            found["average_file_bytes_below"] = float(sizes.data_file_bytes.mean())
+        return found
+
+
+def branch_statistics(branch: str, sizes: BranchSizes) -> BranchStatistics:
+    return BranchStatistics(branch_of({"branch": branch}), sizes)
 
 
 def statistics_of(catalog: DeltaStreamCatalog, table_id: str) -> list[PartitionStatistics]:

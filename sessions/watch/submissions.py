@@ -22,7 +22,7 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One document that was submitted, or is about to be."""
+    """One document that was submitted, or is about to be. `marks` name the last write to each partition then."""
 
     policy: str
     job_run_id: str
@@ -30,16 +30,17 @@ class Submission:
     at_s: float
     reason: str
     document: dict[str, Any]
+    marks: tuple[str, ...] = ()
 
 
 _KIND = TypeAdapter(Submission)
 
 
 class Submissions:
-    """The log of one table. What was read once is remembered."""
+    """The log of one table, by a text that names it and no other. What was read once is remembered."""
 
-    def __init__(self, store: ObjectStore, catalog_uri: str, table_id: str) -> None:
-        digest = hashlib.sha256(f"{catalog_uri}\n{table_id}".encode()).hexdigest()[:16]
+    def __init__(self, store: ObjectStore, table: str) -> None:
+        digest = hashlib.sha256(table.encode()).hexdigest()[:16]
         self._store = store
         self._folder = f"watch/{digest}/"
         self._name = f"watch-{digest}"

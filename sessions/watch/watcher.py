@@ -1,7 +1,7 @@
 """Looks at tables and submits job runs, by policies. Any number of watchers may share a state.
 
 for each table of the policies
-    statistics     its partitions' logs
+    statistics     its partitions' logs; the manifests of a branch of an Iceberg table
     history        what was submitted, what became of it, which job runs are open, whoever asked for them
     decisions      policy by policy, the first that wants to submit a partition does
     submissions    a slot in the table's log, then a document in the queue
@@ -16,26 +16,30 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.base.model import partition_text
+from deltacompact.base.model import ICEBERG, partition_text
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.catalog import open_catalog
+from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.storage.opening import open_store
 from sessions.base.ids import session_id
 from sessions.base.model import JobRun, JobRunState
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
+from sessions.documents.streams import MAIN, branch_of
 from sessions.queues.queue import Queue
 from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Action, Decision, History, evaluate
 from sessions.watch.policy import Policies, Policy
-from sessions.watch.statistics import PartitionStatistics, statistics_of
+from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
 from sessions.watch.submissions import Submission, Submissions, batches
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
 _SENT_AGAIN_AFTER_S = 3600.0
@@ -74,17 +78,17 @@ class Watcher:
         queue: Queue,
         *,
         clock: Callable[[], float] = time.time,
-        open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
+        open_catalog: Callable[[str], DeltaStreamCatalog | IcebergCatalog] = open_catalog,
     ) -> None:
         self._state = state
         self._queue = queue
         self._clock = clock
         self._open_catalog = open_catalog
         self.failed: dict[str, DeltaCompactError] = {}
-        self._tables: dict[tuple[str, str], _Table] = {}
+        self._tables: dict[tuple[str, str, str | None], _Table] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
-            key = (policy.catalog, policy.source_table_id)
+            key = (policy.catalog, policy.source_table_id, policy.branch)
             if key not in self._tables:
                 self._tables[key] = _Table(*key, self)
             self._tables[key].policies.append(policy)
@@ -109,24 +113,26 @@ class Watcher:
 
 
 class _Table:
-    """One table with its policies, and what was read of it."""
+    """One table, or one branch of an Iceberg table, with its policies, and what was read of it."""
 
-    def __init__(self, catalog_uri: str, name: str, watcher: Watcher) -> None:
+    def __init__(self, catalog_uri: str, name: str, branch: str | None, watcher: Watcher) -> None:
         self.catalog_uri = catalog_uri
         self.name = name
+        self.branch = branch
         self.policies: list[Policy] = []
         self._watcher = watcher
         self._state = watcher._state
-        self._catalog: DeltaStreamCatalog | None = None
-        self._submissions = Submissions(self._state.store, _normal(catalog_uri), name)
+        self._statistics: Callable[[], Sequence[Statistics]] | None = None
+        self._named = "\n".join([_normal(catalog_uri), name, *([branch] if branch else [])])
+        self._submissions = Submissions(self._state.store, self._named)
         self._ended: dict[str, JobRun] = {}
         self._sent_s: dict[str, float] = {}
         self._kept: dict[tuple[str, str], Decision] = {}
 
     def look(self) -> list[Decided]:
-        if self._catalog is None:
-            self._catalog = self._watcher._open_catalog(self.catalog_uri)
-        found = statistics_of(self._catalog, self.name)
+        if self._statistics is None:
+            self._statistics = self._looking()
+        found = self._statistics()
         submissions = self._submissions.read()
         now_s = self._watcher._clock()
         histories = self._histories(found, submissions, now_s)
@@ -148,25 +154,39 @@ class _Table:
         self._keep(decided)
         return decided
 
+    def _looking(self) -> Callable[[], Sequence[Statistics]]:
+        """What looks at the table; asked again, it reads what is new."""
+        catalog = self._watcher._open_catalog(self.catalog_uri)
+        if not is_iceberg_catalog(catalog):
+            return lambda: statistics_of(catalog, self.name)
+        branch = self.branch or MAIN
+        watched = catalog.watched(self.name, branch)
+        return lambda: [branch_statistics(branch, watched.look())]
+
     # History
 
     def _histories(
-        self, found: list[PartitionStatistics], submissions: list[Submission], now_s: float
+        self, found: Sequence[Statistics], submissions: list[Submission], now_s: float
     ) -> dict[str, History]:
         """What is known of each partition by its session's id."""
         running = self._running(submissions, now_s)
         last_s: dict[str, dict[str, float]] = {}
+        marks: dict[str, dict[str, str]] = {}
         failures: dict[str, int] = {}
         for submission in submissions:
             run = self._ended.get(submission.job_run_id)
-            for partition in submission.partitions:
+            for place, partition in enumerate(submission.partitions):
                 name = session_id(partition)
+                if submission.marks:
+                    marks.setdefault(name, {})[submission.policy] = submission.marks[place]
                 last_s.setdefault(name, {})[submission.policy] = submission.at_s
                 if run is not None:
                     failed = run.state is JobRunState.FAILED
                     failures[name] = failures.get(name, 0) + 1 if failed else 0
         return {
-            name: History(running.get(name, running.get("")), last_s.get(name, {}), failures.get(name, 0))
+            name: History(
+                running.get(name, running.get("")), last_s.get(name, {}), failures.get(name, 0), marks.get(name, {})
+            )
             for name in (session_id(each.partition) for each in found)
         }
 
@@ -193,22 +213,25 @@ class _Table:
         return running
 
     def _is_ours(self, document: Mapping[str, Any]) -> bool:
-        """Whether a job run works on this table, or writes to it."""
+        """Whether a job run works on this table and branch, or writes to it."""
+        if self.branch is not None and self.branch != branch_of(document)["branch"]:
+            return False
         tables = (document.get("source_table_id"), document.get("destination_compacted_table_id"))
         return self.name in tables and _normal(str(document.get("catalog"))) == _normal(self.catalog_uri)
 
     # Submit
 
-    def _submit(
-        self, policy: Policy, wanted: list[tuple[PartitionStatistics, Decision]], now_s: float
-    ) -> dict[str, str]:
+    def _submit(self, policy: Policy, wanted: list[tuple[Statistics, Decision]], now_s: float) -> dict[str, str]:
         """Submit partitions; the job run of each by its session's id. Fewer where another watcher was faster."""
         submitted: dict[str, str] = {}
         reasons = sorted({decision.reason.value for _, decision in wanted})
+        mark_of = {session_id(each.partition): each.mark for each, _ in wanted}
         for partitions in batches([each.partition for each, _ in wanted], PARTITIONS_MAX):
             job_run_id = self._submissions.next_job_run_id()
             document = values_of(policy.instruction(partitions, job_run_id))
-            submission = Submission(policy.name, job_run_id, tuple(partitions), now_s, ",".join(reasons), document)
+            marks = tuple(mark_of[session_id(partition)] for partition in partitions)
+            why = ",".join(reasons)
+            submission = Submission(policy.name, job_run_id, tuple(partitions), now_s, why, document, marks)
             if not self._submissions.put(submission):
                 _LOG.info("table %s: another watcher was faster", self.name)
                 break
@@ -241,13 +264,15 @@ class _Table:
                 said = each.decision
                 _LOG.info("%s %s by %s: %s, %s", self.name, each.partition, each.policy, said.action, said.text)
         if kept != self._kept:
-            name = hashlib.sha256(f"{_normal(self.catalog_uri)}\n{self.name}".encode()).hexdigest()[:16]
+            name = hashlib.sha256(self._named.encode()).hexdigest()[:16]
             documents = [each.document() for each in decided]
             keep_decisions(self._state.store, name, self._watcher._clock(), documents)
         self._kept = kept
 
 
 def _named(document: Mapping[str, Any]) -> list[str]:
+    if str(document.get("catalog")).startswith(ICEBERG):
+        return [session_id(branch_of(document))]
     partitions = document.get("partitions")
     if partitions is None:
         return [""]
@@ -256,6 +281,8 @@ def _named(document: Mapping[str, Any]) -> list[str]:
 
 def _normal(uri: str) -> str:
     """One text for all names of a catalog."""
+    if uri.startswith(ICEBERG):
+        return uri
     try:
         return open_store(uri).uri
     except DeltaCompactError:

@@ -15,6 +15,7 @@ from typing import Any
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg.commit.attempts import committed_by
 from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
 from deltacompact.catalog.iceberg.convert.options import convert_options
@@ -23,8 +24,10 @@ from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
 from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, RewriteResult
-from deltacompact.catalog.iceberg.table import pyiceberg_door
-from deltacompact.catalog.iceberg.table.metadata import MAIN
+from deltacompact.catalog.iceberg.table import locations, pyiceberg_door
+from deltacompact.catalog.iceberg.table.metadata import MAIN, Snapshot
+from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
+from deltacompact.catalog.iceberg.watching import WatchedBranch
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,21 @@ class IcebergCatalog:
     def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
         chosen = convert_options(_named(options))
         return Convert(self._table(table_id), branch, chosen, settings)
+
+    def state(self, table_id: str, branch: str = MAIN) -> TableState:
+        """A branch as it is now: its live data files and delete files."""
+        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        reader = StateReader(locations.store_of(table.metadata.location, table.io_properties))
+        return reader.read(table.metadata, branch)
+
+    def watched(self, table_id: str, branch: str = MAIN) -> WatchedBranch:
+        """A branch that is looked at again and again: only what is new is read."""
+        return WatchedBranch(self._catalog, table_id, branch)
+
+    def committed_by(self, table_id: str, work: str) -> tuple[Snapshot, ...]:
+        """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""
+        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        return committed_by(table.metadata.snapshots.values(), work)
 
     def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
         table = self._table(table_id)

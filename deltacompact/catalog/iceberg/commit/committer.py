@@ -20,6 +20,7 @@ from typing import Generic
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.commit.attempts import ATTEMPT, current_attempt, refuse_superseded
 from deltacompact.catalog.iceberg.commit.proposal import Outcome, Propose
 from deltacompact.catalog.iceberg.commit.snapshots import Draft, draft_snapshot
 from deltacompact.catalog.iceberg.table import locations
@@ -31,6 +32,8 @@ from deltacompact.storage.objects import ObjectStore
 ATTEMPTS_MAX = 100
 UNANSWERED_MAX = 8
 """After so many attempts without an answer we stop asking, and keep every file that they name."""
+SESSION = "deltacompact.session"
+"""The key in a snapshot's summary of who committed it."""
 _WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
 
 
@@ -66,19 +69,24 @@ class _Tries(Generic[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts."""
+    """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
+
+    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py.
+    """
 
     store: ObjectStore
     reader: StateReader
     branch: str
     session: str
     wait: Callable[[float], None] = time.sleep
+    attempt: str | None = field(default_factory=current_attempt)
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
         """Commit what is proposed on the head of now.
 
-        Raises ConflictError after too many attempts, InputError if the catalog does not let us, and OutcomeUnknownError
-        (Interrupted after Ctrl-C) if nobody knows what happened to an attempt; then the written files must stay.
+        Raises ConflictError after too many attempts or if we were given up, InputError if the catalog does not let us,
+        and OutcomeUnknownError (Interrupted after Ctrl-C, or if a signal ends this process) if nobody knows what
+        happened to an attempt; then the written files must stay.
         """
         tries: _Tries[Outcome] = _Tries(secrets.randbits(63) or 1)
         table_id = table.metadata.table_id
@@ -89,17 +97,22 @@ class Committer:
         try:
             if (done := self._tried(table.reloaded(), propose, tries)) is not None:
                 return done
-        except KeyboardInterrupt:
-            if tries.unanswered:
-                raise Interrupted(unknown) from None
-            raise
         except Exception as error:
             if tries.unanswered:
                 raise OutcomeUnknownError(f"{unknown} ({text_of(error)})") from error
             raise
+        except BaseException as stopped:
+            if tries.unanswered:
+                raise Interrupted(unknown) from stopped
+            raise
         if tries.unanswered:
             raise OutcomeUnknownError(unknown)
         raise ConflictError(f"{table_id}: other commits came first, again and again")
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """Who we are, for the summary."""
+        return {SESSION: self.session} | ({ATTEMPT: self.attempt} if self.attempt else {})
 
     def _tried(
         self, table: IcebergTable, propose: Propose[Outcome], tries: _Tries[Outcome]
@@ -110,10 +123,11 @@ class Committer:
             state = self.reader.read(table.metadata, self.branch)
             if (landed := tries.landed(table)) is not None:
                 return Committed(table, *landed, attempt - 1)
+            refuse_superseded(table.metadata.snapshots.values(), self.attempt)
             proposal = propose(state)
             if proposal.is_empty:
                 return None if tries.unanswered else Committed(table, None, proposal.outcome, attempt)
-            draft = draft_snapshot(self.store, self.reader, state, proposal, tries.snapshot_id, self.session)
+            draft = draft_snapshot(self.store, self.reader, state, proposal, tries.snapshot_id, self._names)
             tries.drafts.append((draft, proposal.outcome))
             tries.unanswered += 1
             try:

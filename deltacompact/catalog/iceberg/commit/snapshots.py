@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,9 +53,9 @@ def draft_snapshot(
     state: TableState,
     proposal: Proposal[Any],
     snapshot_id: int,
-    session: str,
+    names: Mapping[str, str],
 ) -> Draft:
-    """Write the manifests of a snapshot on this head."""
+    """Write the manifests of a snapshot on this head. `names` say in its summary who commits it."""
     next_sequence = state.metadata.last_sequence_number + 1
     added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
     removed = {entry.file.key for entry in proposal.removed}
@@ -90,7 +90,7 @@ def draft_snapshot(
         timestamp_ms=max(now_ms, state.snapshot.timestamp_ms if state.snapshot else 0),
         manifest_list=path,
         schema_id=state.metadata.schema_id,
-        summary={**_summary(state, proposal), "deltacompact.session": session},
+        summary={**_summary(state, proposal), **names},
         first_row_id=first_row_id,
         added_rows=added_rows,
     )
