@@ -1,0 +1,160 @@
+"""Plans an upsert: pure. Which data files have to be compared with each other, and why others need not be.
+
+    file    sequence    day         the key is (day, id), so each partition is a key space of its own
+    a       5           3
+    b       6           3           a and b are compared
+    c       5           4           settled: an earlier upsert compared all files up to 5
+
+    order   a, b                    by sequence number, then by path: rows of b win over rows of a
+
+A *key space* is a part of the table within which a key is unique: the whole table, or one partition. Rows of one key
+can only lie in one partition if the partition's source columns are among the key columns, and all files have one spec.
+Everywhere else the whole table is one key space, unless the option `scope=partition` promises more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns, upsert_columns
+from deltacompact.catalog.iceberg.upsert.history import Settled, settled
+from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
+
+KeySpace = Scope | None
+"""A partition, or the whole table: None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A data file whose rows are compared, and the deletes that may apply to it."""
+
+    entry: Entry
+    deletes: Deletes
+    key_space: KeySpace
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertPlan:
+    """The files to compare, the later the newer, and how many files need not be compared again.
+
+    `sequence_number` is the planned snapshot's: all rows up to it are settled afterwards.
+    """
+
+    table_id: str
+    uuid: str
+    branch: str
+    format_version: int
+    snapshot_id: int | None
+    sequence_number: int
+    columns: UpsertColumns
+    reach: Reach
+    inputs: tuple[Input, ...]
+    settled_files: int
+    settled: Settled | None
+
+    @property
+    def described(self) -> str:
+        """By which columns rows are compared, and within what."""
+        return described(self.columns, self.reach)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, dead ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
+
+    @property
+    def key_spaces(self) -> tuple[KeySpace, ...]:
+        return tuple(dict.fromkeys(source.key_space for source in self.inputs))
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why no row has to be compared; None: some have."""
+        if self.inputs:
+            return None
+        if self.settled is None:
+            return "the branch has no data files"
+        files = counted(self.settled_files, "file")
+        return f"{files}: no rows came since snapshot {self.settled.snapshot_id} marked all that were superseded"
+
+
+def described(columns: UpsertColumns, reach: Reach) -> str:
+    return f"{columns.described}; scope {reach.value}"
+
+
+def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySpace] | None = None) -> UpsertPlan:
+    """The plan for a branch. `only`: just these key spaces (to be done again).
+
+    Raises InputError where the table is of a kind that cannot be upserted, or lacks a column.
+    """
+    _refuse(state)
+    columns = upsert_columns(state.metadata, options)
+    reach = options.reach or _natural_reach(state, columns)
+    done = settled(state.metadata, state.snapshot, described(columns, reach))
+    index = DeleteIndex(state)
+    ordered = sorted(state.data, key=lambda entry: (entry.sequence, entry.file.path.encode()))
+    spaces = {entry.file.path: scope_of(entry) if reach is Reach.PARTITION else None for entry in ordered}
+    if only is not None:
+        wanted: frozenset[KeySpace] = only
+    elif done is None:
+        wanted = frozenset(spaces.values())
+    elif done.has_grown:
+        wanted = frozenset(spaces[entry.file.path] for entry in ordered if _came_after(entry, done.through))
+    else:
+        wanted = frozenset()
+    chosen = [entry for entry in ordered if spaces[entry.file.path] in wanted]
+    return UpsertPlan(
+        state.metadata.table_id,
+        state.metadata.uuid,
+        state.branch,
+        state.metadata.format_version,
+        state.snapshot_id,
+        state.sequence_number,
+        columns,
+        reach,
+        tuple(Input(entry, index.applying_to(entry), spaces[entry.file.path]) for entry in chosen),
+        len(ordered) - len(chosen),
+        done,
+    )
+
+
+def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:
+    """Partition by partition where that is the same as the whole table, and less to hold."""
+    spec_ids = {entry.file.spec_id for entry in state.data}
+    if len(spec_ids) != 1:
+        return Reach.TABLE
+    (spec_id,) = spec_ids
+    spec = state.metadata.specs[spec_id]
+    sources = {part.source_id for part in spec.fields}
+    return Reach.PARTITION if not spec.is_unpartitioned and sources <= columns.key_ids else Reach.TABLE
+
+
+def _came_after(entry: Entry, through: int) -> bool:
+    """Whether the file came to the branch after this sequence number. A rewrite counts: its rows may be new ones."""
+    return entry.file_sequence_number is None or entry.file_sequence_number > through
+
+
+def _refuse(state: TableState) -> None:
+    """Refuse what would be compared or marked wrongly, before any work."""
+    name = state.metadata.table_id
+    if state.metadata.format_version == 1:
+        raise InputError(f"table {name!r} has format version 1, which has no delete files: upgrade it to 2")
+    for entry in (*state.data, *state.deletes):
+        file = entry.file
+        if file.key_metadata is not None:
+            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
+        if file.file_format.upper() not in ("PARQUET", "PUFFIN"):
+            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be compared")
+        if unknown := next((number for number in file.equality_ids if number not in state.metadata.columns), None):
+            raise InputError(f"{file.path} deletes by field id {unknown}, which no schema of {name!r} has")
+        columns = state.metadata.columns
+        if nested := next((number for number in file.equality_ids if not columns[number].is_top_level), None):
+            raise InputError(f"{file.path} deletes by field id {nested}, which lies inside of a struct")
