@@ -109,7 +109,7 @@ def test_files_of_one_sequence_number_are_ordered_by_their_paths(lake):
     create(lake, by=[("day", IdentityTransform())])
     lake.append(T, [event(1, "a", day=1), event(1, "c", day=3), event(1, "b", day=2)])
     assert len(lake.state(T).data) == 3
-    assert upsert(lake).compared_by == "key 1; scope table"
+    assert upsert(lake).compared_by == "key id; scope table"
     assert names(lake) == {1: "c"}  # day_part=3
 
 

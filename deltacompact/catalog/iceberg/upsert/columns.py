@@ -8,6 +8,7 @@ described as     key 1; sort 4 desc; operation 5 D          by field id: a renam
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from deltacompact.tabular.field_ids import field_id
 class UpsertColumns:
     """Names of today, in the order of the table's schema for the key. `deletes` are the values that mark a delete.
 
-    `described` has field ids instead of names, so it is the same after a column was renamed.
+    `words` tell them by name; `recorded` by field id, so it is the same after a column was renamed.
     """
 
     key: tuple[str, ...]
@@ -34,7 +35,8 @@ class UpsertColumns:
     sort: tuple[SortKey, ...]
     operation: str | None
     deletes: pa.Array | None = field(hash=False, compare=False)
-    described: str
+    words: str
+    recorded: str
 
 
 def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertColumns:
@@ -59,19 +61,15 @@ def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertCol
         if not schemas.has_lengths(type_) and not value_bytes(type_):
             raise InputError(f"table {name!r}: sort column {sort.name!r} is {type_}, which has no order")
     deletes = _deletes(fields[options.operation_column], options, name) if options.operation_column else None
-    words = [f"key {','.join(str(_number(column)) for column in key)}"]
-    if options.sort_columns:
-        words.append("sort " + ", ".join(_described(sort, fields) for sort in options.sort_columns))
-    if options.operation_column:
-        operation = _number(fields[options.operation_column])
-        words.append(f"operation {operation} {','.join(sorted(options.delete_values))}")
+    names = [column.name for column in key]
     return UpsertColumns(
-        tuple(column.name for column in key),
+        tuple(names),
         frozenset(_number(column) for column in key),
         options.sort_columns,
         options.operation_column,
         deletes,
-        "; ".join(words),
+        _words(options, names),
+        _words(options, names, {column.name: str(_number(column)) for column in metadata.schema}),
     )
 
 
@@ -99,8 +97,17 @@ def _deletes(column: pa.Field, options: UpsertOptions, table_id: str) -> pa.Arra
         ) from None
 
 
-def _described(sort: SortKey, fields: dict[str, pa.Field]) -> str:
-    return f"{_number(fields[sort.name])} {'desc' if sort.direction is Direction.DESCENDING else 'asc'}"
+def _words(options: UpsertOptions, key: Sequence[str], called: Mapping[str, str] | None = None) -> str:
+    """What is compared. `called`: what columns are called instead of their names."""
+    called = called or {}
+    words = ["key " + ", ".join(called.get(name, name) for name in key)]
+    if options.sort_columns:
+        directions = {Direction.ASCENDING: "asc", Direction.DESCENDING: "desc"}
+        sort = [f"{called.get(sort.name, sort.name)} {directions[sort.direction]}" for sort in options.sort_columns]
+        words.append("sort " + ", ".join(sort))
+    if (operation := options.operation_column) is not None:
+        words.append(f"operation {called.get(operation, operation)} {', '.join(sorted(options.delete_values))}")
+    return "; ".join(words)
 
 
 def _number(column: pa.Field) -> int:

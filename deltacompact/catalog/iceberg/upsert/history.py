@@ -37,10 +37,10 @@ class Settled:
     has_grown: bool
 
 
-def settled(metadata: TableMetadata, head: Snapshot | None, described: str) -> Settled | None:
+def settled(metadata: TableMetadata, head: Snapshot | None, recorded: str) -> Settled | None:
     """What the newest upsert by the same columns has settled. None: there is none among the head's ancestors."""
     line = list(_ancestors(metadata, head))
-    ours = next((snapshot for snapshot in line if snapshot.summary.get(COLUMNS) == described), None)
+    ours = next((snapshot for snapshot in line if snapshot.summary.get(COLUMNS) == recorded), None)
     if ours is None:
         return None
     through = int(ours.summary[THROUGH])

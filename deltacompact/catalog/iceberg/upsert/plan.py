@@ -14,7 +14,8 @@ Everywhere else the whole table is one key space, unless the option `scope=parti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
@@ -51,6 +52,7 @@ class UpsertPlan:
     format_version: int
     snapshot_id: int | None
     sequence_number: int
+    options: UpsertOptions
     columns: UpsertColumns
     reach: Reach
     inputs: tuple[Input, ...]
@@ -58,9 +60,14 @@ class UpsertPlan:
     settled: Settled | None
 
     @property
-    def described(self) -> str:
+    def words(self) -> str:
         """By which columns rows are compared, and within what."""
-        return described(self.columns, self.reach)
+        return f"{self.columns.words}; scope {self.reach.value}"
+
+    @property
+    def recorded(self) -> str:
+        """The same as snapshots of ours say it."""
+        return _recorded(self.columns, self.reach)
 
     @property
     def rows(self) -> int:
@@ -86,8 +93,8 @@ class UpsertPlan:
         return f"{files}: no rows came since snapshot {self.settled.snapshot_id} marked all that were superseded"
 
 
-def described(columns: UpsertColumns, reach: Reach) -> str:
-    return f"{columns.described}; scope {reach.value}"
+def _recorded(columns: UpsertColumns, reach: Reach) -> str:
+    return f"{columns.recorded}; scope {reach.value}"
 
 
 def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySpace] | None = None) -> UpsertPlan:
@@ -95,22 +102,22 @@ def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySp
 
     Raises InputError where the table is of a kind that cannot be upserted, or lacks a column.
     """
+    empty = plan_of_files(state, options, frozenset())
+    spaces = {entry.file.path: _key_space(entry, empty.reach) for entry in state.data}
+    wanted = _unsettled(state, spaces, empty.settled) if only is None else only
+    return plan_of_files(state, options, frozenset(path for path, space in spaces.items() if space in wanted))
+
+
+def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[str]) -> UpsertPlan:
+    """The plan that compares these data files, whatever has been compared already. Raises like `plan_upsert`."""
     _refuse(state)
     columns = upsert_columns(state.metadata, options)
     reach = options.reach or _natural_reach(state, columns)
-    done = settled(state.metadata, state.snapshot, described(columns, reach))
-    index = DeleteIndex(state)
-    ordered = sorted(state.data, key=lambda entry: (entry.sequence, entry.file.path.encode()))
-    spaces = {entry.file.path: scope_of(entry) if reach is Reach.PARTITION else None for entry in ordered}
-    if only is not None:
-        wanted: frozenset[KeySpace] = only
-    elif done is None:
-        wanted = frozenset(spaces.values())
-    elif done.has_grown:
-        wanted = frozenset(spaces[entry.file.path] for entry in ordered if _came_after(entry, done.through))
-    else:
-        wanted = frozenset()
-    chosen = [entry for entry in ordered if spaces[entry.file.path] in wanted]
+    chosen = sorted(
+        (entry for entry in state.data if entry.file.path in paths),
+        key=lambda entry: (entry.sequence, entry.file.path.encode()),
+    )
+    index = DeleteIndex(state if chosen else replace(state, deletes=()))
     return UpsertPlan(
         state.metadata.table_id,
         state.metadata.uuid,
@@ -118,12 +125,26 @@ def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySp
         state.metadata.format_version,
         state.snapshot_id,
         state.sequence_number,
+        options,
         columns,
         reach,
-        tuple(Input(entry, index.applying_to(entry), spaces[entry.file.path]) for entry in chosen),
-        len(ordered) - len(chosen),
-        done,
+        tuple(Input(entry, index.applying_to(entry), _key_space(entry, reach)) for entry in chosen),
+        len(state.data) - len(chosen),
+        settled(state.metadata, state.snapshot, _recorded(columns, reach)),
     )
+
+
+def _key_space(entry: Entry, reach: Reach) -> KeySpace:
+    return scope_of(entry) if reach is Reach.PARTITION else None
+
+
+def _unsettled(state: TableState, spaces: Mapping[str, KeySpace], done: Settled | None) -> frozenset[KeySpace]:
+    """The key spaces into which rows may have come that have not been compared."""
+    if done is None:
+        return frozenset(spaces.values())
+    if not done.has_grown:
+        return frozenset()
+    return frozenset(spaces[entry.file.path] for entry in state.data if _came_after(entry, done.through))
 
 
 def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:

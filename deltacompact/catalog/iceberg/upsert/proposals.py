@@ -58,6 +58,6 @@ class ProposeUpsert:
         refused = tuple((one, problem) for one, problem in problems if problem is not None)
         marks = [mark for one in valid for mark in one.marks]
         removed = tuple(head.marked.superseded(marks))
-        summary = {} if refused else {COLUMNS: self.plan.described, THROUGH: str(self.through)}
+        summary = {} if refused else {COLUMNS: self.plan.recorded, THROUGH: str(self.through)}
         outcome = UpsertOutcome(valid, refused, len(removed))
         return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary)

@@ -89,12 +89,16 @@ class Upsert:
     before_commit: Callable[[], None] = lambda: None
     """Called before each commit. Tests let other writers commit there."""
 
+    def state(self) -> TableState:
+        """The branch as it was when the table was loaded."""
+        return StateReader(self._store()).read(self.table.metadata, self.branch)
+
     def plan(self) -> UpsertPlan:
         """The plan for the branch. Writes nothing."""
-        return plan_upsert(StateReader(self._store()).read(self.table.metadata, self.branch), self.options)
+        return plan_upsert(self.state(), self.options)
 
-    def run(self) -> UpsertResult:
-        """Mark superseded rows, and commit.
+    def run(self, plan: UpsertPlan | None = None) -> UpsertResult:
+        """Mark the superseded rows that the plan finds, and commit; without one, plan first.
 
         Key spaces that other writers touched are compared again. Raises ConflictError if they touched every one, again
         and again.
@@ -103,9 +107,9 @@ class Upsert:
         committer = Committer(store, StateReader(store), self.branch, uuid.uuid4().hex)
         table = self.table
         state = committer.reader.read(table.metadata, self.branch)
-        plan = plan_upsert(state, self.options)
+        plan = plan or plan_upsert(state, self.options)
         through = plan.sequence_number
-        result = UpsertResult(plan.table_id, self.branch, plan.described, nothing_to_do=plan.nothing_to_do)
+        result = UpsertResult(plan.table_id, self.branch, plan.words, nothing_to_do=plan.nothing_to_do)
         redone = 0
         while plan.inputs:
             touched = self._carried_out(Job(store, committer, table, state, plan, through), result)
@@ -120,9 +124,9 @@ class Upsert:
             state = committer.reader.read(table.metadata, self.branch)
             committer.reader.forget(state.manifests)
             former, spaces = plan, frozenset(one.space.key_space for one, _ in touched)
-            plan = plan_upsert(state, self.options, only=spaces)
+            plan = plan_upsert(state, plan.options, only=spaces)
             if plan.reach is not former.reach:  # a new spec: rows of one key may now lie in several partitions
-                plan = plan_upsert(state, self.options)
+                plan = plan_upsert(state, plan.options)
         if result.refused and not result.snapshots:
             raise ConflictError(f"{result.table_id}: {result.refused[0]}")
         if not result.snapshots and result.nothing_to_do is None:
