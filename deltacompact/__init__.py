@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.compact import CompactionResult, SessionResult, compact
@@ -46,6 +47,7 @@ __all__ = [
     "CompactionResult",
     "ConflictError",
     "ContentType",
+    "ConvertResult",
     "CorruptionError",
     "DataFile",
     "Delta",
@@ -72,6 +74,7 @@ __all__ = [
 _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
+    "catalog.iceberg.convert.convert": ("ConvertResult",),
     "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
     "compact": ("CompactionResult", "SessionResult", "compact"),

@@ -15,7 +15,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError
@@ -47,10 +47,13 @@ from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
 
 REWRITE = "rewrite"
 """The mode in which files of an Iceberg table are written anew, without their deletes."""
+CONVERT = "convert"
+"""The mode in which equality deletes of an Iceberg table become deletes by position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +116,23 @@ def compact(
     source_table_id: str,
     *,
     delta_catalog_client: IcebergCatalog,
-    mode: str = REWRITE,
+    mode: Literal["rewrite"] = "rewrite",
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
 ) -> RewriteResult: ...
+
+
+@overload
+def compact(
+    source_table_id: str,
+    *,
+    delta_catalog_client: IcebergCatalog,
+    mode: Literal["convert"],
+    options: Mapping[str, Any] | None = None,
+    branch: str = "main",
+    settings: Settings | None = None,
+) -> ConvertResult: ...
 
 
 @overload
@@ -163,7 +178,7 @@ def compact(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
-) -> CompactionResult | RewriteResult:
+) -> CompactionResult | RewriteResult | ConvertResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds goes into the
@@ -172,8 +187,8 @@ def compact(
     it then ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails,
     the first error is raised. Raises InputError for bad arguments, before any work.
 
-    A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite", `options` under Iceberg's own names, and a
-    `branch`; of the others, only `settings` apply to it.
+    A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite" (default) or "convert", `options` of that
+    mode, and a `branch`; of the others, only `settings` apply to it.
     """
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
@@ -209,10 +224,12 @@ def _compact_iceberg(
     options: Mapping[str, Any] | None,
     branch: str,
     settings: Settings | None,
-) -> RewriteResult:
-    if mode not in (None, REWRITE):
-        raise InputError(f"mode {mode!r} is none of: {REWRITE}")
+) -> RewriteResult | ConvertResult:
+    if mode not in (None, REWRITE, CONVERT):
+        raise InputError(f"mode {mode!r} is none of: {REWRITE}, {CONVERT}")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
+    if mode == CONVERT:
+        return catalog.convert(table_id, options, branch, settings)
     return catalog.rewrite(table_id, options, branch, settings)
 
 

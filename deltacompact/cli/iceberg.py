@@ -3,6 +3,7 @@
 deltacompact plan    iceberg://prod db.orders --out plan.json
 deltacompact compact iceberg://prod db.orders --option delete-file-threshold=1
 deltacompact compact iceberg://prod db.orders --from-plan plan.json
+deltacompact compact iceberg://prod db.orders --mode convert
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from click.core import ParameterSource
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
+from deltacompact.cli import iceberg_convert
 from deltacompact.cli.answers import answer
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
 
-MODES = ("rewrite",)
+REWRITE, CONVERT = "rewrite", "convert"
+MODES = (REWRITE, CONVERT)
 _OURS = ("mode", "branch", "option", "out", "from_plan")
 _SHARED = ("catalog", "table", "as_json")
 
@@ -34,9 +37,13 @@ _SHARED = ("catalog", "table", "as_json")
 def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that plan and compact have for Iceberg tables."""
     options = (
-        click.option("--mode", type=click.Choice(MODES), help="Iceberg: write files anew, with all deletes applied."),
+        click.option(
+            "--mode",
+            type=click.Choice(MODES),
+            help="Iceberg: write files anew, with all deletes applied (default), or convert equality deletes.",
+        ),
         click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main."),
-        click.option("--option", multiple=True, metavar="KEY=VALUE", help="Iceberg: one of rewrite_data_files' own."),
+        click.option("--option", multiple=True, metavar="KEY=VALUE", help="Iceberg: an option of the mode."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
@@ -52,6 +59,8 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
 
     _refuse_others()
+    if options["mode"] == CONVERT:
+        return _print_conversion_plan(catalog, table, options)
     found = catalog.plan(table, _chosen(options["option"]), options["branch"] or "main")
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
@@ -59,15 +68,28 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
-    """Rewrite, and print what was done."""
+    """Carry out the mode, and print what was done."""
     _refuse_others()
     if (path := options["from_plan"]) and options["option"]:
         raise InputError("--option and --from-plan: a plan has its own options")
     plan = _read(Path(path)) if path else None
     chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
     settings = Settings(limits=click.get_current_context().obj, **chosen)
-    result = catalog.rewrite(table, _chosen(options["option"]), options["branch"] or "main", settings, plan)
+    branch = options["branch"] or "main"
+    if options["mode"] == CONVERT:
+        converted = catalog.convert(table, _chosen(options["option"]), branch, settings, plan)
+        return answer(options["as_json"], dataclasses.asdict(converted), *iceberg_convert.result_lines(converted))
+    result = catalog.rewrite(table, _chosen(options["option"]), branch, settings, plan)
     answer(options["as_json"], dataclasses.asdict(result), *_result_lines(result))
+
+
+def _print_conversion_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
+    from deltacompact.catalog.iceberg.convert.plan_document import plan_document, plan_to_json
+
+    found = catalog.plan_conversion(table, _chosen(options["option"]), options["branch"] or "main")
+    if options["out"]:
+        _write(Path(options["out"]), plan_to_json(found))
+    answer(options["as_json"], plan_document(found), *iceberg_convert.plan_lines(found))
 
 
 def _given() -> list[str]:

@@ -3,6 +3,7 @@
 open_catalog("iceberg://prod")                              configured as PyIceberg does
 IcebergCatalog(pyiceberg_catalog)                           or a catalog that is loaded already
 catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
+catalog.convert("ns.t")                                     a ConvertResult
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Any
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg.convert import plan_document as convert_document
+from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
+from deltacompact.catalog.iceberg.convert.options import convert_options
+from deltacompact.catalog.iceberg.convert.plan import ConvertPlan
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
@@ -56,9 +61,42 @@ class IcebergCatalog:
         prepared = self._prepared(table_id, options, branch, settings or Settings())
         return prepared.run(None if plan is None else plan_from_json(plan, prepared.state()))
 
+    def plan_conversion(
+        self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> ConvertPlan:
+        """What a conversion of a branch would do. Writes nothing."""
+        return self._conversion(table_id, options, branch, Settings()).plan()
+
+    def convert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+    ) -> ConvertResult:
+        """Turn the equality deletes of a branch into deletes by position. `plan`: the JSON of a plan to carry out.
+
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        conversion = self._conversion(table_id, options, branch, settings or Settings())
+        return conversion.run(None if plan is None else convert_document.plan_from_json(plan, conversion.state()))
+
+    def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
+        chosen = convert_options(_named(options))
+        return Convert(self._table(table_id), branch, chosen, settings)
+
     def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
+        table = self._table(table_id)
+        return Rewrite(table, branch, rewrite_options(_named(options), table.metadata.properties), settings)
+
+    def _table(self, table_id: str) -> pyiceberg_door.IcebergTable:
         expect.text_or_none("the table", table_id)
-        if not isinstance(options or {}, Mapping):
-            raise InputError(f"options is {options!r}, it must be a dict of Iceberg's option names")
-        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
-        return Rewrite(table, branch, rewrite_options(options or {}, table.metadata.properties), settings)
+        return pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+
+
+def _named(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Options by their names. Raises InputError for anything else."""
+    if not isinstance(options or {}, Mapping):
+        raise InputError(f"options is {options!r}, it must be a dict of option names")
+    return options or {}

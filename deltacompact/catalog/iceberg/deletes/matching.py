@@ -45,7 +45,12 @@ class Deletes:
 
     @property
     def all(self) -> tuple[Entry, ...]:
-        return (*self.equality, *self.positions, *([self.vector] if self.vector else []))
+        return (*self.equality, *self.by_position)
+
+    @property
+    def by_position(self) -> tuple[Entry, ...]:
+        """Position deletes, or the vector that supersedes them."""
+        return (*self.positions, *([self.vector] if self.vector else []))
 
 
 class DeleteIndex:

@@ -58,5 +58,4 @@ class MarkedHead:
 
 
 def _by_position(deletes: Deletes) -> set[tuple[str, int | None]]:
-    entries = [*deletes.positions, *([deletes.vector] if deletes.vector else [])]
-    return {entry.file.key for entry in entries}
+    return {entry.file.key for entry in deletes.by_position}

@@ -1,0 +1,56 @@
+"""The options of a conversion. Where `rewrite` has one that means the same, it has the same name.
+
+{"max-files-to-convert": "1000", "partial-progress.enabled": "true"}  ->  ConvertOptions(…)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import InputError
+
+MAX_COMMITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """What is converted, and how it is committed.
+
+    max_files           most equality-delete files of a run, the oldest first (None: all)
+    partial_progress    commit after some data files, not once
+    max_commits         in about so many commits
+    """
+
+    max_files: int | None = None
+    partial_progress: bool = False
+    max_commits: int = MAX_COMMITS
+
+
+_FIELDS = {
+    "max-files-to-convert": "max_files",
+    "partial-progress.enabled": "partial_progress",
+    "partial-progress.max-commits": "max_commits",
+}
+
+
+def convert_options(chosen: Mapping[str, Any]) -> ConvertOptions:
+    """The options by their names. Raises InputError naming a bad one."""
+    values: dict[str, Any] = {}
+    for name, value in chosen.items():
+        if name not in _FIELDS:
+            raise InputError(f"option {name!r} of convert is none of {', '.join(_FIELDS)}")
+        values[_FIELDS[name]] = _value(name, value)
+    return ConvertOptions(**values)
+
+
+def _value(name: str, value: Any) -> bool | int:
+    text = str(value).strip().lower()
+    if name == "partial-progress.enabled":
+        if text not in ("true", "false"):
+            raise InputError(f"option {name}: {value!r} is neither true nor false")
+        return text == "true"
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise InputError(f"option {name}: {value!r} is not a whole number of at least 1")
+    return int(text)
