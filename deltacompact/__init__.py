@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.compact import CompactionResult, SessionResult, compact
     from deltacompact.storage.s3 import S3Settings
@@ -67,6 +68,7 @@ __all__ = [
     "Settings",
     "SortKey",
     "StoreError",
+    "UpsertResult",
     "compact",
     "open_catalog",
 ]
@@ -76,6 +78,7 @@ _MODULES = {
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.convert.convert": ("ConvertResult",),
     "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
+    "catalog.iceberg.upsert.upsert": ("UpsertResult",),
     "catalog.opening": ("open_catalog",),
     "compact": ("CompactionResult", "SessionResult", "compact"),
     "base.model": (
