@@ -42,12 +42,12 @@ def test_spark_reads_the_newest_row_of_each_key(lake, spark_lake, version):
     spark_lake.sql(f"alter table {{{T}}} set identifier fields id")
     write(spark_lake, *((number, "a", number % 3, None) for number in range(12)))
     write(spark_lake, (1, "b", 1, None), (1, "c", 1, None), (2, "b", 0, None), (3, "b", 0, "D"), (4, "b", 1, None))
-    spark_lake.sql(f"delete from {{{T}}} where id in (5, 4) and name in ('a', 'b') and day < 3 and id <> 4")
+    spark_lake.sql(f"delete from {{{T}}} where id = 5")
     spark_lake.delete_by_key(T, {"id": [6]}, "day=0")
     spark_lake.sql(f"alter table {{{T}}} drop partition field day")
     write(spark_lake, (7, "d", 9, None), (6, "d", 9, None), (8, "d", 9, "D"), (12, "d", 9, "D"))
     result = check(lake, spark_lake)
-    assert (result.rows_superseded, result.rows_deleting, result.redone) == (8, 3, 0)
+    assert (result.rows_superseded, result.rows_deleting, result.redone) == (7, 3, 0)
     contents = {row.content for row in spark_lake.sql(f"select content from {{{T}.delete_files}}").collect()}
     assert contents == {1, 2}
     before = rows_of_spark(spark_lake)
