@@ -14,6 +14,7 @@ memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
 prediction.py       what the measured rates come to on clusters that nobody has here, by planning/throughput.py
 console.py          what every command needs: a folder, and somebody to tell
+iceberg/            Iceberg tables with many equality deletes: convert, rewrite, Spark
 s3/                 the same work on S3: a proxy with latency and faults, requests, dollars
 cli.py              python -m benchmarks run | tpch | lhbench | memory | s3 | local | ec2 | job | model | kernels
 """

@@ -1,4 +1,4 @@
-"""python -m benchmarks run | tpch | lhbench | memory | sla | s3 | local | ec2 | job | model | kernels"""
+"""python -m benchmarks run | tpch | lhbench | memory | sla | iceberg | s3 | local | ec2 | job | model | kernels"""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
 from benchmarks.console import made, teller
+from benchmarks.iceberg.cli import iceberg
 from benchmarks.matrix import cli as matrix_cli
 from benchmarks.s3.cli import s3
 
@@ -289,5 +290,5 @@ def kernels(arguments: tuple[str, ...]) -> None:
     raise SystemExit(subprocess.call(command, cwd=home.parent))
 
 
-for _command in (s3, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+for _command in (s3, iceberg, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
     main.add_command(_command)

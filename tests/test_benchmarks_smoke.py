@@ -93,6 +93,28 @@ def test_s3_counts_requests_and_compares_places(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "work").exists()
 
 
+def test_iceberg_tables_are_cleaned_and_read_again(tmp_path: Path) -> None:
+    folders = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    chosen = ["--only", "convert local,rewrite local", "--scale", "0.0005", "--repeat", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "iceberg", *chosen, *folders],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = json.loads((tmp_path / "out" / "iceberg.json").read_text())["measured"]
+    assert {(one["shape"], one["cleaner"]) for one in measured} == {
+        (f"{shape}-0.0005", f"{mode} local")
+        for shape in ("sparse", "small", "fifth")
+        for mode in ("convert", "rewrite")
+    }
+    assert len(measured) == 12
+    assert all(one["error"] is None and one["live_rows"] > 0 and one["details"]["snapshots"] for one in measured)
+    assert "sparse-0.0005" in (tmp_path / "out" / "iceberg.md").read_text()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_on_s3_knows_its_result(tmp_path: Path, name: str) -> None:
     """Here on local files."""
@@ -113,7 +135,11 @@ def test_a_scenario_on_s3_knows_its_result(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [(["run", "--only", "floor,quackdb"], "quackdb"), (["s3", "--scenarios", "narrow,deep"], "deep")],
+    [
+        (["run", "--only", "floor,quackdb"], "quackdb"),
+        (["s3", "--scenarios", "narrow,deep"], "deep"),
+        (["iceberg", "--only", "trino"], "trino"),
+    ],
 )
 def test_unknown_names_are_refused(arguments: list[str], named: str) -> None:
     command = [sys.executable, "-m", "benchmarks", *arguments]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,7 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     if (path := options["from_plan"]) and options["option"]:
         raise InputError("--option and --from-plan: a plan has its own options")
     plan = _read(Path(path)) if path else None
+    options = options | {"mode": options["mode"] or _mode_of(plan)}
     chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
     settings = Settings(limits=click.get_current_context().obj, **chosen)
     branch = options["branch"] or "main"
@@ -106,6 +108,15 @@ def _print_upsert_plan(catalog: IcebergCatalog, table: str, options: dict[str, A
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
     answer(options["as_json"], plan_document(found), *iceberg_upsert.plan_lines(found))
+
+
+def _mode_of(plan: bytes | None) -> str:
+    """The mode that a plan is of. Where that is unclear, `rewrite` says what is wrong with it."""
+    try:
+        kind = json.loads(plan or b"{}")["kind"]
+    except (ValueError, KeyError, TypeError):
+        return REWRITE
+    return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), REWRITE)
 
 
 def _given() -> list[str]:

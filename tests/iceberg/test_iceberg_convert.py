@@ -20,10 +20,13 @@ from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake, sorted_rows
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from test_iceberg_v3 import add_column
 
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
+from deltacompact.base.limits import Limits
+from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.convert import plan_document
 from deltacompact.catalog.iceberg.convert.convert import Convert
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions, convert_options
@@ -38,6 +41,7 @@ from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.metadata import MAIN
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])
@@ -349,6 +353,26 @@ def test_rule_14_renamed_widened_and_dropped_key_columns(lake):
     assert sorted(row["id"] for row in lake.rows(T)) == [3, 9]
 
 
+def test_rule_14_a_column_that_older_files_lack_is_read_through_its_default_value(lake):
+    lake.create(T, pa.schema([("id", pa.int64()), ("name", pa.string())]), version=3)
+    lake.append(T, [{"id": 1, "name": "x"}, {"id": 2, "name": "x"}])
+    add_column(lake, "int", 5)
+    lake.append(T, [{"id": 4, "name": "x", "added": None}, {"id": 5, "name": "x", "added": 6}])
+    lake.delete_by_key(T, {"added": [5, 6], "id": [2, 4]})
+    assert convert(lake).rows_marked == 1
+    assert ids(lake) == [1, 4, 5]
+    lake.delete_by_key(T, {"added": [None, 5]})
+    assert convert(lake).rows_marked == 2
+    assert ids(lake) == [5]
+
+
+def test_a_delete_file_without_rows_deletes_nothing(lake):
+    table_of(lake, [1, 2])
+    lake.delete_by_key(T, {"id": []})
+    assert convert(lake).equality_deletes_removed == 1
+    assert ids(lake) == [1, 2]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_rule_23_the_snapshot_is_no_replace(lake, version):
     table_of(lake, [1, 2], version=version)
@@ -452,6 +476,15 @@ def test_rule_18_a_vector_meanwhile_makes_only_its_data_file_be_asked_again(lake
     assert ids(lake) == [3, 5, 6]
 
 
+def test_rule_18_an_upgrade_to_version_3_meanwhile_makes_us_write_vectors(lake):
+    table_of(lake, [1, 2, 3])
+    lake.delete_by_position(T, {lake.state(T).data[0].file.path: [0]})
+    lake.delete_by_key(T, {"id": [2]})
+    result = convert(lake, before_commit=once(lambda: lake.upgrade(T)))
+    assert (result.redone, result.equality_deletes_removed, kinds(lake)) == (1, 1, {"vector": 1})
+    assert ids(lake) == [3]
+
+
 def test_a_data_file_that_is_touched_again_and_again_is_given_up(lake):
     table_of(lake, [1, 2, 3, 4, 5, 6, 7], version=3)
     path = lake.state(T).data[0].file.path
@@ -536,6 +569,17 @@ def test_a_branch_is_converted_alone(lake):
     convert(lake, branch="audit")
     assert ids(lake, "audit") == [2]
     assert kinds(lake) == {"equality_deletes": 1}
+
+
+def test_ray_marks_the_same_rows(lake, ray_cluster):
+    table_of(lake, *(range(part * 10, part * 10 + 10) for part in range(3)))
+    lake.delete_by_key(T, {"id": [3, 13, 23]})
+    lake.delete_by_position(T, {lake.state(T).data[0].file.path: [0]})
+    lake.upgrade(T)
+    lake.delete_by_key(T, {"id": [4, 24]})
+    result = convert(lake, run=Settings(executor="ray", ray_address=ray_cluster, limits=Limits(task_rows_min=1)))
+    assert (result.executor, result.rows_marked) == ("ray", 5)
+    assert ids(lake) == sorted(set(range(30)) - {3, 13, 23, 4, 24, 20})
 
 
 # At random, beside an oracle
@@ -720,6 +764,53 @@ def test_an_end_before_the_commit_leaves_the_table_and_its_folder_as_they_were(l
     assert ids(lake) == [2]
 
 
+class Killed(BaseException):
+    """The process ends here: nothing that it would do after that happens."""
+
+
+def killing_at(step, monkeypatch):
+    """Let the process end at its n-th write, delete or commit. Every other commit takes effect before that. Returns the
+    count of these steps."""
+    done = [0]
+
+    def ending(method, after=False):
+        def call(*inputs, **others):
+            done[0] += 1
+            if done[0] == step and after:
+                method(*inputs, **others)
+            if done[0] >= step:
+                raise Killed
+            return method(*inputs, **others)
+
+        return call
+
+    for name in ("put", "writer", "delete"):
+        monkeypatch.setattr(LocalStore, name, ending(getattr(LocalStore, name)))
+    monkeypatch.setattr(SqlCatalog, "commit_table", ending(SqlCatalog.commit_table, after=step % 2 == 0))
+    return done
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_kill_at_every_step_changes_no_row(lake, monkeypatch, version):
+    """The table is as before or as after, and the next run converts what is left."""
+    table_of(lake, range(40), range(40, 80), version=version)
+    for step in range(1, 40):
+        lake.delete_by_key(T, {"id": [step, step + 40]})
+        with monkeypatch.context() as patching:
+            done = killing_at(step, patching)
+            try:
+                convert(lake, max_commits=2)
+                was_killed = False
+            except (Killed, OutcomeUnknownError):
+                was_killed = True
+        convert(lake)
+        assert ids(lake) == [0, *range(step + 1, 41), *range(41 + step, 80)]
+        if not was_killed:
+            break
+    assert not was_killed
+    assert done[0] > 10
+
+
 # Bad input
 
 
@@ -773,7 +864,7 @@ def test_unknown_format_versions_are_refused():
     with pytest.raises(InputError, match="has format version 4, which cannot be converted"):
         plan_conversion(state(data("a", 3), equality("e", 5), version=4), ConvertOptions())
     others = replace(data("b", 3, ids=(50, 60)), file=replace(data("b", 3).file, file_format="ORC"))
-    with pytest.raises(InputError, match="b is ORC: only Parquet files can be converted"):
+    with pytest.raises(InputError, match="b is ORC: only Parquet files can be read"):
         plan_conversion(state(others, equality("e", 5)), ConvertOptions())
 
 
@@ -836,14 +927,14 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
         "1 equality-delete file with 1 row: may apply to 1 data file with 2 rows",
         "not opened: 1 data file",
     ]
-    words = ["compact", "iceberg://lake", T, "--mode", "convert"]
-    assert cli.run([*words, "--from-plan", str(path)]) == 0
+    assert cli.run(["compact", "iceberg://lake", T, "--from-plan", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"1 equality-delete file -> 1 delete file with 1 row, snapshot {lake.state(T).snapshot_id}",
         "keys of 1 data file with 2 rows were read",
     ]
     lake.delete_by_key(T, {"id": [2]})
+    words = ["compact", "iceberg://lake", T, "--mode", "convert"]
     assert cli.run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows_marked"] == 1
     assert cli.run(words) == 0

@@ -134,16 +134,15 @@ def test_an_empty_branch_has_nothing_to_do():
 # What cannot be rewritten is refused before any work
 
 
-@pytest.mark.parametrize("version", [1, 3])
-def test_other_format_versions_are_refused(version):
-    with pytest.raises(InputError, match=f"'ns.t' has format version {version}, which cannot be rewritten"):
-        plan_rewrite(state(*small("a"), version=version), rewrite_options({}, {}))
+def test_format_version_1_is_refused():
+    with pytest.raises(InputError, match=r"'ns\.t' has format version 1, which cannot be rewritten"):
+        plan_rewrite(state(*small("a"), version=1), rewrite_options({}, {}))
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (data("a.orc", 1, file_format="ORC"), "a.orc is ORC: only Parquet files can be rewritten"),
+        (data("a.orc", 1, file_format="ORC"), "a.orc is ORC: only Parquet files can be read"),
         (data("a", 1, key_metadata=b"k"), "a is encrypted"),
         (equality("e", 2, by=[77]), "e deletes by field id 77, which no schema of 'ns.t' has"),
     ],

@@ -391,7 +391,7 @@ def test_good_options():
 def test_tables_and_files_that_cannot_be_upserted(lake):
     create(lake, properties={"format-version": "1"})
     lake.append(T, [event(1)])
-    with pytest.raises(InputError, match=r"'ns\.t' has format version 1, which has no delete files: upgrade it to 2"):
+    with pytest.raises(InputError, match=r"'ns\.t' has format version 1, which cannot be upserted: upgrade it to 2"):
         upsert(lake)
 
 
@@ -423,8 +423,9 @@ def test_a_second_run_by_other_columns_compares_again(lake):
     assert names(lake) == {1: "b"}
 
 
-def test_a_rewrite_takes_the_rows_out_and_adds_none(lake):
-    create(lake)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_rewrite_takes_the_rows_out_and_adds_none(lake, version):
+    create(lake, version=version)
     lake.append(T, [event(1, "a"), event(2, "a")])
     lake.append(T, [event(1, "b")])
     upsert(lake)

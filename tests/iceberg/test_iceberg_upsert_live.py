@@ -275,14 +275,12 @@ EVENTS = st.lists(
     max_size=5,
 )
 BY_KEY = st.tuples(st.just("delete_by_key"), st.sampled_from(["id", "name", "name"]), IDS, st.integers(1, 2))
-ANYTIME = [st.tuples(st.just("append"), EVENTS), BY_KEY]
+ANYTIME = [st.tuples(st.just("append"), EVENTS), BY_KEY, *(st.tuples(st.just(name)) for name in ("rewrite", "convert"))]
 VERSION_2 = [
     st.tuples(st.just("delete_by_position"), st.integers(0, 99), st.booleans()),
-    st.tuples(st.just("rewrite")),
     st.tuples(st.just("roll_back"), st.integers(1, 3)),
-    st.tuples(st.just("convert")),
 ]
-"""PyIceberg and our test's writers know version 2 better."""
+"""What the writers of our tests can do in version 2 alone."""
 
 
 class Writers(RuleBasedStateMachine):

@@ -22,6 +22,8 @@ from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 from deltacompact.catalog.iceberg.upsert.options import upsert_options
 from deltacompact.catalog.iceberg.upsert.upsert import Upsert, UpsertResult
 
+LAST_UPDATED = 2147483539
+"""The column in which rows of version 3 may have a sequence number of their own."""
 TINY = Settings(executor="local", local_threads=1, limits=Limits(task_rows_min=2, small_rows_per_bucket=3))
 """Tables of ten rows take several tasks of each kind, and several hash buckets."""
 
@@ -61,7 +63,8 @@ def visible(lake: Lake, table_id: str = "ns.t", branch: str = "main") -> list[Ro
                     column.name: values.get(int(column.metadata[b"PARQUET:field_id"]))
                     for column in state.metadata.schema
                 }
-                found.append(Row(entry.sequence, entry.file.path, position, named))
+                sequence = values.get(LAST_UPDATED)
+                found.append(Row(entry.sequence if sequence is None else sequence, entry.file.path, position, named))
     return found
 
 

@@ -135,7 +135,7 @@ class Convert:
         """Carry out a plan, commit by commit. Returns the settled data files, and those that others touched."""
         touched: list[Asked] = []
         rows = sum(one.entry.file.rows for one in job.plan.asked)
-        executor = executor_for(self.settings, rows, sum(_key_bytes(one) for one in job.plan.asked))
+        executor = executor_for(self.settings, rows, _key_bytes(job.plan))
         result.executor = executor.name
         for asked in _commits(job.plan):
             with session_memory():
@@ -153,7 +153,7 @@ class Convert:
         folder = f"deltacompact-{job.committer.session}-{uuid.uuid4().hex[:8]}/"
         marker = Marker(tasks, job.table.metadata, self.settings, [])
         try:
-            finder = Finder(tasks, _of_keys(job.table.metadata, asked), self.settings.limits, self.sizes, folder)
+            finder = Finder(tasks, _of_keys(job.table.metadata, job.plan), self.settings.limits, self.sizes, folder)
             marks = marker.marks(list(_dead(finder, asked)))
             self.before_commit()
             converted = Converted(tuple(asked), tuple(marks), settled)
@@ -188,17 +188,17 @@ def _dead(finder: Finder, asked: Sequence[Asked]) -> Iterator[ToMark]:
             yield ToMark(one.entry, one.deletes, bitmap)
 
 
-def _of_keys(metadata: TableMetadata, asked: Sequence[Asked]) -> TableMetadata:
+def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
     """The table as if it had only the columns by which it deletes: no other column needs to be readable."""
-    ids = sorted({number for one in asked for delete in one.deletes.equality for number in delete.file.equality_ids})
+    ids = sorted(plan.key_ids)
     return replace(metadata, schema=by_field_id(metadata.columns[number].field for number in ids))
 
 
-def _key_bytes(one: Asked) -> int:
-    """The stored bytes of the columns by which rows of the file may be deleted."""
-    ids = {number for delete in one.deletes.equality for number in delete.file.equality_ids}
-    sizes = one.entry.file.column_sizes
-    return sum(sizes[number] for number in ids) if ids <= set(sizes) else one.entry.file.file_bytes
+def _key_bytes(plan: ConvertPlan) -> int:
+    """About the stored bytes of the columns that are read."""
+    ids = plan.key_ids
+    sizes = [(one.entry.file.column_sizes, one.entry.file.file_bytes) for one in plan.asked]
+    return sum(sum(of[number] for number in ids) if ids <= of.keys() else whole for of, whole in sizes)
 
 
 def _commits(plan: ConvertPlan) -> Iterator[tuple[Asked, ...]]:

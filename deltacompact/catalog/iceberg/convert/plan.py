@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions
 from deltacompact.catalog.iceberg.deletes.finding import Asked
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.table.content_files import Content, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
@@ -69,6 +69,11 @@ class ConvertPlan:
     stays: tuple[tuple[Reason, int], ...]
 
     @property
+    def key_ids(self) -> frozenset[int]:
+        """The field ids of all columns by which the planned files delete."""
+        return frozenset(number for one in self.conversions for number in one.entry.file.equality_ids)
+
+    @property
     def nothing_to_do(self) -> str | None:
         """Why there is nothing to convert; None: there is something."""
         return None if self.conversions else "the branch has no equality deletes"
@@ -90,7 +95,8 @@ def plan_conversion(
         equality = [entry for entry in equality if entry.file.path in deletes]
     chosen = sorted(equality, key=lambda entry: (entry.sequence, entry.file.path))[: options.max_files]
     if chosen:
-        _check(state.metadata, chosen)
+        _check_version(state.metadata)
+    check_readable(state.metadata, chosen)
     index = DeleteIndex(replace(state, deletes=(*chosen, *others)))
     by_scope: dict[Scope, list[Asked]] = defaultdict(list)
     counts: Counter[str] = Counter()
@@ -100,7 +106,7 @@ def plan_conversion(
             by_scope[scope_of(entry)].append(Asked(entry, found))
             counts.update(delete.file.path for delete in found.equality)
     asked = tuple(one for of_scope in by_scope.values() for one in of_scope)
-    _check(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
+    check_readable(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
     stays = len(equality) - len(chosen)
     return ConvertPlan(
         state.metadata.table_id,
@@ -116,21 +122,7 @@ def plan_conversion(
     )
 
 
-def _check(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
-    """Refuse what would be read wrongly, before any work."""
+def _check_version(metadata: TableMetadata) -> None:
     name, version = metadata.table_id, metadata.format_version
     if version not in VERSIONS:
         raise InputError(f"table {name!r} has format version {version}, which cannot be converted")
-    for entry in entries:
-        file = entry.file
-        if file.key_metadata is not None:
-            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
-        if file.file_format != "PARQUET" and not file.is_deletion_vector:
-            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be converted")
-        if file.content is Content.EQUALITY_DELETES and not file.equality_ids:
-            raise InputError(f"{file.path} does not say by which columns it deletes")
-        for number in file.equality_ids:
-            if number not in metadata.columns:
-                raise InputError(f"{file.path} deletes by field id {number}, which no schema of {name!r} has")
-            if not metadata.columns[number].is_top_level:
-                raise InputError(f"{file.path} deletes by field id {number}, which lies inside of a struct")

@@ -69,8 +69,9 @@ class ProposeConversion:
     def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
         head = MarkedHead(state)
         equality = {entry.file.path: entry for entry in state.deletes if _is_equality(entry)}
-        standings = {one.entry.file.path: _standing(head, one, equality) for one in self.converted.asked}
-        marks, standings = _true_marks(self.converted.marks, standings)
+        gone = {path for one in self.plan.conversions if (path := one.entry.file.path) not in equality}
+        standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
+        marks, standings = _true_marks(head, self.converted.marks, standings)
         marked = _with_marks(marks)
         asked: dict[Standing, list[Asked]] = {standing: [] for standing in Standing}
         for one in self.converted.asked:
@@ -106,18 +107,22 @@ def _is_equality(entry: Entry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES
 
 
-def _standing(head: MarkedHead, one: Asked, equality: dict[str, Entry]) -> Standing:
+def _standing(head: MarkedHead, one: Asked, gone: set[str]) -> Standing:
+    """What became of a data file. It has changed, too, if an equality delete that hits it is among those `gone`."""
     standing = head.standing(one.entry, one.deletes)
-    causes_live = all(delete.file.path in equality for delete in one.deletes.equality)
-    return Standing.CHANGED if standing is Standing.AS_IT_WAS and not causes_live else standing
+    if gone and standing is Standing.AS_IT_WAS and any(delete.file.path in gone for delete in one.deletes.equality):
+        return Standing.CHANGED
+    return standing
 
 
-def _true_marks(marks: Sequence[Mark], standings: dict[str, Standing]) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
+def _true_marks(
+    head: MarkedHead, marks: Sequence[Mark], standings: dict[str, Standing]
+) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
     """The marks that are still true. Where a mark is wrong about one data file, its others must be asked again, too."""
     found, after = [], dict(standings)
     for mark in marks:
         of_mark = {one.entry.file.path: standings[one.entry.file.path] for one in mark.of}
-        if Standing.CHANGED in of_mark.values():
+        if Standing.CHANGED in of_mark.values() or not head.takes(mark):
             after |= {path: Standing.CHANGED for path, was in of_mark.items() if was is not Standing.GONE}
         elif Standing.AS_IT_WAS in of_mark.values():
             found.append(mark)

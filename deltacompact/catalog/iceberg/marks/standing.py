@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.marks.marking import VECTORS_SINCE, Mark
@@ -34,11 +35,11 @@ class MarkedHead:
     def __init__(self, state: TableState) -> None:
         self._has_vectors = state.metadata.format_version >= VECTORS_SINCE
         self._data = {entry.file.path: entry for entry in state.data}
-        self._deletes = DeleteIndex(state)
+        by_position = tuple(entry for entry in state.deletes if entry.file.content is Content.POSITION_DELETES)
+        self._deletes = DeleteIndex(replace(state, deletes=by_position))
         self._of_path: dict[str, list[Entry]] = defaultdict(list)
-        for entry in state.deletes:
-            is_positions = entry.file.content is Content.POSITION_DELETES
-            if is_positions and (path := only_path(entry.file)) is not None:
+        for entry in by_position:
+            if (path := only_path(entry.file)) is not None:
                 self._of_path[path].append(entry)
 
     def standing(self, entry: Entry, former: Deletes) -> Standing:
@@ -49,6 +50,10 @@ class MarkedHead:
         then_keys, now_keys = _by_position(former), _by_position(self._deletes.applying_to(now))
         same = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
         return Standing.AS_IT_WAS if same else Standing.CHANGED
+
+    def takes(self, mark: Mark) -> bool:
+        """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18)."""
+        return mark.file.is_deletion_vector == self._has_vectors
 
     def superseded(self, marks: Iterable[Mark]) -> list[Entry]:
         """The deletes that new vectors take the place of: those that name only the same data file (rule 18)."""

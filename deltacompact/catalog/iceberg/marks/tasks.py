@@ -9,7 +9,7 @@ all of its dead rows (rule 18).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.iceberg.deletes.dead_rows import Source, dead_positions, kill, positions_by_path
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.catalog.iceberg.table import deletion_vectors, locations
@@ -39,6 +40,8 @@ POSITIONS = pa.schema(
 )
 """The columns of a position-delete file (spec, "Position Delete Files")."""
 _ROWS_AT_ONCE = 64 << 10
+_WRITES_AT_ONCE = 16
+_ROWS_OF_WRITES_AT_ONCE = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,31 @@ class Written:
 
 
 def write_positions(store: ObjectStore, task: MarkTask) -> list[Written]:
-    """Write position-delete files, in the order of path and position. Their sources are in the order of paths."""
+    """Write position-delete files, in the order of path and position. Their sources are in the order of paths.
+
+    Small files take as long as the store takes to confirm them, so several are written at a time.
+    """
     former = _Former(store, task)
-    return [_write_positions(store, file, former, task.codec) for file in task.files]
+
+    def write(file: DeleteFile) -> Written:
+        return _write_positions(store, file, former, task.codec)
+
+    return [written for batch in _batches(task.files) for written in side_by_side(batch, write, len(batch))]
+
+
+def _batches(files: Sequence[DeleteFile]) -> Iterator[list[DeleteFile]]:
+    """Files to write at a time: a few, and not of too many rows of data files, which are held in memory."""
+    batch: list[DeleteFile] = []
+    rows = 0
+    for file in files:
+        file_rows = sum(one.source.stored.rows for one in file.sources)
+        if batch and (len(batch) == _WRITES_AT_ONCE or rows + file_rows > _ROWS_OF_WRITES_AT_ONCE):
+            yield batch
+            batch, rows = [], 0
+        batch.append(file)
+        rows += file_rows
+    if batch:
+        yield batch
 
 
 def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> Written:
@@ -190,10 +215,13 @@ class _Masks:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._path = ""
-        self._loaded: Masks = {}
+        self._loaded: tuple[str, Masks] = "", {}
 
     def of(self, bitmap: LiveBitmap) -> npt.NDArray[np.uint8]:
-        if self._path != bitmap.masks_path:
-            self._loaded, self._path = read_masks(self._store, bitmap.masks_path), bitmap.masks_path
-        return self._loaded[bitmap.ordinal]
+        path, masks = (
+            self._loaded
+        )  # one value, so that threads never see the path of one file with the masks of another
+        if path != bitmap.masks_path:
+            masks = read_masks(self._store, bitmap.masks_path)
+            self._loaded = bitmap.masks_path, masks
+        return masks[bitmap.ordinal]

@@ -27,12 +27,12 @@ from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
+from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
 from deltacompact.catalog.iceberg.upsert.folding import FoldedBucket, FoldTask, fold_bucket
 from deltacompact.catalog.iceberg.upsert.gathering import GatherTask, gather
 from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
 from deltacompact.catalog.iceberg.upsert.scattering import (
     KEY_SPACE,
-    ROW_SEQUENCE,
     Compared,
     Order,
     ScatterTask,
@@ -46,8 +46,6 @@ from deltacompact.steps.hash_bucket import SourceSlice, slices
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 
-ROW_SEQUENCES_SINCE = 3
-"""From this format version on, rows may have sequence numbers of their own."""
 GATHERED_ROW_BYTES = 9
 """A gathering task holds a byte a row, and eight for each dead row of a bucket."""
 
@@ -136,7 +134,7 @@ class Comparison:
         encoding = resolve_encoding(keys, (), [(OperationType.UPSERT, file) for file in files])
         if len(self._plan.key_spaces) > 1:
             encoding = replace(encoding, key_columns=(KEY_SPACE, *encoding.key_columns))
-        has_sequence = bool(columns.sort) or self._metadata.format_version >= ROW_SEQUENCES_SINCE
+        has_sequence = bool(columns.sort) or has_lineage(self._metadata)
         return Order(encoding, has_sequence)
 
     # Tasks
@@ -188,7 +186,7 @@ class Comparison:
         """The columns to read."""
         names = {*encoding.columns, self._plan.columns.operation}
         columns = [column for column in self._metadata.schema if column.name in names]
-        return pa.schema([*columns, ROW_SEQUENCE] if self._metadata.format_version >= ROW_SEQUENCES_SINCE else columns)
+        return pa.schema([*columns, LAST_UPDATED] if has_lineage(self._metadata) else columns)
 
     def _groups(self, first_rows: npt.NDArray[np.int64]) -> tuple[range, ...]:
         """Consecutive files whose rows a gathering task can hold."""

@@ -20,11 +20,15 @@ from dataclasses import dataclass, replace
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns, upsert_columns
 from deltacompact.catalog.iceberg.upsert.history import Settled, settled
 from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
+
+VERSIONS = (2, 3)
+"""Format versions that have delete files, as far as we know them."""
 
 KeySpace = Scope | None
 """A partition, or the whole table: None."""
@@ -165,17 +169,8 @@ def _came_after(entry: Entry, through: int) -> bool:
 
 def _refuse(state: TableState) -> None:
     """Refuse what would be compared or marked wrongly, before any work."""
-    name = state.metadata.table_id
-    if state.metadata.format_version == 1:
-        raise InputError(f"table {name!r} has format version 1, which has no delete files: upgrade it to 2")
-    for entry in (*state.data, *state.deletes):
-        file = entry.file
-        if file.key_metadata is not None:
-            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
-        if file.file_format.upper() not in ("PARQUET", "PUFFIN"):
-            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be compared")
-        if unknown := next((number for number in file.equality_ids if number not in state.metadata.columns), None):
-            raise InputError(f"{file.path} deletes by field id {unknown}, which no schema of {name!r} has")
-        columns = state.metadata.columns
-        if nested := next((number for number in file.equality_ids if not columns[number].is_top_level), None):
-            raise InputError(f"{file.path} deletes by field id {nested}, which lies inside of a struct")
+    name, version = state.metadata.table_id, state.metadata.format_version
+    if version not in VERSIONS:
+        advice = ": upgrade it to 2" if version == 1 else ""
+        raise InputError(f"table {name!r} has format version {version}, which cannot be upserted{advice}")
+    check_readable(state.metadata, (*state.data, *state.deletes))

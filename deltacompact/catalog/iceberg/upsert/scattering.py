@@ -25,18 +25,17 @@ from deltacompact import _kernels
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.wording import counted
+from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED
 from deltacompact.index.entries import DELETE_BIT, Entries, none
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.live_bitmaps import live_tables_of_each
 from deltacompact.steps.hash_bucket import SourceSlice
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
-from deltacompact.tabular.field_ids import FIELD_ID, matched
+from deltacompact.tabular.field_ids import matched
 from deltacompact.tabular.files import Part
 
 SEQUENCE_BYTES = 8
-ROW_SEQUENCE = pa.field("_last_updated_sequence_number", pa.int64(), metadata={FIELD_ID: b"2147483539"})
-"""The column in which files of version 3 may hold the sequence numbers of rows (spec, "Row Lineage")."""
 KEY_SPACE = KeyColumn("", KeyClass.INTEGER)
 """The number of the key space, as one more key column: rows of two key spaces never have the same digest."""
 
@@ -137,8 +136,8 @@ def _sort_keys(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray
     if not task.order.has_sequence:
         return by_columns
     sequences = np.full(table.num_rows, one.sequence_number, np.int64)
-    if ROW_SEQUENCE.name in table.column_names:
-        sequences = np.asarray(pc.fill_null(table[ROW_SEQUENCE.name], one.sequence_number), np.int64)
+    if LAST_UPDATED.name in table.column_names:
+        sequences = np.asarray(pc.fill_null(table[LAST_UPDATED.name], one.sequence_number), np.int64)
     bytes_ = sequences.astype(">i8").view(np.uint8).reshape(-1, SEQUENCE_BYTES)
     return np.ascontiguousarray(np.hstack([bytes_, by_columns]))
 

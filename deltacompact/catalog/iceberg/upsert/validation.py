@@ -174,7 +174,7 @@ class Head:
 
 
 def _by_position(deletes: Deletes) -> set[tuple[str, int | None]]:
-    return _keys([*deletes.positions, *([deletes.vector] if deletes.vector else [])])
+    return _keys(deletes.by_position)
 
 
 def _keys(entries: Iterable[Entry]) -> set[tuple[str, int | None]]:

@@ -1,0 +1,28 @@
+"""Refuses files that would be read wrongly, before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.iceberg.table.content_files import Content, Entry
+from deltacompact.catalog.iceberg.table.metadata import TableMetadata
+
+
+def check_readable(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
+    """Raises InputError naming a file that is encrypted, not Parquet, or deletes by columns that we cannot read."""
+    for entry in entries:
+        file = entry.file
+        if file.key_metadata is not None:
+            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
+        if file.file_format != "PARQUET" and not file.is_deletion_vector:
+            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be read")
+        if file.content is Content.EQUALITY_DELETES and not file.equality_ids:
+            raise InputError(f"{file.path} does not say by which columns it deletes")
+        for number in file.equality_ids:
+            if number not in metadata.columns:
+                raise InputError(
+                    f"{file.path} deletes by field id {number}, which no schema of {metadata.table_id!r} has"
+                )
+            if not metadata.columns[number].is_top_level:
+                raise InputError(f"{file.path} deletes by field id {number}, which lies inside of a struct")
