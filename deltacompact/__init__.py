@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.catalog.publication.publication import PublicationResult
     from deltacompact.compact import CompactionResult, SessionResult, compact
@@ -69,6 +70,7 @@ __all__ = [
     "Settings",
     "SortKey",
     "StoreError",
+    "UpsertResult",
     "compact",
     "open_catalog",
 ]
@@ -78,6 +80,7 @@ _MODULES = {
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.convert.convert": ("ConvertResult",),
     "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
+    "catalog.iceberg.upsert.upsert": ("UpsertResult",),
     "catalog.opening": ("open_catalog",),
     "catalog.publication.publication": ("PublicationResult",),
     "compact": ("CompactionResult", "SessionResult", "compact"),

@@ -49,12 +49,15 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
     from deltacompact.catalog.publication.publication import PublicationResult
 
 REWRITE = "rewrite"
 """The mode in which files of an Iceberg table are written anew, without their deletes."""
 CONVERT = "convert"
 """The mode in which equality deletes of an Iceberg table become deletes by position."""
+UPSERT = "upsert"
+"""The mode in which all rows of an Iceberg table are marked as dead but the newest of each key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,18 @@ def compact(
 @overload
 def compact(
     source_table_id: str,
+    *,
+    delta_catalog_client: IcebergCatalog,
+    mode: Literal["upsert"],
+    options: Mapping[str, Any] | None = None,
+    branch: str = "main",
+    settings: Settings | None = None,
+) -> UpsertResult: ...
+
+
+@overload
+def compact(
+    source_table_id: str,
     primary_keys: Iterable[str] | None = None,
     sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None,
     desired_sla: int | None = None,
@@ -184,7 +199,7 @@ def compact(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
-) -> CompactionResult | RewriteResult | ConvertResult:
+) -> CompactionResult | RewriteResult | ConvertResult | UpsertResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
     Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds goes into the
@@ -193,10 +208,10 @@ def compact(
     it then ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails,
     the first error is raised. Raises InputError for bad arguments, before any work.
 
-    A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite" (default) or "convert", `options` of that
-    mode, and a `branch`; of the others, only `settings` and `attempt` apply to it. There the name of an attempt ends in
-    numbers ("run-1/3/2"): it is in the summary of each snapshot, and once a later attempt has committed, it commits no
-    more.
+    A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite" (default), "convert" or "upsert",
+    `options` of that mode, and a `branch`; of the others, only `settings` and `attempt` apply to it. There the name of
+    an attempt ends in numbers ("run-1/3/2"): it is in the summary of each snapshot, and once a later attempt has
+    committed, it commits no more.
     """
     if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
         raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
@@ -235,12 +250,14 @@ def _compact_iceberg(
     options: Mapping[str, Any] | None,
     branch: str,
     settings: Settings | None,
-) -> RewriteResult | ConvertResult:
-    if mode not in (None, REWRITE, CONVERT):
-        raise InputError(f"mode {mode!r} is none of: {REWRITE}, {CONVERT}")
+) -> RewriteResult | ConvertResult | UpsertResult:
+    if mode not in (None, REWRITE, CONVERT, UPSERT):
+        raise InputError(f"mode {mode!r} is none of: {REWRITE}, {CONVERT}, {UPSERT}")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     if mode == CONVERT:
         return catalog.convert(table_id, options, branch, settings)
+    if mode == UPSERT:
+        return catalog.upsert(table_id, options, branch, settings)
     return catalog.rewrite(table_id, options, branch, settings)
 
 

@@ -4,6 +4,7 @@ deltacompact plan    iceberg://prod db.orders --out plan.json
 deltacompact compact iceberg://prod db.orders --option delete-file-threshold=1
 deltacompact compact iceberg://prod db.orders --from-plan plan.json
 deltacompact compact iceberg://prod db.orders --mode convert
+deltacompact compact iceberg://prod db.orders --mode upsert --option key-columns=id
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from click.core import ParameterSource
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli import iceberg_convert
+from deltacompact.cli import iceberg_convert, iceberg_upsert
 from deltacompact.cli.answers import answer
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
 
-REWRITE, CONVERT = "rewrite", "convert"
-MODES = (REWRITE, CONVERT)
+REWRITE, CONVERT, UPSERT = "rewrite", "convert", "upsert"
+MODES = (REWRITE, CONVERT, UPSERT)
 _OURS = ("mode", "branch", "option", "out", "from_plan")
 _SHARED = ("catalog", "table", "as_json")
 
@@ -41,7 +42,8 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--mode",
             type=click.Choice(MODES),
-            help="Iceberg: write files anew, with all deletes applied (default), or convert equality deletes.",
+            help="Iceberg: write files anew, with all deletes applied (default), convert equality deletes, or upsert: "
+            "mark all rows as dead but the newest of each key.",
         ),
         click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main."),
         click.option("--option", multiple=True, metavar="KEY=VALUE", help="Iceberg: an option of the mode."),
@@ -62,6 +64,8 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     _refuse_others()
     if options["mode"] == CONVERT:
         return _print_conversion_plan(catalog, table, options)
+    if options["mode"] == UPSERT:
+        return _print_upsert_plan(catalog, table, options)
     found = catalog.plan(table, _chosen(options["option"]), options["branch"] or "main")
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
@@ -81,6 +85,9 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     if options["mode"] == CONVERT:
         converted = catalog.convert(table, _chosen(options["option"]), branch, settings, plan)
         return answer(options["as_json"], dataclasses.asdict(converted), *iceberg_convert.result_lines(converted))
+    if options["mode"] == UPSERT:
+        upserted = catalog.upsert(table, _chosen(options["option"]), branch, settings, plan)
+        return answer(options["as_json"], dataclasses.asdict(upserted), *iceberg_upsert.result_lines(upserted))
     result = catalog.rewrite(table, _chosen(options["option"]), branch, settings, plan)
     answer(options["as_json"], dataclasses.asdict(result), *_result_lines(result))
 
@@ -92,6 +99,15 @@ def _print_conversion_plan(catalog: IcebergCatalog, table: str, options: dict[st
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
     answer(options["as_json"], plan_document(found), *iceberg_convert.plan_lines(found))
+
+
+def _print_upsert_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
+    from deltacompact.catalog.iceberg.upsert.plan_document import plan_document, plan_to_json
+
+    found = catalog.plan_upsert(table, _chosen(options["option"]), options["branch"] or "main")
+    if options["out"]:
+        _write(Path(options["out"]), plan_to_json(found))
+    answer(options["as_json"], plan_document(found), *iceberg_upsert.plan_lines(found))
 
 
 def _mode_of(plan: bytes | None) -> str:

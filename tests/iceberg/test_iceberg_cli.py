@@ -112,7 +112,7 @@ def test_arguments_of_iceberg_tables_are_refused_for_delta_streams(tmp_path, lak
     streams = deltacompact.open_catalog(tmp_path / "streams")
     with pytest.raises(deltacompact.InputError, match="mode, options and branch are for tables of Iceberg catalogs"):
         deltacompact.compact("t", delta_catalog_client=streams, mode="rewrite")
-    with pytest.raises(deltacompact.InputError, match="mode 'merge' is none of: rewrite, convert"):
+    with pytest.raises(deltacompact.InputError, match="mode 'merge' is none of: rewrite, convert, upsert"):
         deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(configured), mode="merge")
 
 

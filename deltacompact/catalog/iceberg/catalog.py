@@ -4,6 +4,7 @@ open_catalog("iceberg://prod")                              configured as PyIceb
 IcebergCatalog(pyiceberg_catalog)                           or a catalog that is loaded already
 catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
 catalog.convert("ns.t")                                     a ConvertResult
+catalog.upsert("ns.t", {"key-columns": "id"})               an UpsertResult
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, RewriteResult
 from deltacompact.catalog.iceberg.table import locations, pyiceberg_door
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Snapshot
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
+from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
+from deltacompact.catalog.iceberg.upsert.options import upsert_options
+from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
+from deltacompact.catalog.iceberg.upsert.upsert import Upsert, UpsertResult
 from deltacompact.catalog.iceberg.watching import WatchedBranch
 
 
@@ -84,6 +89,28 @@ class IcebergCatalog:
         """
         conversion = self._conversion(table_id, options, branch, settings or Settings())
         return conversion.run(None if plan is None else convert_document.plan_from_json(plan, conversion.state()))
+
+    def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
+        """What an upsert of a branch would compare. Writes nothing."""
+        return self._upsert(table_id, options, branch, Settings()).plan()
+
+    def upsert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+    ) -> UpsertResult:
+        """Mark all rows of a branch as dead but the newest of each key. `plan`: the JSON of a plan to carry out.
+
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        upsert = self._upsert(table_id, options, branch, settings or Settings())
+        return upsert.run(None if plan is None else upsert_document.plan_from_json(plan, upsert.state()))
+
+    def _upsert(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Upsert:
+        return Upsert(self._table(table_id), branch, upsert_options(_named(options)), settings)
 
     def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
         chosen = convert_options(_named(options))

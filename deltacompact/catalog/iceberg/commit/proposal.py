@@ -9,8 +9,8 @@ each attempt, so it must be pure and quick: what takes long has been done before
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, Status
@@ -32,13 +32,15 @@ Outcome = TypeVar("Outcome")
 class Proposal(Generic[Outcome]):
     """Entries of the head to remove, entries to add, and what the proposer wants to be told once it has landed.
 
-    An added entry has the sequence number of its snapshot unless it has one of its own.
+    An added entry has the sequence number of its snapshot unless it has one of its own. `summary` has properties of
+    the mode's own for the snapshot's summary.
     """
 
     operation: str
     removed: tuple[Entry, ...]
     added: tuple[Entry, ...]
     outcome: Outcome
+    summary: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_empty(self) -> bool:

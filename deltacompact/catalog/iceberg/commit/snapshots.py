@@ -90,7 +90,7 @@ def draft_snapshot(
         timestamp_ms=max(now_ms, state.snapshot.timestamp_ms if state.snapshot else 0),
         manifest_list=path,
         schema_id=state.metadata.schema_id,
-        summary={**_summary(state, proposal), **names},
+        summary={**_summary(state, proposal), **proposal.summary, **names},
         first_row_id=first_row_id,
         added_rows=added_rows,
     )

@@ -8,6 +8,7 @@ snapshots   5, 6, 7: where the manifest list of each is
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -92,6 +93,11 @@ class TableMetadata:
         if ref.kind != "branch":
             raise InputError(f"{name!r} of table {self.table_id!r} is a tag: only branches can be compacted")
         return self.snapshots[ref.snapshot_id]
+
+    @property
+    def identifier_ids(self) -> tuple[int, ...]:
+        """The field ids that identify a row, as the current schema has them; empty: it names none."""
+        return tuple(json.loads(self.schema_json).get("identifier-field-ids", ()))
 
     @property
     def data_folder(self) -> str:

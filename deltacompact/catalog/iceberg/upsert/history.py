@@ -1,0 +1,64 @@
+"""What earlier upserts of a branch have done already, as its snapshots say: pure.
+
+    5 append      through -       6 append, landed while we worked
+    7 ours        "deltacompact.upserted-through": 5, "deltacompact.upserted": "key 1; scope table"
+    head is 7     6 added rows after 5: its files have to be compared
+    head is 8     replaced files: nothing was added
+    head is 9     an append, too: files with a file sequence number above 5 are new
+
+A snapshot of ours says up to which sequence number all rows have been compared with each other, and by which columns.
+Rows that lost stay dead, so another run by the same columns compares only what came later, with everything of the same
+keys. Only ancestors of the head count: after a rollback behind our snapshot, it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
+
+THROUGH = "deltacompact.upserted-through"
+"""In a snapshot's summary: the sequence number up to which all rows have been compared."""
+COLUMNS = "deltacompact.upserted"
+"""In a snapshot's summary: by which columns, and within what a key is unique."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All rows of files up to this file sequence number have been compared. `snapshot_id` is the one that says so.
+
+    `has_grown`: rows may have been added since.
+    """
+
+    through: int
+    snapshot_id: int
+    has_grown: bool
+
+
+def settled(metadata: TableMetadata, head: Snapshot | None, recorded: str) -> Settled | None:
+    """What the newest upsert by the same columns has settled. None: there is none among the head's ancestors."""
+    line = list(_ancestors(metadata, head))
+    ours = next((snapshot for snapshot in line if snapshot.summary.get(COLUMNS) == recorded), None)
+    if ours is None:
+        return None
+    through = int(ours.summary[THROUGH])
+    is_complete = line[-1].sequence_number <= through + 1  # else the snapshots in between have been expired
+    later = takewhile(lambda snapshot: snapshot.sequence_number > through, line)
+    return Settled(through, ours.snapshot_id, not is_complete or any(map(_may_add_rows, later)))
+
+
+def _ancestors(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot]:
+    """The head and its ancestors, up to the first one that has been expired."""
+    while head is not None:
+        yield head
+        head = None if head.parent_id is None else metadata.snapshots.get(head.parent_id)
+
+
+def _may_add_rows(snapshot: Snapshot) -> bool:
+    """Whether rows may have come with the snapshot. Our own modes say what they add."""
+    if snapshot.summary.get("operation") in ("replace", "delete"):
+        return False
+    is_ours = "deltacompact.session" in snapshot.summary
+    return not is_ours or int(snapshot.summary.get("added-data-files", "0")) > 0

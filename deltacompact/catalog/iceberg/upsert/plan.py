@@ -1,0 +1,176 @@
+"""Plans an upsert: pure. Which data files have to be compared with each other, and why others need not be.
+
+    file    sequence    day         the key is (day, id), so each partition is a key space of its own
+    a       5           3
+    b       6           3           a and b are compared
+    c       5           4           settled: an earlier upsert compared all files up to 5
+
+    order   a, b                    by sequence number, then by path: rows of b win over rows of a
+
+A *key space* is a part of the table within which a key is unique: the whole table, or one partition. Rows of one key
+can only lie in one partition if the partition's source columns are among the key columns, and all files have one spec.
+Everywhere else the whole table is one key space, unless the option `scope=partition` promises more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.catalog.iceberg.deletes.readable import check_readable
+from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns, upsert_columns
+from deltacompact.catalog.iceberg.upsert.history import Settled, settled
+from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
+
+VERSIONS = (2, 3)
+"""Format versions that have delete files, as far as we know them."""
+
+KeySpace = Scope | None
+"""A partition, or the whole table: None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A data file whose rows are compared, and the deletes that may apply to it."""
+
+    entry: Entry
+    deletes: Deletes
+    key_space: KeySpace
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertPlan:
+    """The files to compare, the later the newer, and how many files need not be compared again.
+
+    `sequence_number` is the planned snapshot's: all rows up to it are settled afterwards.
+    """
+
+    table_id: str
+    uuid: str
+    branch: str
+    format_version: int
+    snapshot_id: int | None
+    sequence_number: int
+    options: UpsertOptions
+    columns: UpsertColumns
+    reach: Reach
+    inputs: tuple[Input, ...]
+    settled_files: int
+    settled: Settled | None
+
+    @property
+    def words(self) -> str:
+        """By which columns rows are compared, and within what."""
+        return f"{self.columns.words}; scope {self.reach.value}"
+
+    @property
+    def recorded(self) -> str:
+        """The same as snapshots of ours say it."""
+        return _recorded(self.columns, self.reach)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, dead ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
+
+    @property
+    def key_spaces(self) -> tuple[KeySpace, ...]:
+        return tuple(dict.fromkeys(source.key_space for source in self.inputs))
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why no row has to be compared; None: some have."""
+        if self.inputs:
+            return None
+        if self.settled is None:
+            return "the branch has no data files"
+        files = counted(self.settled_files, "file")
+        return f"{files}: no rows came since snapshot {self.settled.snapshot_id} marked all that were superseded"
+
+
+def _recorded(columns: UpsertColumns, reach: Reach) -> str:
+    return f"{columns.recorded}; scope {reach.value}"
+
+
+def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySpace] | None = None) -> UpsertPlan:
+    """The plan for a branch. `only`: just these key spaces (to be done again).
+
+    Raises InputError where the table is of a kind that cannot be upserted, or lacks a column.
+    """
+    empty = plan_of_files(state, options, frozenset())
+    spaces = {entry.file.path: _key_space(entry, empty.reach) for entry in state.data}
+    wanted = _unsettled(state, spaces, empty.settled) if only is None else only
+    return plan_of_files(state, options, frozenset(path for path, space in spaces.items() if space in wanted))
+
+
+def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[str]) -> UpsertPlan:
+    """The plan that compares these data files, whatever has been compared already. Raises like `plan_upsert`."""
+    _refuse(state)
+    columns = upsert_columns(state.metadata, options)
+    reach = options.reach or _natural_reach(state, columns)
+    chosen = sorted(
+        (entry for entry in state.data if entry.file.path in paths),
+        key=lambda entry: (entry.sequence, entry.file.path.encode()),
+    )
+    index = DeleteIndex(state if chosen else replace(state, deletes=()))
+    return UpsertPlan(
+        state.metadata.table_id,
+        state.metadata.uuid,
+        state.branch,
+        state.metadata.format_version,
+        state.snapshot_id,
+        state.sequence_number,
+        options,
+        columns,
+        reach,
+        tuple(Input(entry, index.applying_to(entry), _key_space(entry, reach)) for entry in chosen),
+        len(state.data) - len(chosen),
+        settled(state.metadata, state.snapshot, _recorded(columns, reach)),
+    )
+
+
+def _key_space(entry: Entry, reach: Reach) -> KeySpace:
+    return scope_of(entry) if reach is Reach.PARTITION else None
+
+
+def _unsettled(state: TableState, spaces: Mapping[str, KeySpace], done: Settled | None) -> frozenset[KeySpace]:
+    """The key spaces into which rows may have come that have not been compared."""
+    if done is None:
+        return frozenset(spaces.values())
+    if not done.has_grown:
+        return frozenset()
+    return frozenset(spaces[entry.file.path] for entry in state.data if _came_after(entry, done.through))
+
+
+def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:
+    """Partition by partition where that is the same as the whole table, and less to hold."""
+    spec_ids = {entry.file.spec_id for entry in state.data}
+    if len(spec_ids) != 1:
+        return Reach.TABLE
+    (spec_id,) = spec_ids
+    spec = state.metadata.specs[spec_id]
+    sources = {part.source_id for part in spec.fields}
+    return Reach.PARTITION if not spec.is_unpartitioned and sources <= columns.key_ids else Reach.TABLE
+
+
+def _came_after(entry: Entry, through: int) -> bool:
+    """Whether the file came to the branch after this sequence number. A rewrite counts: its rows may be new ones."""
+    return entry.file_sequence_number is None or entry.file_sequence_number > through
+
+
+def _refuse(state: TableState) -> None:
+    """Refuse what would be compared or marked wrongly, before any work."""
+    name, version = state.metadata.table_id, state.metadata.format_version
+    if version not in VERSIONS:
+        advice = ": upgrade it to 2" if version == 1 else ""
+        raise InputError(f"table {name!r} has format version {version}, which cannot be upserted{advice}")
+    check_readable(state.metadata, (*state.data, *state.deletes))

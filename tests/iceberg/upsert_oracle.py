@@ -1,0 +1,124 @@
+"""What an upsert must leave, worked out row by row in plain Python, from the files alone.
+
+visible(lake, "ns.t")               every row that a reader sees, with what orders it
+newest(rows, ("id",), …)            of each key the row that wins; none where it is a delete
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+from iceberg_lake import Lake
+
+from deltacompact.base.limits import Limits
+from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg.table import deletion_vectors, locations
+from deltacompact.catalog.iceberg.table.content_files import Content, Entry
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+from deltacompact.catalog.iceberg.upsert.options import upsert_options
+from deltacompact.catalog.iceberg.upsert.upsert import Upsert, UpsertResult
+
+LAST_UPDATED = 2147483539
+"""The column in which rows of version 3 may have a sequence number of their own."""
+TINY = Settings(executor="local", local_threads=1, limits=Limits(task_rows_min=2, small_rows_per_bucket=3))
+"""Tables of ten rows take several tasks of each kind, and several hash buckets."""
+
+
+def prepared(lake: Lake, table_id: str = "ns.t", branch: str = "main", settings: Settings = TINY, **others: Any):
+    """An upsert. Options are named with underscores: key_columns="id"."""
+    own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
+    options = upsert_options({name.replace("_", "-"): value for name, value in others.items()})
+    return Upsert(IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own)
+
+
+def upsert(lake: Lake, table_id: str = "ns.t", branch: str = "main", **others: Any) -> UpsertResult:
+    return prepared(lake, table_id, branch, **others).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that readers see, and where it is."""
+
+    sequence: int
+    path: str
+    position: int
+    values: dict[str, Any]
+
+
+def visible(lake: Lake, table_id: str = "ns.t", branch: str = "main") -> list[Row]:
+    """Every row of a branch that no delete hits, by the spec's rules, one row after the other."""
+    state = lake.state(table_id, branch)
+    store = locations.store_of(state.metadata.location, {})
+    hits = [_hits(store, state, entry) for entry in state.deletes]
+    found = []
+    for entry in state.data:
+        rows = _by_id(store, entry)
+        for position, values in enumerate(rows):
+            if not any(hit(entry, position, values) for hit in hits):
+                named = {
+                    column.name: values.get(int(column.metadata[b"PARQUET:field_id"]))
+                    for column in state.metadata.schema
+                }
+                sequence = values.get(LAST_UPDATED)
+                found.append(Row(entry.sequence if sequence is None else sequence, entry.file.path, position, named))
+    return found
+
+
+def newest(
+    rows: Iterable[Row],
+    key: Sequence[str],
+    order: Callable[[dict[str, Any]], Any] = lambda _: (),
+    is_delete: Callable[[dict[str, Any]], bool] = lambda _: False,
+) -> list[dict[str, Any]]:
+    """The view: of each key its newest row, if that is not a delete. In the order of keys."""
+    best: dict[Any, tuple[Any, Row]] = {}
+    for row in rows:
+        name = tuple(row.values[column] for column in key)
+        rank = (row.sequence, order(row.values), row.path.encode(), row.position)
+        if name not in best or rank > best[name][0]:
+            best[name] = rank, row
+    winners = [row.values for _, row in best.values() if not is_delete(row.values)]
+    return sorted(winners, key=lambda values: repr([values[column] for column in key]))
+
+
+def left(rows: Iterable[Row], key: Sequence[str]) -> list[dict[str, Any]]:
+    """All rows, in the order of keys."""
+    return sorted((row.values for row in rows), key=lambda values: repr([values[column] for column in key]))
+
+
+def _hits(store: Any, state: TableState, delete: Entry) -> Callable[[Entry, int, dict[int, Any]], bool]:
+    """Whether a delete file hits a row of a data file."""
+    file = delete.file
+    if file.is_deletion_vector:
+        blob = locations.fetched(store, file.path)[file.content_offset : file.content_offset + file.content_size]
+        dead = set(deletion_vectors.positions(blob, file.path).tolist())
+        return lambda data, position, _: data.file.path == file.referenced_data_file and position in dead
+    rows = _by_id(store, delete)
+    if file.content is Content.POSITION_DELETES:
+        named = {(row[2147483546], row[2147483545]) for row in rows}
+        return lambda data, position, _: (
+            (data.file.path, position) in named
+            and data.sequence <= delete.sequence
+            and scope_of(data) == scope_of(delete)
+        )
+    keys = {tuple(row.get(number) for number in file.equality_ids) for row in rows}
+    everywhere = state.metadata.specs[file.spec_id].is_unpartitioned
+    return lambda data, _, values: (
+        data.sequence < delete.sequence
+        and (everywhere or scope_of(data) == scope_of(delete))
+        and tuple(values.get(number) for number in file.equality_ids) in keys
+    )
+
+
+def _by_id(store: Any, entry: Entry) -> list[dict[int, Any]]:
+    """The rows of a Parquet file, by field id."""
+    found, name = locations.open_object(store, locations.readable(entry.file.path))
+    with found.open(name) as source:
+        table = pq.read_table(source)
+    ids = [int(column.metadata[b"PARQUET:field_id"]) for column in table.schema]
+    columns = [column.to_pylist() for column in table.columns]
+    return [dict(zip(ids, values, strict=True)) for values in zip(*columns, strict=True)]
