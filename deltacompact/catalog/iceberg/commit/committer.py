@@ -16,14 +16,14 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg.commit.proposal import Outcome, Propose
 from deltacompact.catalog.iceberg.commit.snapshots import Draft, draft_snapshot
 from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader
 from deltacompact.storage.objects import ObjectStore
@@ -32,6 +32,10 @@ ATTEMPTS_MAX = 100
 UNANSWERED_MAX = 8
 """After so many attempts without an answer we stop asking, and keep every file that they name."""
 _WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
+
+
+Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
+"""Writes the files of the snapshot with this id on the table of now. None: nothing is left to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,20 @@ class Committer:
     wait: Callable[[float], None] = time.sleep
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
-        """Commit what is proposed on the head of now.
+        """Commit what is proposed on the head of now: entries to remove and entries to add. Raises as `land` does."""
+
+        def drafting(metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, Outcome]:
+            state = self.reader.read(metadata, self.branch)
+            proposal = propose(state)
+            if proposal.is_empty:
+                return None, proposal.outcome
+            draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.session)
+            return draft, proposal.outcome
+
+        return self.land(table, drafting)
+
+    def land(self, table: IcebergTable, drafting: Drafting[Outcome]) -> Committed[Outcome]:
+        """Commit what is drafted on the head of now.
 
         Raises ConflictError after too many attempts, InputError if the catalog does not let us, and OutcomeUnknownError
         (Interrupted after Ctrl-C) if nobody knows what happened to an attempt; then the written files must stay.
@@ -87,7 +104,7 @@ class Committer:
             "that it names are kept. Compact again: the table itself shows what happened"
         )
         try:
-            if (done := self._tried(table.reloaded(), propose, tries)) is not None:
+            if (done := self._tried(table.reloaded(), drafting, tries)) is not None:
                 return done
         except KeyboardInterrupt:
             if tries.unanswered:
@@ -102,23 +119,21 @@ class Committer:
         raise ConflictError(f"{table_id}: other commits came first, again and again")
 
     def _tried(
-        self, table: IcebergTable, propose: Propose[Outcome], tries: _Tries[Outcome]
+        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _Tries[Outcome]
     ) -> Committed[Outcome] | None:
         """Attempt after attempt, each on the head of now. None: none of them surely took effect."""
         attempts = int(table.metadata.properties.get("commit.retry.num-retries", ATTEMPTS_MAX)) + 1
         for attempt in range(1, attempts + 1):
-            state = self.reader.read(table.metadata, self.branch)
             if (landed := tries.landed(table)) is not None:
                 return Committed(table, *landed, attempt - 1)
-            proposal = propose(state)
-            if proposal.is_empty:
-                return None if tries.unanswered else Committed(table, None, proposal.outcome, attempt)
-            draft = draft_snapshot(self.store, self.reader, state, proposal, tries.snapshot_id, self.session)
-            tries.drafts.append((draft, proposal.outcome))
+            draft, outcome = drafting(table.metadata, tries.snapshot_id)
+            if draft is None:
+                return None if tries.unanswered else Committed(table, None, outcome, attempt)
+            tries.drafts.append((draft, outcome))
             tries.unanswered += 1
             try:
                 after = table.commit(draft.snapshot, self.branch)
-                return Committed(after, draft.snapshot, proposal.outcome, attempt)
+                return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError:
                 if tries.unanswered == UNANSWERED_MAX:
                     return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from deltacompact.catalog.iceberg.table.content_files import (
     Status,
 )
 from deltacompact.catalog.iceberg.table.manifests import ManifestTerms
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState, scope_of
 from deltacompact.storage.objects import ObjectStore
 
@@ -53,7 +53,6 @@ def draft_snapshot(
     session: str,
 ) -> Draft:
     """Write the manifests of a snapshot on this head."""
-    next_sequence = state.metadata.last_sequence_number + 1
     added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
     removed = {entry.file.key for entry in proposal.removed}
     writing = _Manifests(store, state, snapshot_id)
@@ -70,22 +69,39 @@ def draft_snapshot(
     for (spec_id, content), left in lessened.items():
         for start in range(0, len(left), ENTRIES_PER_MANIFEST):
             listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
-    data = manifests.write_manifest_list(
-        listed, state.metadata.format_version, snapshot_id, state.snapshot_id, next_sequence
+    return listed_snapshot(
+        store, state.metadata, state.snapshot, listed, snapshot_id, _summary(state, proposal), session, writing.paths
     )
-    path = f"{state.metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
+
+
+def listed_snapshot(
+    store: ObjectStore,
+    metadata: TableMetadata,
+    parent: Snapshot | None,
+    listed: Sequence[Manifest],
+    snapshot_id: int,
+    summary: Mapping[str, str],
+    session: str,
+    written: Iterable[str] = (),
+) -> Draft:
+    """Write the manifest list of a snapshot whose manifests are written. `written`: those that only it names."""
+    next_sequence = metadata.last_sequence_number + 1
+    data = manifests.write_manifest_list(
+        listed, metadata.format_version, snapshot_id, parent.snapshot_id if parent else None, next_sequence
+    )
+    path = f"{metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
     locations.put(store, path, data)
     now_ms = int(time.time() * 1000)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
-        parent_id=state.snapshot_id,
+        parent_id=parent.snapshot_id if parent else None,
         sequence_number=next_sequence,
-        timestamp_ms=max(now_ms, state.snapshot.timestamp_ms if state.snapshot else 0),
+        timestamp_ms=max(now_ms, parent.timestamp_ms if parent else 0),
         manifest_list=path,
-        schema_id=state.metadata.schema_id,
-        summary={**_summary(state, proposal), "deltacompact.session": session},
+        schema_id=metadata.schema_id,
+        summary={**summary, "deltacompact.session": session},
     )
-    return Draft(snapshot, (*writing.paths, path))
+    return Draft(snapshot, (*written, path))
 
 
 class _Manifests:

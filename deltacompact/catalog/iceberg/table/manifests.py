@@ -80,7 +80,7 @@ def write_manifest(
         added_rows=sum(entry.file.rows for entry in by_status[Status.ADDED]),
         existing_rows=sum(entry.file.rows for entry in by_status[Status.EXISTING]),
         deleted_rows=sum(entry.file.rows for entry in by_status[Status.DELETED]),
-        partitions=tuple(_summaries(spec, [entry.file.partition for entry in entries])),
+        partitions=tuple(partition_summaries(spec, [entry.file.partition for entry in entries])),
     )
 
 
@@ -389,7 +389,8 @@ def _manifest(record: Mapping[str, Any], names: Mapping[int, str]) -> Manifest:
 # Partition summaries (field 507): planners skip manifests by them, so a wrong bound would lose rows
 
 
-def _summaries(spec: Spec, partitions: Sequence[PartitionTuple]) -> list[dict[str, Any]]:
+def partition_summaries(spec: Spec, partitions: Sequence[PartitionTuple]) -> list[dict[str, Any]]:
+    """What a manifest list says of the partitions in a manifest, field by field."""
     return [_summary(part, [values[place] for values in partitions]) for place, part in enumerate(spec.fields)]
 
 

@@ -16,14 +16,15 @@ import functools
 import io
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import __version__ as pyiceberg_version
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitFailedException,
@@ -51,7 +52,14 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
     SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    ValidatableTableRequirement,
     update_table_metadata,
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
@@ -59,7 +67,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Spec, SpecField
-from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, StatisticsFile, TableMetadata
 
 
 class CommitUnansweredError(StoreError):
@@ -142,7 +150,32 @@ class IcebergTable:
             AssertTableUUID(uuid=uuid.UUID(self.metadata.uuid)),
             AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}),
         )
-        updates = (_added(snapshot), _moved(branch, snapshot.snapshot_id, ref))
+        return self._commit(requirements, (_added(snapshot), _moved(branch, snapshot.snapshot_id, ref)))
+
+    def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
+        """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
+
+        Raises as `commit` does. A REST catalog cannot be asked whether there is a new ref: it would remove one that
+        names a removed snapshot. The caller compares.
+        """
+        requirements: list[TableRequirement] = [AssertTableUUID(uuid=uuid.UUID(self.metadata.uuid))]
+        requirements += [
+            AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
+            for name, ref in self.metadata.refs.items()
+        ]
+        if not isinstance(self._table.catalog, RestCatalog):
+            requirements.append(_SameRefs(refs={name: ref.snapshot_id for name, ref in self.metadata.refs.items()}))  # type: ignore[arg-type]
+        updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in refs]
+        gone = [found for found in self.metadata.statistics if found.snapshot_id in snapshots]
+        for number in sorted({found.snapshot_id for found in gone if not found.of_partitions}):
+            updates.append(RemoveStatisticsUpdate.model_validate({"snapshot-id": number}))
+        for number in sorted({found.snapshot_id for found in gone if found.of_partitions}):
+            updates.append(RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": number}))
+        if snapshots:
+            updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshots)}))
+        return self._commit(tuple(requirements), tuple(updates))
+
+    def _commit(self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> IcebergTable:
         try:
             done = self._table.catalog.commit_table(self._table, requirements, updates)
         except (CommitFailedException, ValidationException, NoSuchTableError) as error:
@@ -172,6 +205,18 @@ class IcebergTable:
             upper_bounds=found["upper_bounds"] or {},
             split_offsets=tuple(found["split_offsets"] or ()),
         )
+
+
+class _SameRefs(ValidatableTableRequirement):
+    """No ref came, went or moved. Catalogs that PyIceberg itself commits to ask it about the metadata they replace."""
+
+    type: Literal["deltacompact-same-refs"] = "deltacompact-same-refs"
+    refs: dict[str, int]
+
+    def validate(self, base_metadata: PyTableMetadata | None) -> None:  # type: ignore[override]
+        found = {} if base_metadata is None else base_metadata.refs
+        if {name: ref.snapshot_id for name, ref in found.items()} != self.refs:
+            raise CommitFailedException("a branch or tag has been changed")
 
 
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
@@ -231,6 +276,12 @@ def _metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableM
         },
         snapshots={found.snapshot_id: _snapshot(found) for found in metadata.snapshots},
         next_row_id=getattr(metadata, "next_row_id", None),
+        statistics=tuple(
+            StatisticsFile(found.snapshot_id, found.statistics_path, found.file_size_in_bytes, of_partitions)
+            for files, of_partitions in ((metadata.statistics, False), (metadata.partition_statistics, True))
+            for found in files
+        ),
+        metadata_log=tuple(entry.metadata_file for entry in metadata.metadata_log),
     )
 
 
