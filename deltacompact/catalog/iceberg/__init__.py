@@ -5,5 +5,6 @@ table      the table as it is stored          metadata, manifests, content files
 deletes    which rows are dead                matched by sequence number and bounds; digests; live bitmaps
 commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
 rewrite    the mode `rewrite`                 options, plan, outputs, validation, driver
+maintain   small metadata                   expire snapshots, rewrite manifests, remove orphans
 running    one step for many tasks, in process or on Ray
 """

@@ -3,17 +3,19 @@
 open_catalog("iceberg://prod")                              configured as PyIceberg does
 IcebergCatalog(pyiceberg_catalog)                           or a catalog that is loaded already
 catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
+catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg.maintain.maintain import Maintain, MaintainResult
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
@@ -55,6 +57,30 @@ class IcebergCatalog:
         """
         prepared = self._prepared(table_id, options, branch, settings or Settings())
         return prepared.run(None if plan is None else plan_from_json(plan, prepared.state()))
+
+    def maintain(
+        self,
+        table_id: str,
+        *,
+        expire_snapshots: bool = False,
+        rewrite_manifests: bool = False,
+        remove_orphans: bool = False,
+        dry_run: bool = False,
+        branch: str = MAIN,
+        options: Mapping[str, Any] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> MaintainResult:
+        """Expire snapshots, rewrite the manifests of a branch, remove orphans: what is asked for, in this order.
+
+        A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
+        work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
+        """
+        expect.text_or_none("the table", table_id)
+        if not isinstance(options or {}, Mapping):
+            raise InputError(f"options is {options!r}, it must be a dict of Iceberg's option names")
+        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        work = Maintain(table, branch, options or {}, dry_run, say=say)
+        return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
 
     def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
         expect.text_or_none("the table", table_id)

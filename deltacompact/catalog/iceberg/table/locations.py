@@ -10,7 +10,7 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,3 +72,20 @@ def discard(store: ObjectStore, location: str) -> None:
     """Delete an object that no metadata refers to."""
     found, name = open_object(store, readable(location))
     found.delete([name])
+
+
+DELETED_AT_ONCE = 1000
+"""How many objects S3 deletes in one request."""
+
+
+def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[[int], None]) -> None:
+    """Delete objects, those of one store together. `deleted` is told how many, after each request."""
+    by_store: dict[str, tuple[ObjectStore, list[str]]] = {}
+    for location in locations:
+        found, name = open_object(store, readable(location))
+        by_store.setdefault(found.uri, (found, []))[1].append(name)
+    for found, names in by_store.values():
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            batch = names[start : start + DELETED_AT_ONCE]
+            found.delete(batch)
+            deleted(len(batch))
