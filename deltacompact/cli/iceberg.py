@@ -1,8 +1,9 @@
-"""plan and compact for tables of Iceberg catalogs: the options that they have, and what they print.
+"""plan, compact and maintain for tables of Iceberg catalogs: the options that they have, and what they print.
 
-deltacompact plan    iceberg://prod db.orders --out plan.json
-deltacompact compact iceberg://prod db.orders --option delete-file-threshold=1
-deltacompact compact iceberg://prod db.orders --from-plan plan.json
+deltacompact plan     iceberg://prod db.orders --out plan.json
+deltacompact compact  iceberg://prod db.orders --option delete-file-threshold=1
+deltacompact compact  iceberg://prod db.orders --from-plan plan.json
+deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests --remove-orphans --dry-run
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
 
@@ -68,6 +71,53 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     settings = Settings(limits=click.get_current_context().obj, **chosen)
     result = catalog.rewrite(table, _chosen(options["option"]), options["branch"] or "main", settings, plan)
     answer(options["as_json"], dataclasses.asdict(result), *_result_lines(result))
+
+
+@click.command()
+@iceberg_catalog_argument
+@table_argument
+@click.option("--expire-snapshots", is_flag=True, help="Expire snapshots, and delete what only they reached.")
+@click.option("--rewrite-manifests", is_flag=True, help="Write few manifests for many, clustered by partition.")
+@click.option("--remove-orphans", is_flag=True, help="Delete files below the location that nothing reaches.")
+@click.option("--dry-run", is_flag=True, help="Say what would go. Write nothing.")
+@click.option("--branch", metavar="NAME", default="main", show_default=True, help="Whose manifests are rewritten.")
+@click.option("--option", multiple=True, metavar="KEY=VALUE", help="older-than=7d, retain-last=10, location=URI, …")
+@json_option
+def maintain(
+    catalog: IcebergCatalog,
+    table: str,
+    expire_snapshots: bool,
+    rewrite_manifests: bool,
+    remove_orphans: bool,
+    dry_run: bool,
+    branch: str,
+    option: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Keep the metadata of an Iceberg table small: expire snapshots, rewrite manifests, remove orphans, in this order.
+
+    \b
+    deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests
+    deltacompact maintain iceberg://prod db.orders --remove-orphans --option older-than=7d --dry-run
+    """
+    from deltacompact.cli.console import err
+
+    def say(line: str) -> None:
+        err.print(line, style="dim", highlight=False, soft_wrap=True)
+
+    if not (expire_snapshots or rewrite_manifests or remove_orphans):
+        raise InputError("maintain does what it is told: --expire-snapshots, --rewrite-manifests, --remove-orphans")
+    result = catalog.maintain(
+        table,
+        expire_snapshots=expire_snapshots,
+        rewrite_manifests=rewrite_manifests,
+        remove_orphans=remove_orphans,
+        dry_run=dry_run,
+        branch=branch,
+        options=_chosen(option),
+        say=say,
+    )
+    answer(as_json, dataclasses.asdict(result), *_maintained_lines(result))
 
 
 def _given() -> list[str]:
@@ -141,3 +191,27 @@ def _result_lines(result: RewriteResult) -> list[str]:
         f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
         *(f"not rewritten: {line}" for line in result.refused),
     ]
+
+
+def _maintained_lines(result: MaintainResult) -> list[str]:
+    would = "would be " if result.dry_run else ""
+    lines = []
+    if (expired := result.expire_snapshots) is not None:
+        gone = f"{counted(len(expired.snapshots), 'snapshot')} and {counted(len(expired.refs), 'branch or tag', 'branches and tags')}"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in expired.files.items()) or "no files"
+        lines.append(f"snapshots: {expired.nothing_to_do or f'{gone} {would}expired'}")
+        if expired.nothing_to_do is None:
+            lines.append(f"  {would}deleted: {kinds}, {expired.bytes:,} bytes")
+            lines += [f"  {path}" for path in expired.paths]
+        if expired.kept_outside:
+            lines.append(f"  not deleted: {counted(expired.kept_outside, 'file')} outside of the table's folders")
+    if (found := result.rewrite_manifests) is not None:
+        into = f"{counted(found.replaced, 'manifest')} -> {found.created:,}, {found.kept:,} kept"
+        size = f"{counted(found.entries, 'entry', 'entries')}, {found.bytes:,} bytes"
+        lines.append(f"manifests: {found.nothing_to_do or f'{into}; {size} {would}rewritten'}")
+    if (orphans := result.remove_orphans) is not None:
+        removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {orphans.bytes:,} bytes, {would}removed"
+        lines.append(f"orphans: {orphans.nothing_to_do or removed}")
+        lines += [f"  {path}" for path in orphans.paths]
+        lines += [f"  not touched: {folder} holds another table" for folder in orphans.other_tables]
+    return lines

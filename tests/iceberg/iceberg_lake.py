@@ -11,6 +11,7 @@ Delete files are committed through our own manifest layer. That others understan
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 import uuid
@@ -18,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,15 +64,27 @@ class Lake:
 
     # Writing
 
-    def create(self, table_id: str, schema: Schema | pa.Schema, **others: Any) -> None:
-        properties = {"format-version": "2"} | others.pop("properties", {})
+    def create(self, table_id: str, schema: Schema | pa.Schema, version: int = 2, **others: Any) -> None:
+        properties = {"format-version": str(min(version, 2))} | others.pop("properties", {})
         self.catalog.create_table(table_id, schema, properties=properties, **others)
+        if version == 3:
+            self.upgrade(table_id)
+
+    def upgrade(self, table_id: str, **others: Any) -> None:
+        """Make it a table of version 3, in its metadata file: PyIceberg cannot. `others`: more metadata to put there."""
+        path = Path(unquote(urlparse(self.catalog.load_table(table_id).metadata_location).path))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"format-version": 3, "next-row-id": 0} | others))
 
     def append(self, table_id: str, rows: pa.Table | Sequence[Mapping[str, Any]], branch: str = MAIN) -> None:
+        """Append rows: with PyIceberg up to version 2, with our own layer (not partitioned) in version 3."""
         table = self.catalog.load_table(table_id)
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())
-        table.append(rows, branch=branch)
+        if table.format_version < 3:
+            table.append(rows, branch=branch)
+        else:
+            loaded = IcebergTable.load(self.catalog, table_id)
+            self.commit(loaded, [self._file(loaded, rows, Content.DATA, (), None, ())], branch, "append")
 
     def delete_by_key(
         self,
@@ -202,12 +216,18 @@ class Lake:
                 ]
                 write(entries, spec_id, content)
         path = f"{metadata.metadata_folder}/snap-{snapshot_id}.avro"
-        version = metadata.format_version
-        data = manifests.write_manifest_list(listed, version, snapshot_id, state.snapshot_id, sequence)
+        version, first_row_id, added_rows = metadata.format_version, metadata.next_row_id, None
+        if first_row_id is not None:
+            listed, upcoming = manifests.with_row_ids(listed, first_row_id)
+            added_rows = upcoming - first_row_id
+        data = manifests.write_manifest_list(listed, version, snapshot_id, state.snapshot_id, sequence, first_row_id)
         locations.put(store, path, data)
         summary = {"operation": operation}
         now_ms = int(time.time() * 1000)
-        snapshot = Snapshot(snapshot_id, state.snapshot_id, sequence, now_ms, path, metadata.schema_id, summary)
+        row_ids = (first_row_id, added_rows)
+        snapshot = Snapshot(
+            snapshot_id, state.snapshot_id, sequence, now_ms, path, metadata.schema_id, summary, *row_ids
+        )
         table.commit(snapshot, branch)
 
     # Compacting and reading

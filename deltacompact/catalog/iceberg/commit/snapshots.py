@@ -6,6 +6,9 @@ written     manifest 3: y added
             manifest 4: a deleted, b and c existing             instead of manifest 1 and all others that lose files
             manifest 5 (deletes): p deleted
 snapshot 9  manifests 3, 4, 5
+
+In version 3 the snapshot takes the table's next row id, and the manifests 3 and 4 divide the ids from there on. A new
+head means a new manifest list, so each attempt takes the row ids of its own head.
 """
 
 from __future__ import annotations
@@ -86,20 +89,27 @@ def listed_snapshot(
 ) -> Draft:
     """Write the manifest list of a snapshot whose manifests are written. `written`: those that only it names."""
     next_sequence = metadata.last_sequence_number + 1
+    first_row_id, added_rows = metadata.next_row_id, None
+    if first_row_id is not None:
+        listed, upcoming = manifests.with_row_ids(listed, first_row_id)
+        added_rows = upcoming - first_row_id
+    parent_id = parent.snapshot_id if parent else None
     data = manifests.write_manifest_list(
-        listed, metadata.format_version, snapshot_id, parent.snapshot_id if parent else None, next_sequence
+        listed, metadata.format_version, snapshot_id, parent_id, next_sequence, first_row_id
     )
     path = f"{metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
     locations.put(store, path, data)
     now_ms = int(time.time() * 1000)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
-        parent_id=parent.snapshot_id if parent else None,
+        parent_id=parent_id,
         sequence_number=next_sequence,
         timestamp_ms=max(now_ms, parent.timestamp_ms if parent else 0),
         manifest_list=path,
         schema_id=metadata.schema_id,
         summary={**summary, "deltacompact.session": session},
+        first_row_id=first_row_id,
+        added_rows=added_rows,
     )
     return Draft(snapshot, (*written, path))
 

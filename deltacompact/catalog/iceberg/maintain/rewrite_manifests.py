@@ -70,9 +70,7 @@ class RewriteManifests:
     def refuse_version_1(metadata: TableMetadata) -> None:
         """Raise InputError for a table whose manifests have no sequence numbers."""
         if metadata.format_version < 2:
-            raise InputError(
-                f"table {metadata.table_id!r} has format version 1, whose manifests cannot be rewritten: upgrade it to 2"
-            )
+            raise InputError(f"table {metadata.table_id!r} has format version 1: its manifests cannot be rewritten")
 
     def plan(self, metadata: TableMetadata) -> ManifestsResult:
         """What a run would do. Writes nothing."""

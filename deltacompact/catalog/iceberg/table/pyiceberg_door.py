@@ -7,6 +7,9 @@
 We use PyIceberg for what it does right: catalogs, types, and metrics from Parquet footers. Its manifests drop fields,
 its producers know neither `replace` nor delete files, its validation misses deletes; those are our own. What we use is
 not all public, so `check_behaviour` tries it once in a process and refuses a release that behaves otherwise.
+
+Its models of version 3 are whole, and its updates count row ids. But it refuses to write a metadata file of version 3,
+which catalogs other than REST have the client do: its own producers would assign no row ids. Ours do, so we write it.
 """
 
 from __future__ import annotations
@@ -23,8 +26,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import __version__ as pyiceberg_version
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitFailedException,
@@ -43,9 +45,10 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
-from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
 from pyiceberg.table.update import (
@@ -62,6 +65,7 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
     update_table_metadata,
 )
+from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
@@ -114,7 +118,10 @@ class IcebergTable:
 
     @classmethod
     def load(cls, catalog: Catalog, table_id: str) -> IcebergTable:
-        """The table of now (rule 26: never from a metadata file that was pinned before). Raises NotFoundError."""
+        """The table of now (rule 26: never from a metadata file that was pinned before).
+
+        Raises NotFoundError, and InputError for a table whose metadata a commit would damage.
+        """
         check_behaviour()
         if "." not in table_id.strip("."):
             raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
@@ -125,6 +132,8 @@ class IcebergTable:
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
         except (ValueError, KeyError) as error:
             raise InputError(f"Iceberg table {table_id!r} cannot be read: {text_of(error)}") from error
+        if table.metadata.format_version >= 3:
+            _check_version_3(table_id, table)
         return cls(table, _metadata(table_id, table.metadata, table.metadata_location))
 
     def reloaded(self) -> IcebergTable:
@@ -163,7 +172,7 @@ class IcebergTable:
             AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
             for name, ref in self.metadata.refs.items()
         ]
-        if not isinstance(self._table.catalog, RestCatalog):
+        if isinstance(self._table.catalog, MetastoreCatalog):
             requirements.append(_SameRefs(refs={name: ref.snapshot_id for name, ref in self.metadata.refs.items()}))  # type: ignore[arg-type]
         updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in refs]
         gone = [found for found in self.metadata.statistics if found.snapshot_id in snapshots]
@@ -176,8 +185,11 @@ class IcebergTable:
         return self._commit(tuple(requirements), tuple(updates))
 
     def _commit(self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> IcebergTable:
+        catalog = self._table.catalog
+        if isinstance(catalog, MetastoreCatalog):
+            catalog = _building(catalog, self.metadata.last_sequence_number)
         try:
-            done = self._table.catalog.commit_table(self._table, requirements, updates)
+            done = catalog.commit_table(self._table, requirements, updates)
         except (CommitFailedException, ValidationException, NoSuchTableError) as error:
             raise ConflictError(f"{self.metadata.table_id}: {text_of(error)}") from error
         except (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError) as error:
@@ -217,6 +229,67 @@ class _SameRefs(ValidatableTableRequirement):
         found = {} if base_metadata is None else base_metadata.refs
         if {name: ref.snapshot_id for name, ref in found.items()} != self.refs:
             raise CommitFailedException("a branch or tag has been changed")
+
+
+class _Version3(TableMetadataV3):
+    """Metadata of version 3 that can be written."""
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        return IcebergBaseModel.model_dump_json(self, *args, **options)
+
+    @classmethod
+    def of(cls, metadata: PyTableMetadata) -> _Version3:
+        return cls.model_construct(**dict(metadata))
+
+
+def _building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
+    """The same catalog, for which the client builds and writes the metadata files.
+
+    A commit onto another branch takes the next sequence number and row ids, so it makes ours begin again, as REST
+    servers see to it. PyIceberg would not notice in version 3.
+    """
+    kind: Any = type(catalog)
+
+    class Building(kind):  # type: ignore[misc]
+        def _update_and_stage_table(self, current: Table | None, *others: Any) -> StagedTable:
+            found = getattr(current and current.metadata, "last_sequence_number", 0)
+            if current is not None and found != last_sequence_number:
+                raise CommitFailedException(f"the last sequence number is {found}, not {last_sequence_number}")
+            staged: StagedTable = super()._update_and_stage_table(current, *others)
+            if isinstance(staged.metadata, TableMetadataV3):
+                staged.metadata = _Version3.of(staged.metadata)
+            return staged
+
+    building: Any = object.__new__(Building)
+    building.__dict__ = catalog.__dict__  # the same connections and state, not a copy of them
+    return building  # type: ignore[no-any-return]
+
+
+def _check_version_3(table_id: str, table: Table) -> None:
+    """Refuse metadata of which something would be lost, and metadata that does not count row ids."""
+    if getattr(table.metadata, "next_row_id", None) is None:
+        raise InputError(f"Iceberg table {table_id!r} has format version 3 but no next-row-id")
+    if not isinstance(table.catalog, MetastoreCatalog):
+        return
+    location = table.metadata_location
+    with table.io.new_input(location).open() as source:
+        stored = json.load(Compressor.get_compressor(location).stream_decompressor(source))
+    lost = _lost(stored, json.loads(_Version3.of(table.metadata).model_dump_json()))
+    if lost is not None:
+        raise InputError(
+            f"Iceberg table {table_id!r} has {lost!r} in its metadata, which PyIceberg {pyiceberg_version} would lose"
+        )
+
+
+def _lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
+    """The name of something in `stored` that `written` lacks or has otherwise. Nothing is lost with what is empty."""
+    if isinstance(stored, dict) and isinstance(written, dict):
+        known = [(key, value) for key, value in stored.items() if value not in (None, [], {})]
+        return next((lost for key, value in known if (lost := _lost(value, written.get(key), key)) is not None), None)
+    if isinstance(stored, list) and isinstance(written, list) and len(stored) == len(written):
+        pairs = zip(stored, written, strict=True)
+        return next((lost for one, other in pairs if (lost := _lost(one, other, name)) is not None), None)
+    return None if stored == written else name
 
 
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
@@ -391,6 +464,13 @@ def _try_it() -> None:
     found = _metadata("probe.t", after, "")
     _expect("snapshots of the operation replace", found.snapshots[9].summary["operation"] == "replace")
     _expect("refs", found.refs[MAIN].snapshot_id == 9 and found.last_sequence_number == 5)
+    described = json.loads(before.model_dump_json()) | {"format-version": 3, "next-row-id": 20}
+    numbered = (_added(replace(snapshot, first_row_id=20, added_rows=5)), _moved(MAIN, 9, None))
+    read_3 = TableMetadataUtil.parse_obj(described)
+    _expect("metadata of version 3", _lost(described, json.loads(_Version3.of(read_3).model_dump_json())) is None)
+    kept = json.loads(_Version3.of(update_table_metadata(read_3, numbered)).model_dump_json())
+    _expect("row ids in metadata", kept["next-row-id"] == 25 and kept["snapshots"][0]["first-row-id"] == 20)
+    _expect("catalogs that build metadata", hasattr(MetastoreCatalog, "_update_and_stage_table"))
     _expect("summaries as JSON", '"operation":"replace"' in after.model_dump_json())
     with contextlib.suppress(CommitFailedException):
         AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": 8}).validate(after)
