@@ -197,7 +197,8 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
     would = "would be " if result.dry_run else ""
     lines = []
     if (expired := result.expire_snapshots) is not None:
-        gone = f"{counted(len(expired.snapshots), 'snapshot')} and {counted(len(expired.refs), 'branch or tag', 'branches and tags')}"
+        refs = counted(len(expired.refs), "branch or tag", "branches and tags")
+        gone = f"{counted(len(expired.snapshots), 'snapshot')} and {refs}"
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in expired.files.items()) or "no files"
         lines.append(f"snapshots: {expired.nothing_to_do or f'{gone} {would}expired'}")
         if expired.nothing_to_do is None:

@@ -208,7 +208,8 @@ class ExpireSnapshots:
             identity_of(self.store, location) for location in (metadata.metadata_location, *metadata.metadata_log)
         }
         others = {identity_of(self.store, file.location): file for file in (*upper, *lists)}
-        return {name: file for name, file in (content | others).items() if name not in named}
+        in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))
+        return {name: file for name, file in in_order if name not in named}
 
     def _result(self, expired: _Expired, metadata: TableMetadata, files: Mapping[str, File]) -> ExpireResult:
         folders = folders_of(self.store, metadata)
