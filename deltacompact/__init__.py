@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.compact import CompactionResult, SessionResult, compact
     from deltacompact.storage.s3 import S3Settings
@@ -72,7 +72,7 @@ __all__ = [
 _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
-    "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
+    "catalog.iceberg.rewrite.result": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
     "compact": ("CompactionResult", "SessionResult", "compact"),
     "base.model": (

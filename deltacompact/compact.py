@@ -47,7 +47,7 @@ from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 
 REWRITE = "rewrite"
 """The mode in which files of an Iceberg table are written anew, without their deletes."""
@@ -117,6 +117,7 @@ def compact(
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
+    event_sinks: Sequence[EventSink] = (),
 ) -> RewriteResult: ...
 
 
@@ -173,11 +174,11 @@ def compact(
     the first error is raised. Raises InputError for bad arguments, before any work.
 
     A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite", `options` under Iceberg's own names, and a
-    `branch`; of the others, only `settings` apply to it.
+    `branch`; of the others, only `settings` and `event_sinks` apply to it.
     """
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
-        return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings)
+        return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings, event_sinks)
     if mode is not None or options is not None or branch != "main":
         raise InputError("mode, options and branch are for tables of Iceberg catalogs")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
@@ -209,11 +210,13 @@ def _compact_iceberg(
     options: Mapping[str, Any] | None,
     branch: str,
     settings: Settings | None,
+    event_sinks: Sequence[EventSink],
 ) -> RewriteResult:
     if mode not in (None, REWRITE):
         raise InputError(f"mode {mode!r} is none of: {REWRITE}")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
-    return catalog.rewrite(table_id, options, branch, settings)
+    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
+    return catalog.rewrite(table_id, options, branch, settings, emit=fan_out(sinks))
 
 
 @dataclass(frozen=True, slots=True)

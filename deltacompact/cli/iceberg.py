@@ -26,11 +26,12 @@ from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, ta
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
+    from deltacompact.catalog.iceberg.rewrite.expected import Expected
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 
 MODES = ("rewrite",)
-_OURS = ("mode", "branch", "option", "out", "from_plan")
+_OURS = ("mode", "branch", "where", "option", "out", "usd_per_core_hour", "from_plan")
 _SHARED = ("catalog", "table", "as_json")
 
 
@@ -39,6 +40,7 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option("--mode", type=click.Choice(MODES), help="Iceberg: write files anew, with all deletes applied."),
         click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main."),
+        click.option("--where", metavar="EXPR", help="Iceberg: only files that may have rows for which it is true."),
         click.option("--option", multiple=True, metavar="KEY=VALUE", help="Iceberg: one of rewrite_data_files' own."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
@@ -55,21 +57,33 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
 
     _refuse_others()
-    found = catalog.plan(table, _chosen(options["option"]), options["branch"] or "main")
+    found = catalog.plan(table, _chosen(options), options["branch"] or "main")
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
-    answer(options["as_json"], plan_document(found), *_plan_lines(found))
+    price = options["usd_per_core_hour"]
+    foreseen = catalog.expected(found, _settings(options))
+    cost = {} if price is None else {"usd": foreseen.usd(price)}
+    document = plan_document(found) | {"expected": dataclasses.asdict(foreseen) | cost}
+    answer(options["as_json"], document, *_plan_lines(found, foreseen, price))
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """Rewrite, and print what was done."""
+    from rich.console import Console
+
+    from deltacompact.base.events import fan_out
+    from deltacompact.cli.console import err
+    from deltacompact.cli.progress import progress
+
     _refuse_others()
-    if (path := options["from_plan"]) and options["option"]:
-        raise InputError("--option and --from-plan: a plan has its own options")
-    plan = _read(Path(path)) if path else None
-    chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
-    settings = Settings(limits=click.get_current_context().obj, **chosen)
-    result = catalog.rewrite(table, _chosen(options["option"]), options["branch"] or "main", settings, plan)
+    for name in ("option", "where"):
+        if options["from_plan"] and options[name]:
+            raise InputError(f"--{name} and --from-plan: a plan has its own options")
+    plan = _read(Path(options["from_plan"])) if options["from_plan"] else None
+    branch = options["branch"] or "main"
+    with progress(Console(stderr=True, quiet=True) if options["as_json"] else err) as sink:
+        emit = fan_out([sink])
+        result = catalog.rewrite(table, _chosen(options), branch, _settings(options), plan, emit)
     answer(options["as_json"], dataclasses.asdict(result), *_result_lines(result))
 
 
@@ -114,10 +128,15 @@ def maintain(
         remove_orphans=remove_orphans,
         dry_run=dry_run,
         branch=branch,
-        options=_chosen(option),
+        options=_chosen({"where": None, "option": option}),
         say=say,
     )
     answer(as_json, dataclasses.asdict(result), *_maintained_lines(result))
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
+    return Settings(limits=click.get_current_context().obj, **chosen)
 
 
 def _given() -> list[str]:
@@ -138,9 +157,11 @@ def _flag(name: str) -> str:
     return next(parameter.opts[0] for parameter in parameters if parameter.name == name)
 
 
-def _chosen(options: Sequence[str]) -> dict[str, str]:
+def _chosen(options: dict[str, Any]) -> dict[str, str]:
     chosen: dict[str, str] = {}
-    for text in options:
+    if options["where"] is not None:
+        chosen["where"] = options["where"]
+    for text in options["option"]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise InputError(f"--option {text!r}: write KEY=VALUE")
@@ -164,7 +185,7 @@ def _write(path: Path, text: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _plan_lines(plan: RewritePlan) -> list[str]:
+def _plan_lines(plan: RewritePlan, expected: Expected, usd_per_core_hour: float | None) -> list[str]:
     if plan.nothing_to_do:
         return [f"nothing to do: {plan.nothing_to_do}"]
     lines = []
@@ -176,12 +197,14 @@ def _plan_lines(plan: RewritePlan) -> list[str]:
         into = counted(group.output_files, "file")
         lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
     stay = [f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays]
-    return [*lines, *stay]
+    cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"
+    work = f"{expected.core_seconds:,.1f} core-seconds{cost}"
+    return [*lines, *stay, f"expected: {expected.seconds:,.1f} s on {counted(expected.slots, 'slot')}, {work}"]
 
 
 def _result_lines(result: RewriteResult) -> list[str]:
     if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}"]
+        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
     snapshots = ", ".join(str(number) for number in result.snapshots)
     files = f"{counted(result.files_in, 'file')} -> {counted(result.files_out, 'file')}"
     dead = f"{result.dead_by_position:,} deleted by position + {result.dead_by_key:,} deleted by key"
@@ -189,7 +212,9 @@ def _result_lines(result: RewriteResult) -> list[str]:
     return [
         f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots}",
         f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
+        *([f"{counted(result.resumed, 'group')} written by an earlier run"] if result.resumed else []),
         *(f"not rewritten: {line}" for line in result.refused),
+        *result.notes,
     ]
 
 
@@ -214,5 +239,7 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
         removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {orphans.bytes:,} bytes, {would}removed"
         lines.append(f"orphans: {orphans.nothing_to_do or removed}")
         lines += [f"  {path}" for path in orphans.paths]
+        if orphans.at_work:
+            lines.append(f"  not touched: {counted(orphans.at_work, 'file')} of sessions that can be resumed")
         lines += [f"  not touched: {folder} holds another table" for folder in orphans.other_tables]
     return lines

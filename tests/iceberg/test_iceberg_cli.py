@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -73,12 +74,45 @@ def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_pa
     assert len(lake.state(T).data) == 5
     lake.append(T, [{"id": 9}])
     assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 0
-    lines = said(capsys).splitlines()
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
     assert lines[0].startswith("5 files -> 1 file, ")
+    started, written, committed = err.splitlines()
+    assert started.startswith("ns.t: 1 group to rewrite, 5 rows, ")
+    assert written.startswith("ns.t: group 1 of 1 written, ")
+    assert committed == f"ns.t: 1 group committed as snapshot {lake.state(T).snapshot_id}"
     assert lines[1] == "5 rows = 4 live + 0 deleted by position + 1 deleted by key; 1 delete file removed"
     assert ids(lake) == [0, 1, 3, 4, 9]
     assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 3
     assert "the plan is stale: another commit removed" in capsys.readouterr().err
+
+
+def test_a_plan_says_how_long_it_takes_and_what_it_costs(lake, configured, capsys):
+    words = ["plan", configured, T, "--where", "id > 2", "--option", "min-input-files=2"]
+    assert cli.run([*words, "--usd-per-core-hour", "36000"]) == 0
+    lines = said(capsys).splitlines()
+    assert lines[0].startswith("2 files (2 too small), ")
+    assert lines[1] == "stay: 3 files, not wanted"
+    assert re.fullmatch(r"expected: 0\.\d s on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[2])
+    assert cli.run([*words, "--json", "--usd-per-core-hour", "36000"]) == 0
+    expected = json.loads(said(capsys))["expected"]
+    assert expected["usd"] == pytest.approx(expected["core_seconds"] * 10)
+    assert sum(expected["group_core_seconds"]) <= expected["core_seconds"]
+
+
+def test_events_tell_of_groups_and_commits(lake, configured):
+    events = []
+    catalog = deltacompact.open_catalog(configured)
+    options = {"rewrite-all": "true", "max-file-group-input-files": "2", "partial-progress.enabled": "true"}
+    deltacompact.compact(T, delta_catalog_client=catalog, options=options, event_sinks=[events.append])
+    names = [type(event).__name__ for event in events]
+    assert names == ["RewriteStarted", *["GroupWritten", "GroupsCommitted"] * 3, "RewriteFinished"]
+    assert [(event.written, event.groups) for event in events if hasattr(event, "written")] == [(1, 3), (2, 3), (3, 3)]
+    assert sum(event.rows for event in events if hasattr(event, "written")) == events[0].rows == 5
+    assert events[-1].error is None
+    with pytest.raises(deltacompact.InputError):
+        catalog.rewrite(T, {"where": "nobody = 1"}, emit=events.append)
+    assert "nobody" in events[-1].error
 
 
 @pytest.mark.parametrize(
@@ -89,6 +123,8 @@ def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_pa
         (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
         (["compact", "ICEBERG", T, "--option", "size=1"], "option 'size' is none of target-file-size-bytes"),
         (["compact", "ICEBERG", T, "--option", "rewrite-all"], "--option 'rewrite-all': write KEY=VALUE"),
+        (["compact", "ICEBERG", T, "--where", "id ="], "is not an expression about this table"),
+        (["compact", "ICEBERG", T, "--where", "id = 1", "--from-plan", "p"], "--where and --from-plan: a plan has"),
         (["compact", "ICEBERG", T, "--primary-key", "id"], "--primary-key is for delta streams"),
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "Iceberg catalog 'nobody' is not configured"),

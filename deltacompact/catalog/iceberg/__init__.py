@@ -4,7 +4,7 @@ catalog    what compact() and the command line see
 table      the table as it is stored          metadata, manifests, content files, vectors; the door to PyIceberg
 deletes    which rows are dead                matched by sequence number and bounds; digests; live bitmaps
 commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
-rewrite    the mode `rewrite`                 options, plan, outputs, validation, driver
-maintain   small metadata                   expire snapshots, rewrite manifests, remove orphans
+rewrite    the mode `rewrite`                 options, plan, outputs, validation, journal, resume, driver
+maintain   small metadata                     expire snapshots, rewrite manifests, remove orphans
 running    one step for many tasks, in process or on Ray
 """

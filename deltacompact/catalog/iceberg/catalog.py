@@ -9,19 +9,22 @@ catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.events import EventSink
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain, MaintainResult
+from deltacompact.catalog.iceberg.rewrite.expected import Expected, expected
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
-from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, RewriteResult
+from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
+from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, no_sink
 from deltacompact.catalog.iceberg.table import pyiceberg_door
 from deltacompact.catalog.iceberg.table.metadata import MAIN
+from deltacompact.executors.choose import foresee, lane_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class IcebergCatalog:
         """What a rewrite of a branch would do. Writes nothing."""
         return self._prepared(table_id, options, branch, Settings()).plan()
 
+    def expected(self, plan: RewritePlan, settings: Settings | None = None) -> Expected:
+        """How long carrying out a plan is expected to take. Starts no cluster."""
+        settings = settings or Settings()
+        return expected(plan, foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity)
+
     def rewrite(
         self,
         table_id: str,
@@ -50,13 +58,15 @@ class IcebergCatalog:
         branch: str = MAIN,
         settings: Settings | None = None,
         plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
     ) -> RewriteResult:
         """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
 
+        Before that, what a rewrite that died had written is committed. `emit` gets RewriteStarted, GroupWritten,
+        GroupsCommitted and RewriteFinished events.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
-        prepared = self._prepared(table_id, options, branch, settings or Settings())
-        return prepared.run(None if plan is None else plan_from_json(plan, prepared.state()))
+        return replace(self._prepared(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
 
     def maintain(
         self,

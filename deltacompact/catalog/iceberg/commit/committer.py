@@ -70,13 +70,18 @@ class _Tries(Generic[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts."""
+    """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
+
+    `before_attempt` is called with the snapshot's id once the head of an attempt is known. If it raises, that attempt
+    is not made.
+    """
 
     store: ObjectStore
     reader: StateReader
     branch: str
     session: str
     wait: Callable[[float], None] = time.sleep
+    before_attempt: Callable[[int], None] = lambda snapshot_id: None
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
         """Commit what is proposed on the head of now: entries to remove and entries to add. Raises as `land` does."""
@@ -86,6 +91,7 @@ class Committer:
             proposal = propose(state)
             if proposal.is_empty:
                 return None, proposal.outcome
+            self.before_attempt(snapshot_id)
             draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.session)
             return draft, proposal.outcome
 

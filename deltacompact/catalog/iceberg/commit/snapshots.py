@@ -47,6 +47,11 @@ class Draft:
     files: tuple[str, ...]
 
 
+def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
+    """How the names of manifests and of manifest lists begin that were written for a snapshot."""
+    return f"{snapshot_id}-", f"snap-{snapshot_id}-"
+
+
 def draft_snapshot(
     store: ObjectStore,
     reader: StateReader,
@@ -122,7 +127,7 @@ class _Manifests:
         self._store = store
         self._metadata = state.metadata
         self._terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
-        self._name = uuid.uuid4()
+        self._name = f"{snapshot_id}-{uuid.uuid4()}"
 
     def write(self, entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> Manifest:
         path = f"{self._metadata.metadata_folder}/{self._name}-m{len(self.paths)}.avro"

@@ -8,5 +8,6 @@ manifest_plan      which manifests are rewritten together: a pure function of a 
 encoded_entries    manifest entries as the bytes that they are stored as, so that no field is lost
 rewrite_manifests  few manifests for many, built anew on each head
 reach              the files that snapshots reach, each manifest read once
+sessions           what killed sessions left: closed, so that nobody commits it any more
 orphans            files below the table's location that nothing reaches: listed first, then compared
 """

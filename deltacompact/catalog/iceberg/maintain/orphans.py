@@ -35,6 +35,7 @@ from deltacompact.catalog.iceberg.maintain.reach import (
     manifests_of,
     metadata_document,
 )
+from deltacompact.catalog.iceberg.maintain.sessions import Sessions
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
@@ -58,6 +59,8 @@ class OrphansResult:
     paths: tuple[str, ...] = ()
     """The first of them."""
     too_young: int = 0
+    at_work: int = 0
+    """Files of sessions that work or can be resumed."""
     hidden: int = 0
     other_tables: tuple[str, ...] = ()
     """Folders of other tables below the location. Nothing in them is touched."""
@@ -92,6 +95,7 @@ class RemoveOrphans:
         folder = locations.store_of(location, self.io_properties)
         self.say(f"listing {location}")
         listed = list(folder.list(""))
+        sessions = Sessions.of(self.store, self.now_ms, self.options.orphan_age_ms)
         self.after_listing()
         now = table.reloaded().metadata
         self.say(f"{counted(len(listed), 'file')} listed; reading {counted(len(now.snapshots), 'snapshot')}")
@@ -104,7 +108,8 @@ class RemoveOrphans:
         hidden_names = _hidden_names(now)
         found = [stat for stat in unreached if not is_inside(stat.path, others)]
         shown = [stat for stat in found if not _is_hidden(stat.path, hidden_names)]
-        orphans = [stat for stat in shown if self.now_ms - stat.modified_s * 1000 > self.options.orphan_age_ms]
+        old = [stat for stat in shown if self.now_ms - stat.modified_s * 1000 > self.options.orphan_age_ms]
+        orphans = [stat for stat in old if not sessions.at_work(stat.path)]
         self._refuse_other_names(now, inside, orphans, reached)
         result = OrphansResult(
             location=location,
@@ -113,13 +118,17 @@ class RemoveOrphans:
             bytes=sum(stat.bytes for stat in orphans),
             folders=dict(Counter(stat.path.partition("/")[0] for stat in orphans)),
             paths=tuple(stat.path for stat in orphans[:PATHS_SHOWN]),
-            too_young=len(shown) - len(orphans),
+            too_young=len(shown) - len(old),
+            at_work=len(old) - len(orphans),
             hidden=len(found) - len(shown),
             other_tables=tuple(others),
             nothing_to_do=None if orphans else _why_nothing(len(listed), len(shown)),
         )
         if not dry_run:
-            self._delete(folder, [stat.path for stat in orphans])
+            free, journals = sessions.closed(orphans)
+            self._delete(folder, [stat.path for stat in free])
+            for journal in journals:
+                journal.clear()
         return result
 
     def _delete(self, folder: ObjectStore, paths: list[str]) -> None:

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
-from deltacompact.catalog.iceberg.table.content_files import Entry, PartitionTuple
+from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
 from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 
@@ -38,9 +38,19 @@ class Reason(enum.StrEnum):
     RIGHT_SIZE = "right_size"
     GROUP_TOO_SMALL = "group_too_small"
     BEYOND_MAX_FILES = "beyond_max_files"
+    BEING_REWRITTEN = "being_rewritten"
+    NOT_WANTED = "not_wanted"
 
 
-STAYS = frozenset({Reason.RIGHT_SIZE, Reason.GROUP_TOO_SMALL, Reason.BEYOND_MAX_FILES})
+STAYS = frozenset(
+    {
+        Reason.RIGHT_SIZE,
+        Reason.GROUP_TOO_SMALL,
+        Reason.BEYOND_MAX_FILES,
+        Reason.BEING_REWRITTEN,
+        Reason.NOT_WANTED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,10 @@ class FileGroup:
     partition: PartitionTuple
     inputs: tuple[Input, ...]
     output_files: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(source.entry.file.path for source in self.inputs)
 
     @property
     def bytes(self) -> int:
@@ -89,6 +103,18 @@ class RewritePlan:
     stays: tuple[tuple[Reason, int], ...]
 
     @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        return sum(group.bytes for group in self.groups)
+
+    def of(self, groups: Iterable[FileGroup]) -> RewritePlan:
+        """The plan with these groups only, numbered anew."""
+        return replace(self, groups=tuple(replace(group, number=number) for number, group in enumerate(groups)))
+
+    @property
     def nothing_to_do(self) -> str | None:
         """Why there is nothing to rewrite; None: there is something."""
         if self.groups:
@@ -102,12 +128,21 @@ _WORDS = {
     Reason.RIGHT_SIZE: "the right size, few deletes",
     Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
     Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
+    Reason.NOT_WANTED: "no rows in them for which `where` is true",
+    Reason.BEING_REWRITTEN: "another session is rewriting them",
 }
 
 
-def plan_rewrite(state: TableState, options: RewriteOptions, only: frozenset[str] | None = None) -> RewritePlan:
+def plan_rewrite(
+    state: TableState,
+    options: RewriteOptions,
+    only: frozenset[str] | None = None,
+    busy: frozenset[str] = frozenset(),
+    wanted: Callable[[ContentFile], bool] = lambda file: True,
+) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
+    `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
     Raises InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
@@ -116,6 +151,12 @@ def plan_rewrite(state: TableState, options: RewriteOptions, only: frozenset[str
     candidates: dict[tuple[object, ...], list[Input]] = defaultdict(list)
     for entry in state.data:
         if only is not None and entry.file.path not in only:
+            continue
+        if entry.file.path in busy:
+            counts[Reason.BEING_REWRITTEN] += 1
+            continue
+        if not wanted(entry.file):
+            counts[Reason.NOT_WANTED] += 1
             continue
         deletes = index.applying_to(entry)
         reason = Reason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import is_uri, open_object, open_store
@@ -89,3 +89,18 @@ def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[
             batch = names[start : start + DELETED_AT_ONCE]
             found.delete(batch)
             deleted(len(batch))
+
+
+def listed(store: ObjectStore, folder: str, beginning: str) -> list[str]:
+    """The locations of the objects in a folder whose names begin so."""
+    found, name = open_object(store, readable(f"{folder}/{beginning}"))
+    return [f"{folder}/{stat.path.rpartition('/')[2]}" for stat in found.list(name)]
+
+
+def bytes_of(store: ObjectStore, location: str) -> int | None:
+    """The size of an object; None: it is missing."""
+    found, name = open_object(store, readable(location))
+    try:
+        return found.stat(name).bytes
+    except NotFoundError:
+        return None

@@ -19,7 +19,7 @@ import functools
 import io
 import json
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import __version__ as pyiceberg_version
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitFailedException,
@@ -37,12 +38,16 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationException,
 )
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse as parse_expression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
@@ -65,12 +70,13 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
     update_table_metadata,
 )
-from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.typedef import IcebergBaseModel, Record
+from pyiceberg.types import DecimalType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
-from deltacompact.catalog.iceberg.table.content_files import ContentFile, Spec, SpecField
+from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple, Spec, SpecField
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, StatisticsFile, TableMetadata
 
 
@@ -199,6 +205,34 @@ class IcebergTable:
         metadata = _metadata(self.metadata.table_id, done.metadata, done.metadata_location)
         return IcebergTable(self._table, metadata)
 
+    def may_match(self, where: str) -> Callable[[ContentFile], bool]:
+        """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+
+        Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
+        """
+        metadata = self._table.metadata
+        schema: Schema = metadata.schema()
+        try:
+            expression = parse_expression(where)
+            by_bounds = _InclusiveMetricsEvaluator(schema, expression)
+        except Exception as error:  # of the parser, of a column, or of a value's type
+            raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
+        known = set(schema.field_ids)
+        by_partition = {
+            spec.spec_id: _of_partition(spec, schema, expression)
+            for spec in metadata.partition_specs
+            if {field.source_id for field in spec.fields} <= known
+        }
+
+        def may(file: ContentFile) -> bool:
+            partition = by_partition.get(file.spec_id)
+            if partition is not None and not partition(file.partition):
+                return False
+            counts: dict[str, Any] = {name: dict(getattr(file, name)) for name in _METRICS}
+            return bool(by_bounds.eval(DataFile.from_args(record_count=file.rows, **counts)))
+
+        return may
+
     def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
         """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
         schema: Schema = self._table.metadata.schema()
@@ -290,6 +324,28 @@ def _lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
         pairs = zip(stored, written, strict=True)
         return next((lost for one, other in pairs if (lost := _lost(one, other, name)) is not None), None)
     return None if stored == written else name
+
+
+_METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+def _of_partition(
+    spec: PartitionSpec, schema: Schema, expression: BooleanExpression
+) -> Callable[[PartitionTuple], bool]:
+    """Whether rows of a partition may match. Manifests hold decimals as bytes, which are turned into numbers."""
+    struct = spec.partition_type(schema)
+    projected = inclusive_projection(schema, spec)(expression)
+    matches = expression_evaluator(Schema(*struct.fields), projected, True)
+    types = [field.field_type for field in struct.fields]
+
+    def may(partition: PartitionTuple) -> bool:
+        values = [
+            from_bytes(type_, value) if isinstance(type_, DecimalType) and isinstance(value, bytes) else value
+            for type_, value in zip(types, partition, strict=True)
+        ]
+        return bool(matches(Record(*values)))
+
+    return may
 
 
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
