@@ -115,6 +115,25 @@ def test_events_tell_of_groups_and_commits(lake, configured):
     assert "nobody" in events[-1].error
 
 
+def test_the_command_line_maintains(lake, configured, capsys):
+    words = ["maintain", configured, T, "--expire-snapshots", "--rewrite-manifests", "--remove-orphans"]
+    assert cli.run([*words, "--option", "retain-last=2", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    expired, manifests, orphans = out.splitlines()
+    assert expired == "snapshots: 6 snapshots: younger than 120 hours, or kept by a branch or tag"
+    assert manifests.startswith("manifests: 5 manifests -> 1, 1 kept; 5 entries, ")
+    assert manifests.endswith(" bytes would be rewritten")
+    assert orphans.endswith("each is reached, hidden or another table's")
+    assert "reading 6 snapshots" in err
+    assert len(lake.state(T).manifests) == 6
+    assert cli.run([*words, "--json"]) == 0
+    out, _ = capsys.readouterr()
+    document = json.loads(out)
+    assert (document["rewrite_manifests"]["replaced"], document["rewrite_manifests"]["created"]) == (5, 1)
+    assert document["expire_snapshots"]["nothing_to_do"]
+    assert len(lake.state(T).manifests) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -129,7 +148,11 @@ def test_events_tell_of_groups_and_commits(lake, configured):
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "Iceberg catalog 'nobody' is not configured"),
         (["compact", "iceberg://", T], "iceberg:// names no catalog"),
-        (["show", "ICEBERG", T], "is an Iceberg catalog, which only plan and compact take"),
+        (["show", "ICEBERG", T], "is an Iceberg catalog, which only plan, compact and maintain take"),
+        (["maintain", "ICEBERG", T], "maintain does what it is told: --expire-snapshots"),
+        (["maintain", "ICEBERG", T, "--remove-orphans", "--option", "older-than=1h"], "is less than 24 hours"),
+        (["maintain", "ICEBERG", T, "--rewrite-manifests", "--branch", "b"], "has no branch 'b'"),
+        (["maintain", "FOLDER", T, "--expire-snapshots"], "is no Iceberg catalog (iceberg://NAME)"),
         (["compact", "FOLDER", T, "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
     ],
 )

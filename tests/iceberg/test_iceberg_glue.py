@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,6 +12,10 @@ from iceberg_lake import SETTINGS, Lake
 from pyiceberg.catalog.glue import GlueCatalog
 
 import deltacompact
+from deltacompact.catalog.iceberg.maintain.maintain import Maintain
+from deltacompact.catalog.iceberg.maintain.options import DAY_MS
+from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 
 
 @pytest.fixture
@@ -51,3 +57,31 @@ def test_a_table_on_s3_in_glue_is_rewritten(glue_lake):
     assert (result.rows_in, result.rows_out, result.dead_by_key, result.dead_by_position) == (30, 27, 2, 1)
     assert len({row["id"] for row in lake.rows(table_id)} & {3, 13, 20}) == 0
     assert len(lake.rows(table_id)) == 27
+
+
+def test_a_table_on_s3_in_glue_is_maintained(glue_lake):
+    """Files are named s3a:// by one writer and s3:// by another. Deletions go in batches."""
+    lake, table_id = glue_lake
+    lake.create(table_id, pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        lake.append(table_id, [{"id": number}])
+    lake.catalog.load_table(table_id).delete("id == 1")
+    (first, *_) = lake.state(table_id).data
+    renamed = replace(first.file, path=first.file.path.replace("s3://", "s3a://"))
+    table = IcebergTable.load(lake.catalog, table_id)
+    lake.commit(table, [renamed], operation="replace", gone={first.file.path})
+    store = locations.store_of(table.metadata.location, table.io_properties)
+    locations.put(store, f"{table.metadata.location}/data/a b%20c.parquet", b"lost")
+    later = int(time.time() * 1000) + 10 * DAY_MS
+    options = {"commit.manifest.target-size-bytes": 8 << 20}
+    work = Maintain(IcebergTable.load(lake.catalog, table_id), chosen=options, now_ms=later)
+    result = work.run(expire_snapshots=True, rewrite_manifests=True, remove_orphans=True)
+    assert len(result.expire_snapshots.snapshots) == 4
+    assert result.rewrite_manifests.created == 1
+    assert "data/a b%20c.parquet" in result.remove_orphans.paths
+    assert len(lake.state(table_id).data) == 2
+    for entry in lake.state(table_id).data:
+        assert locations.fetched(store, entry.file.path)
+    assert {stat.path for stat in store.list("data/")} == {
+        entry.file.path.partition("/data/")[2].join(("data/", "")) for entry in lake.state(table_id).data
+    }

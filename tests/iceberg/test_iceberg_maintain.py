@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -19,6 +20,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hand_made_tables import BY_DAY, SPECS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
@@ -31,12 +33,14 @@ from deltacompact.base.errors import ConflictError, CorruptionError, InputError,
 from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 from deltacompact.catalog.iceberg.maintain.expire import ExpireSnapshots
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain
+from deltacompact.catalog.iceberg.maintain.manifest_plan import plan_manifests
 from deltacompact.catalog.iceberg.maintain.options import DAY_MS, MaintainOptions, maintain_options
 from deltacompact.catalog.iceberg.maintain.orphans import RemoveOrphans
 from deltacompact.catalog.iceberg.maintain.rewrite_manifests import RewriteManifests
+from deltacompact.catalog.iceberg.rewrite.journal import Journal
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.avro import Growing
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
+from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Manifest, ManifestContent
 from deltacompact.catalog.iceberg.table.manifests import read_manifest
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.storage.local import LocalStore
@@ -493,6 +497,31 @@ def test_rule_27_one_statistics_file_of_two_snapshots_stays(lake):
     assert "shared.stats" in stored(lake)
 
 
+def test_rule_27_a_puffin_file_stays_while_one_vector_in_it_lives(lake):
+    """p.puffin has the vectors of a and b, q.puffin the next one of a, and r.puffin the next ones of both."""
+    table_of(lake, [1, 2], [3, 4])
+    lake.upgrade(T)
+    a, b = (entry.file.path for entry in lake.state(T).data)
+    folder = loaded(lake).metadata.data_folder
+
+    def commit(vectors, gone=()):
+        files = []
+        for name, offset, data_file in vectors:
+            locations.put(store(lake), f"{folder}/{name}", b"PFA1")
+            place = {"referenced_data_file": data_file, "content_offset": offset, "content_size": 40}
+            files.append(ContentFile(Content.POSITION_DELETES, f"{folder}/{name}", "PUFFIN", 0, (), 1, 100, **place))
+        lake.commit(loaded(lake), files, gone={f"{folder}/{name}" for name in gone})
+
+    commit([("p.puffin", 4, a), ("p.puffin", 60, b)])
+    commit([("q.puffin", 4, a), ("p.puffin", 60, b)], gone=["p.puffin"])
+    assert expire(lake).files.get("deletes") is None
+    remove_orphans(lake)
+    assert {"p.puffin", "q.puffin"} <= stored(lake)
+    commit([("r.puffin", 4, a), ("r.puffin", 60, b)], gone=["p.puffin", "q.puffin"])
+    assert expire(lake).files["deletes"] == 2
+    assert {name for name in stored(lake) if name.endswith("puffin")} == {"r.puffin"}
+
+
 def test_files_outside_of_the_tables_folders_stay(lake, tmp_path):
     table_of(lake, [1])
     foreign = tmp_path / "foreign.parquet"
@@ -915,3 +944,141 @@ def test_the_catalog_has_it_in_one_call(lake):
     assert result.remove_orphans is None
     with pytest.raises(InputError, match="nothing is asked for"):
         catalog.maintain(T)
+
+
+# Sessions that were killed
+
+
+def killed_rewrite(lake):
+    """A rewrite that dies before its commit. Returns the outputs that it has written."""
+    before = {path for path in Path(lake.folder, "warehouse").rglob("*.parquet")}
+
+    def die():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.rewrite(T, rewrite_all=True, before_commit=die)
+    return {path for path in Path(lake.folder, "warehouse").rglob("*.parquet")} - before
+
+
+def test_files_of_a_session_that_can_be_resumed_stay(lake):
+    table_of(lake, [1], [2])
+    outputs = killed_rewrite(lake)
+    assert outputs
+    for path in outputs:  # written long ago; the last sign of life is young
+        os.utime(path, (1, 1))
+    result = orphans(lake)
+    assert (result.files, result.at_work) == (0, len(outputs))
+    assert lake.rewrite(T, rewrite_all=True).resumed == 1
+    assert ids_of(lake) == [1, 2]
+
+
+def test_a_session_that_nobody_resumed_is_closed_and_cleared(lake):
+    table_of(lake, [1], [2])
+    outputs = killed_rewrite(lake)
+    assert remove_orphans(lake).files > len(outputs)
+    assert not any(path.exists() for path in outputs)
+    assert not list(Path(lake.folder, "warehouse").rglob("plan.json"))
+    assert stored(lake) == reachable(lake)
+    result = lake.rewrite(T, rewrite_all=True)
+    assert (result.resumed, result.files_in) == (0, 2)
+
+
+def test_a_session_that_is_taken_over_while_we_look_keeps_its_files(lake):
+    table_of(lake, [1], [2])
+    outputs = killed_rewrite(lake)
+    for path in Path(lake.folder, "warehouse").rglob("deltacompact/*/*"):
+        os.utime(path, (1, 1))
+    (plan,) = Path(lake.folder, "warehouse").rglob("plan.json")
+
+    def take_over():
+        Journal.take_over(store(lake), plan.parent.name)
+
+    options = MaintainOptions(orphan_age_ms=0)
+    time.sleep(0.01)
+    RemoveOrphans(store(lake), options, now_ms(), after_listing=take_over).run(loaded(lake))
+    assert all(path.exists() for path in outputs)
+    assert plan.exists()
+
+
+# A plan never wants what it has made
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9) | st.none(), min_size=1, max_size=12), max_size=12))
+def test_any_plan_is_a_fixed_point(held):
+    """Manifests are lists of days, a day takes a byte, and manifests are to have 6 bytes."""
+
+    def line(number, days):
+        known = [day for day in days if day is not None]
+        low, high = (struct.pack("<i", bound(known)) if known else None for bound in (min, max))
+        summary = {"contains_null": None in days, "lower_bound": low, "upper_bound": high}
+        counts = {"added_files": 0, "existing_files": len(days), "deleted_files": 0}
+        rows = {"added_rows": 0, "existing_rows": len(days), "deleted_rows": 0}
+        data = ManifestContent.DATA
+        return Manifest(f"m{number}", len(days), BY_DAY, data, 1, 1, 1, **counts, **rows, partitions=(summary,))
+
+    def planned(listed):
+        return plan_manifests([line(number, days) for number, days in listed.items()], SPECS, 6)
+
+    listed = dict(enumerate(held))
+    for group in planned(listed):
+        days = [day for source in group.sources for day in listed.pop(int(source.path[1:]))]
+        days.sort(key=lambda day: (day is not None, day))
+        for start in range(0, len(days), 6):
+            listed[100 + start] = days[start : start + 6]
+        assert len([one for one in listed.values() if len(one) < 4.5]) <= 1
+    assert planned(listed) == []
+
+
+# Spark as the judge
+
+
+def test_rules_24_and_27_spark_reads_every_branch_and_tag_as_before(lake, spark_lake):
+    """Tables of versions 2 and 3. In version 3, vectors share Puffin files, and newer vectors replace some of them:
+    Iceberg's own expiry deletes such a file although it holds a live vector. Rows have ids, which stay."""
+    for version in (2, 3):
+        table_id = f"ns.v{version}"
+        more = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
+
+        def sql(text, branch=""):
+            return spark_lake.sql(text.replace("TABLE", f"{{{table_id}{branch}}}"))  # noqa: B023
+
+        def read():
+            texts = [f"select id, name{more} from TABLE" for _ in range(3)]  # noqa: B023
+            refs = ("", ".branch_audit", ".tag_first")
+            return [sorted(map(tuple, sql(text, ref).collect())) for text, ref in zip(texts, refs, strict=True)]
+
+        sql(
+            "create table TABLE (id bigint, name string) using iceberg partitioned by (bucket(2, name)) tblproperties "
+            f"('format-version'='{version}', 'write.delete.mode'='merge-on-read')"
+        )
+        for start in range(0, 40, 10):
+            sql(f"insert into TABLE select id, cast(id % 3 as string) from range({start}, {start + 10})")
+        sql("delete from TABLE where id in (1, 4, 11, 14, 21)")
+        sql("alter table TABLE create tag first")
+        sql("delete from TABLE where id = 2")
+        sql("alter table TABLE create branch audit")
+        sql("insert into TABLE values (100, '0'), (101, '1')", ".branch_audit")
+        sql("delete from TABLE where id = 12", ".branch_audit")
+        sql("delete from TABLE where id = 31")
+        sql("insert into TABLE values (200, '2')")
+        before = read()
+        assert [len(found) for found in before] == [34, 35, 35]
+        assert len(expire(lake, table_id=table_id).snapshots) > 4
+        assert read() == before
+        for branch in ("main", "audit"):
+            result = rewrite_manifests(lake, table_id=table_id, branch=branch)
+            assert result.created < result.replaced
+            assert rewrite_manifests(lake, table_id=table_id, branch=branch).nothing_to_do
+        assert read() == before
+        put(lake, "data/lost.parquet", table_id=table_id)
+        result = maintain(lake, "expire_snapshots", "remove_orphans", table_id=table_id)
+        assert result.remove_orphans.files >= 1
+        assert read() == before
+        kinds = sql("select content, count(*) from TABLE group by content", ".manifests").collect()
+        assert sorted(map(tuple, kinds)) == [(0, 1), (1, 1)]
+        sql("delete from TABLE where id = 5")
+        sql("insert into TABLE values (300, '0')")
+        after = [row for row in read()[0] if row[0] != 300]
+        assert after == [row for row in before[0] if row[0] != 5]
