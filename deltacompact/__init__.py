@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
     from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.compact import CompactionResult, SessionResult, compact
@@ -54,6 +55,7 @@ __all__ = [
     "IcebergCatalog",
     "InputError",
     "Interrupted",
+    "MaintainResult",
     "NotFoundError",
     "OperationType",
     "OutcomeUnknownError",
@@ -72,6 +74,7 @@ __all__ = [
 _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
+    "catalog.iceberg.maintain.maintain": ("MaintainResult",),
     "catalog.iceberg.rewrite.result": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
     "compact": ("CompactionResult", "SessionResult", "compact"),

@@ -187,14 +187,14 @@ class ExpireSnapshots:
         lists_left, kept = manifests_of(self.store, left)
         only_gone = {path: manifest for path, manifest in gone.items() if path not in kept}
         content: dict[str, File] = {}
-        each_live_file(self.store, only_gone.values(), content.update, tolerant=True)
+        each_live_file(self.store, only_gone.values(), content.update, self.say, tolerant=True)
         if content:
 
             def keep(reached: Mapping[str, File]) -> None:
                 for name in reached:
                     content.pop(name, None)
 
-            each_live_file(self.store, kept.values(), keep)
+            each_live_file(self.store, kept.values(), keep, self.say)
         upper = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
         upper += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
         named = {identity_of(self.store, path) for path in kept}

@@ -150,11 +150,11 @@ class RemoveOrphans:
         def expect(files: Mapping[str, File]) -> None:
             expected.update({name: file.location for name, file in files.items()})
 
-        each_live_file(self.store, manifests.values(), expect)
+        each_live_file(self.store, manifests.values(), expect, self.say)
         lists, more = manifests_of(self.store, new)
         reached = {identity_of(self.store, file.location) for file in lists}
         reached |= {identity_of(self.store, path) for path in more}
-        each_live_file(self.store, [more[path] for path in more.keys() - manifests.keys()], reached.update)
+        each_live_file(self.store, [more[path] for path in more.keys() - manifests.keys()], reached.update, self.say)
         named = (now.metadata_location, before.metadata_location, *now.metadata_log, *before.metadata_log)
         reached |= {identity_of(self.store, path) for path in named if path}
         reached |= {identity_of(self.store, found.path) for found in now.statistics}

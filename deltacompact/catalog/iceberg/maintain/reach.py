@@ -14,7 +14,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,8 @@ from deltacompact.storage.opening import identity
 DATA, DELETES, MANIFESTS, LISTS, STATISTICS = "data", "deletes", "manifests", "manifest lists", "statistics"
 PATHS_SHOWN = 10
 """How many paths a result names."""
+TOLD_EACH = 500
+"""After so many manifests we say how far we are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ def manifests_of(
             lists.append(File(LISTS, snapshot.manifest_list, len(data)))
             found.update({line.path: line for line in lines})
 
-    _in_threads(read, snapshots)
+    for _ in _in_threads(read, snapshots):
+        pass
     return lists, found
 
 
@@ -104,9 +107,12 @@ def each_live_file(
     store: ObjectStore,
     listed: Collection[Manifest],
     take: Callable[[Mapping[str, File]], None],
+    say: Callable[[str], None],
     tolerant: bool = False,
 ) -> None:
     """Read each manifest once, and give `take` its live files by identity. `take` is called by one thread at a time.
+
+    `say` is told how far it is.
 
     Raises InputError for an encrypted manifest, and NotFoundError for one that is missing, if not `tolerant`.
     """
@@ -123,7 +129,9 @@ def each_live_file(
         with guard:
             take(files)
 
-    _in_threads(read, listed)
+    for number, _ in enumerate(_in_threads(read, listed), 1):
+        if number % TOLD_EACH == 0:
+            say(f"read {number:,} of {len(listed):,} manifests")
 
 
 def _live_files(data: bytes, manifest: Manifest) -> list[File]:
@@ -147,7 +155,6 @@ def _live_files(data: bytes, manifest: Manifest) -> list[File]:
         raise CorruptionError(f"{manifest.path} is not a manifest: {error!r}") from error
 
 
-def _in_threads(read: Callable[..., None], what: Iterable[object]) -> None:
+def _in_threads(read: Callable[..., None], what: Iterable[object]) -> Iterator[None]:
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-        for _ in pool.map(read, what):
-            pass
+        yield from pool.map(read, what)
