@@ -95,7 +95,7 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
 @click.option("--remove-orphans", is_flag=True, help="Delete files below the location that nothing reaches.")
 @click.option("--dry-run", is_flag=True, help="Say what would go. Write nothing.")
 @click.option("--branch", metavar="NAME", default="main", show_default=True, help="Whose manifests are rewritten.")
-@click.option("--option", multiple=True, metavar="KEY=VALUE", help="older-than=7d, retain-last=10, location=URI, …")
+@click.option("--option", multiple=True, metavar="KEY=VALUE", help="older-than=7d, retain-last=10, location=URI.")
 @json_option
 def maintain(
     catalog: IcebergCatalog,
@@ -108,7 +108,9 @@ def maintain(
     option: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Keep the metadata of an Iceberg table small: expire snapshots, rewrite manifests, remove orphans, in this order.
+    """Keep an Iceberg table's metadata and folder small.
+
+    Expires snapshots, rewrites manifests, removes orphans: what is asked for, in this order.
 
     \b
     deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests

@@ -69,11 +69,11 @@ class OrphansResult:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Identities of files: all that the table of now reaches, and those that it reached before the listing too."""
+    """By identity, the location that the metadata names: all files that the table of now reaches, and those of them
+    that it reached before the listing, too."""
 
-    all: set[str]
-    before: dict[str, str]
-    """With the location that the metadata names."""
+    all: Mapping[str, str]
+    before: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +142,23 @@ class RemoveOrphans:
         old = [found for number, found in now.snapshots.items() if number in before.snapshots]
         new = [found for number, found in now.snapshots.items() if number not in before.snapshots]
         statistics = [found.path for found in now.statistics if found in before.statistics]
-        expected: dict[str, str] = {identity_of(self.store, path): path for path in statistics}
+        expected = self._named(statistics)
         lists, manifests = manifests_of(self.store, old)
-        expected |= {identity_of(self.store, file.location): file.location for file in lists}
-        expected |= {identity_of(self.store, path): path for path in manifests}
+        expected |= self._named([*manifests, *(file.location for file in lists)])
 
-        def expect(files: Mapping[str, File]) -> None:
-            expected.update({name: file.location for name, file in files.items()})
+        def taken_by(found: dict[str, str]) -> Callable[[Mapping[str, File]], None]:
+            return lambda files: found.update({name: file.location for name, file in files.items()})
 
-        each_live_file(self.store, manifests.values(), expect, self.say)
+        each_live_file(self.store, manifests.values(), taken_by(expected), self.say)
         lists, more = manifests_of(self.store, new)
-        reached = {identity_of(self.store, file.location) for file in lists}
-        reached |= {identity_of(self.store, path) for path in more}
-        each_live_file(self.store, [more[path] for path in more.keys() - manifests.keys()], reached.update, self.say)
-        named = (now.metadata_location, before.metadata_location, *now.metadata_log, *before.metadata_log)
-        reached |= {identity_of(self.store, path) for path in named if path}
-        reached |= {identity_of(self.store, found.path) for found in now.statistics}
-        return _Reached(reached | expected.keys(), expected)
+        reached = self._named([*more, *(file.location for file in lists)])
+        each_live_file(self.store, [more[path] for path in more.keys() - manifests.keys()], taken_by(reached), self.say)
+        reached |= self._named((now.metadata_location, before.metadata_location, *now.metadata_log))
+        reached |= self._named((*before.metadata_log, *(found.path for found in now.statistics)))
+        return _Reached(reached | expected, expected)
+
+    def _named(self, paths: Iterable[str]) -> dict[str, str]:
+        return {identity_of(self.store, path): path for path in paths}
 
     def _refuse_holes(
         self, now: TableMetadata, location: str, inside: str, names: Collection[str], reached: _Reached
@@ -175,7 +175,7 @@ class RemoveOrphans:
     ) -> None:
         """Raise CorruptionError if an orphan may be a file that the metadata names by another bucket or folder."""
         elsewhere = {
-            posixpath.basename(path): path for name, path in reached.before.items() if not name.startswith(inside)
+            posixpath.basename(path): path for name, path in reached.all.items() if not name.startswith(inside)
         }
         for stat in orphans:
             if (other := elsewhere.get(posixpath.basename(stat.path))) is not None:

@@ -531,6 +531,8 @@ def _try_it() -> None:
     with contextlib.suppress(CommitFailedException):
         AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": 8}).validate(after)
         raise AssertionError("a requirement about a branch's head was not checked")
+    less = update_table_metadata(after, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [9]}),))
+    _expect("snapshots that are removed", not less.snapshots and not less.refs)
 
 
 def _expect(what: str, holds: bool) -> None:
