@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import struct
+import threading
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -20,9 +21,10 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hand_made_tables import BY_DAY, SPECS
+from hand_made_tables import BY_DAY, SPECS, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from iceberg_lake import Lake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.statistics import StatisticsFile
@@ -36,12 +38,14 @@ from deltacompact.catalog.iceberg.maintain.maintain import Maintain
 from deltacompact.catalog.iceberg.maintain.manifest_plan import plan_manifests
 from deltacompact.catalog.iceberg.maintain.options import DAY_MS, MaintainOptions, maintain_options
 from deltacompact.catalog.iceberg.maintain.orphans import RemoveOrphans
+from deltacompact.catalog.iceberg.maintain.retention import plan_expiry
 from deltacompact.catalog.iceberg.maintain.rewrite_manifests import RewriteManifests
 from deltacompact.catalog.iceberg.rewrite.journal import Journal
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.avro import Growing
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Manifest, ManifestContent
 from deltacompact.catalog.iceberg.table.manifests import read_manifest
+from deltacompact.catalog.iceberg.table.metadata import Ref, Snapshot
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.storage.local import LocalStore
 
@@ -295,6 +299,54 @@ def test_each_branch_and_tag_has_its_own_rules(lake):
     manage(lake).remove_branch("is_young").remove_branch("keeps_all").create_tag(second, "v2").commit()
     assert set(expire(lake).snapshots) == {first, third}
     assert ids_of(lake, second) == [1, 2]
+
+
+AGES = st.none() | st.integers(0, 12)
+REFS = st.tuples(st.integers(0, 7), st.sampled_from(["branch", "tag"]), AGES, AGES, st.none() | st.integers(1, 4))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    parents=st.lists(st.none() | st.integers(0, 7), min_size=8, max_size=8),
+    refs=st.lists(REFS, max_size=4),
+    main=st.integers(0, 7),
+    ages=st.tuples(st.integers(0, 12), st.integers(1, 3), AGES),
+)
+def test_what_expires_is_what_icebergs_rules_say(parents, refs, main, ages):
+    """Snapshot n is made at the moment n, and now is 10. A snapshot stays if some branch or tag that stays says so."""
+    now, (age, least, ref_age) = 10, ages
+    parents = [parent if parent is not None and parent < number else None for number, parent in enumerate(parents)]
+    made = {number: Snapshot(number, parent, number, number, "") for number, parent in enumerate(parents)}
+    named = {f"r{number}": Ref(*values) for number, values in enumerate(refs)} | {"main": Ref(main, "branch", 0)}
+    metadata = dataclasses.replace(state().metadata, snapshots=made, refs=named)
+    options = MaintainOptions(snapshot_age_ms=age, keep_snapshots=least, ref_age_ms=ref_age)
+    found = plan_expiry(metadata, options, now)
+
+    def line(number):
+        return [] if number is None else [number, *line(parents[number])]
+
+    def too_old(name, ref):
+        limit = ref_age if ref.max_ref_age_ms is None else ref.max_ref_age_ms
+        return name != "main" and limit is not None and now - ref.snapshot_id > limit
+
+    def said_by(ref):
+        if ref.kind == "tag":
+            return {ref.snapshot_id}
+        limit = age if ref.max_snapshot_age_ms is None else ref.max_snapshot_age_ms
+        count = least if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
+        within = [place < count or now - number <= limit for place, number in enumerate(line(ref.snapshot_id))]
+        return {number for place, number in enumerate(line(ref.snapshot_id)) if all(within[: place + 1])}
+
+    left = {name: ref for name, ref in named.items() if not too_old(name, ref)}
+    assert found.refs == named.keys() - left.keys()
+    known = {
+        number
+        for ref in left.values()
+        for number in (line(ref.snapshot_id) if ref.kind == "branch" else [ref.snapshot_id])
+    }
+    staged = {number for number in made if number not in known and now - number <= age}
+    kept = staged.union(*(said_by(ref) for ref in left.values()))
+    assert found.snapshots == made.keys() - kept
 
 
 def test_main_never_expires(lake):
@@ -749,6 +801,55 @@ def test_a_table_that_was_upgraded_from_version_1(lake):
     assert rewrite_manifests(lake).created == 1
     assert {entry.sequence for entry in lake.state(T).data} == {0}
     assert ids_of(lake) == [1, 2, 3]
+
+
+def test_rule_22_row_ids_of_version_3_are_written_down_and_stay(lake):
+    """Files of before the upgrade get their ids with the first manifest list; inherited ids are made explicit."""
+    table_of(lake, [1, 2], [3])
+    lake.upgrade(T)
+    rewrite_manifests(lake)
+    lake.add_data(T, rows(7, 8), sequence_number=1)
+
+    def row_ids():
+        found = {entry.file.path: (entry.file.first_row_id, entry.file.rows) for entry in lake.state(T).data}
+        taken = [number for first, count in found.values() for number in range(first, first + count)]
+        assert len(set(taken)) == len(taken) == 5
+        assert max(taken) < loaded(lake).metadata.next_row_id
+        return found
+
+    before = row_ids()
+    assert rewrite_manifests(lake).replaced == 2
+    assert row_ids() == before
+    (manifest,) = lake.state(T).manifests
+    records, _, _ = raw(manifest.path)
+    assert {record["data_file"]["first_row_id"] for record in records} == {first for first, _ in before.values()}
+
+
+def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
+    table_of(lake, *([number] for number in range(4)))
+    stop, appended = threading.Event(), []
+
+    def write():
+        other = Lake(lake.folder, lake.name)
+        while not stop.is_set():
+            number = 100 + len(appended)
+            other.append(T, rows(number))
+            appended.append(number)
+            stop.wait(0.1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while not appended:
+            stop.wait(0.01)
+        result = maintain(lake, "expire_snapshots", "rewrite_manifests", "remove_orphans", later=0, retain_last=3)
+    finally:
+        stop.set()
+        writer.join()
+    assert result.rewrite_manifests.created == 1
+    assert ids_of(lake) == [0, 1, 2, 3, *appended]
+    for number in snapshots(lake):
+        ids_of(lake, number)
 
 
 def test_an_empty_table_has_nothing_to_maintain(lake):
