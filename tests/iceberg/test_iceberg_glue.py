@@ -10,6 +10,7 @@ from iceberg_lake import SETTINGS, Lake
 from pyiceberg.catalog.glue import GlueCatalog
 
 import deltacompact
+from deltacompact.catalog.iceberg.table.locations import store_of
 
 
 @pytest.fixture
@@ -34,6 +35,45 @@ def glue_lake(tmp_path, moto_endpoint):
     )
     lake.catalog.create_namespace(name)
     return lake, f"{name}.t"
+
+
+def test_credentials_that_the_catalog_vends_reach_the_store(glue_lake, monkeypatch):
+    lake, table_id = glue_lake
+    lake.create(table_id, pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        lake.append(table_id, [{"id": number}])
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    catalog = deltacompact.open_catalog(lake.catalog)
+    options = {"rewrite-all": "true"}
+    result = deltacompact.compact(table_id, delta_catalog_client=catalog, options=options, settings=SETTINGS)
+    assert (result.files_in, result.files_out) == (3, 1)
+    assert sorted(row["id"] for row in lake.rows(table_id)) == [0, 1, 2]
+
+
+def test_our_own_settings_come_before_those_of_the_catalog(monkeypatch):
+    vended = {
+        "client.access-key-id": "c",
+        "client.secret-access-key": "c",
+        "s3.access-key-id": "v",
+        "s3.secret-access-key": "w",
+        "s3.session-token": "t",
+        "s3.region": "eu-west-1",
+    }
+    settings = store_of("s3a://lake/t", vended).settings
+    assert (settings.access_key, settings.secret_key, settings.session_token) == ("v", "w", "t")
+    assert settings.region == "eu-west-1"
+    assert "'v'" not in repr(settings) and "'w'" not in repr(settings) and "'t'" not in repr(settings)
+    monkeypatch.setenv("DELTACOMPACT_S3_ACCESS_KEY", "own")
+    monkeypatch.setenv("DELTACOMPACT_S3_SECRET_KEY", "own")
+    settings = store_of("s3://lake/t", vended).settings
+    assert (settings.access_key, settings.session_token) == ("own", None)
+    monkeypatch.delenv("DELTACOMPACT_S3_ACCESS_KEY")
+    monkeypatch.setenv("DELTACOMPACT_S3_ROLE_ARN", "arn:aws:iam::1:role/r")
+    assert store_of("s3://lake/t", vended).settings.access_key is None
 
 
 def test_a_table_on_s3_in_glue_is_rewritten(glue_lake):
