@@ -11,6 +11,7 @@ Delete files are committed through our own manifest layer. That others understan
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 import uuid
@@ -39,6 +40,7 @@ from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, tables
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.index.live_bitmaps import live_mask, read_masks
+from deltacompact.storage.objects import ObjectStore
 
 SETTINGS = Settings(executor="local", local_threads=1)
 POSITIONS = pa.schema(
@@ -63,15 +65,34 @@ class Lake:
 
     # Writing
 
-    def create(self, table_id: str, schema: Schema | pa.Schema, **others: Any) -> None:
-        properties = {"format-version": "2"} | others.pop("properties", {})
+    def create(self, table_id: str, schema: Schema | pa.Schema, version: int = 2, **others: Any) -> None:
+        properties = {"format-version": str(min(version, 2))} | others.pop("properties", {})
         self.catalog.create_table(table_id, schema, properties=properties, **others)
+        if version == 3:
+            self.upgrade(table_id)
+
+    def upgrade(self, table_id: str, **others: Any) -> None:
+        """Make it a table of version 3 in its metadata file, as PyIceberg cannot. `others`: more to put there."""
+        self.edit_metadata(table_id, {"format-version": 3, "next-row-id": 0} | others)
+
+    def edit_metadata(self, table_id: str, changes: Mapping[str, Any]) -> None:
+        """Change the metadata file where it is, as no engine does: for what PyIceberg cannot write."""
+        table = self.catalog.load_table(table_id)
+        with table.io.new_input(table.metadata_location).open() as source:
+            metadata = json.load(source)
+        with table.io.new_output(table.metadata_location).create(overwrite=True) as sink:
+            sink.write(json.dumps(metadata | dict(changes)).encode())
 
     def append(self, table_id: str, rows: pa.Table | Sequence[Mapping[str, Any]], branch: str = MAIN) -> None:
+        """Append rows: with PyIceberg up to version 2, with our own layer (not partitioned) in version 3."""
         table = self.catalog.load_table(table_id)
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist(list(rows), schema=table.schema().as_arrow())
-        table.append(rows, branch=branch)
+        if table.format_version < 3:
+            table.append(rows, branch=branch)
+        else:
+            loaded = IcebergTable.load(self.catalog, table_id)
+            self.commit(loaded, [self._file(loaded, rows, Content.DATA, (), None, ())], branch, "append")
 
     def delete_by_key(
         self,
@@ -203,12 +224,18 @@ class Lake:
                 ]
                 write(entries, spec_id, content)
         path = f"{metadata.metadata_folder}/snap-{snapshot_id}.avro"
-        version = metadata.format_version
-        data = manifests.write_manifest_list(listed, version, snapshot_id, state.snapshot_id, sequence)
+        version, first_row_id, added_rows = metadata.format_version, metadata.next_row_id, None
+        if first_row_id is not None:
+            listed, upcoming = manifests.with_row_ids(listed, first_row_id)
+            added_rows = upcoming - first_row_id
+        data = manifests.write_manifest_list(listed, version, snapshot_id, state.snapshot_id, sequence, first_row_id)
         locations.put(store, path, data)
         summary = {"operation": operation}
         now_ms = int(time.time() * 1000)
-        snapshot = Snapshot(snapshot_id, state.snapshot_id, sequence, now_ms, path, metadata.schema_id, summary)
+        row_ids = (first_row_id, added_rows)
+        snapshot = Snapshot(
+            snapshot_id, state.snapshot_id, sequence, now_ms, path, metadata.schema_id, summary, *row_ids
+        )
         table.commit(snapshot, branch)
 
     # Compacting and reading
@@ -222,6 +249,9 @@ class Lake:
         own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
         return Rewrite(table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
+
+    def store(self, table_id: str) -> ObjectStore:
+        return locations.store_of(IcebergTable.load(self.catalog, table_id).metadata.location, {})
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         metadata = IcebergTable.load(self.catalog, table_id).metadata

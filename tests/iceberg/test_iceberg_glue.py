@@ -76,7 +76,8 @@ def test_our_own_settings_come_before_those_of_the_catalog(monkeypatch):
     assert store_of("s3://lake/t", vended).settings.access_key is None
 
 
-def test_a_table_on_s3_in_glue_is_rewritten(glue_lake):
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_on_s3_in_glue_is_rewritten(glue_lake, version):
     lake, table_id = glue_lake
     lake.create(table_id, pa.schema([("id", pa.int64()), ("name", pa.string())]))
     for part in range(3):
@@ -85,6 +86,8 @@ def test_a_table_on_s3_in_glue_is_rewritten(glue_lake):
     path = lake.state(table_id).data[0].file.path
     assert path.startswith("s3://")
     lake.delete_by_position(table_id, {path: [0]})
+    if version == 3:
+        lake.upgrade(table_id)
     catalog = deltacompact.open_catalog(lake.catalog)
     options = {"rewrite-all": "true"}
     result = deltacompact.compact(table_id, delta_catalog_client=catalog, options=options, settings=SETTINGS)

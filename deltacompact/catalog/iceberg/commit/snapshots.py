@@ -6,6 +6,9 @@ written     manifest 3: y added
             manifest 4: a deleted, b and c existing             instead of manifest 1 and all others that lose files
             manifest 5 (deletes): p deleted
 snapshot 9  manifests 3, 4, 5
+
+In version 3 the snapshot takes the table's next row id, and the manifests 3 and 4 divide the ids from there on. A new
+head means a new manifest list, so each attempt takes the row ids of its own head.
 """
 
 from __future__ import annotations
@@ -75,8 +78,12 @@ def draft_snapshot(
     for (spec_id, content), left in lessened.items():
         for start in range(0, len(left), ENTRIES_PER_MANIFEST):
             listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
+    first_row_id, added_rows = state.metadata.next_row_id, None
+    if first_row_id is not None:
+        listed, upcoming = manifests.with_row_ids(listed, first_row_id)
+        added_rows = upcoming - first_row_id
     data = manifests.write_manifest_list(
-        listed, state.metadata.format_version, snapshot_id, state.snapshot_id, next_sequence
+        listed, state.metadata.format_version, snapshot_id, state.snapshot_id, next_sequence, first_row_id
     )
     path = f"{state.metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
     locations.put(store, path, data)
@@ -89,6 +96,8 @@ def draft_snapshot(
         manifest_list=path,
         schema_id=state.metadata.schema_id,
         summary={**_summary(state, proposal), "deltacompact.session": session},
+        first_row_id=first_row_id,
+        added_rows=added_rows,
     )
     return Draft(snapshot, (*writing.paths, path))
 

@@ -24,6 +24,7 @@ from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
+from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 
@@ -77,6 +78,11 @@ class FileGroup:
         return frozenset(source.entry.file.path for source in self.inputs)
 
     @property
+    def has_lineage(self) -> bool:
+        """Whether the rows have ids. All files of a group have a first row id, or none has (rule 22)."""
+        return self.inputs[0].entry.file.first_row_id is not None
+
+    @property
     def bytes(self) -> int:
         return sum(source.entry.file.file_bytes for source in self.inputs)
 
@@ -123,6 +129,9 @@ class RewritePlan:
             return "the branch has no data files"
         return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
 
+
+_UNWRITABLE = ("unknown", "variant", "geometry", "geography")
+"""Types of version 3 whose columns Arrow would write as another type."""
 
 _WORDS = {
     Reason.RIGHT_SIZE: "the right size, few deletes",
@@ -280,11 +289,21 @@ def _in_order(bins: list[list[Input]], order: JobOrder) -> list[list[Input]]:
 
 def _refuse(state: TableState) -> None:
     """Refuse what would be rewritten wrongly, before any work."""
-    version = state.metadata.format_version
     name = state.metadata.table_id
-    if version != 2:
-        advice = "upgrade it to 2" if version == 1 else "its row lineage would be lost"
-        raise InputError(f"table {name!r} has format version {version}, which cannot be rewritten: {advice}")
+    if state.metadata.format_version == 1:
+        raise InputError(f"table {name!r} has format version 1, which cannot be rewritten: upgrade it to 2")
+    for column in state.metadata.columns.values():
+        if column.is_dropped:
+            continue
+        if column.type.startswith(_UNWRITABLE):
+            raise InputError(
+                f"column {column.field.name!r} of table {name!r} has type {column.type}: we cannot write it"
+            )
+        if column.has_default and not column.is_top_level:
+            raise InputError(f"column {column.field.name!r} of table {name!r} has a default value inside of a struct")
+    taken = {ROW_ID.name, LAST_UPDATED.name} & set(state.metadata.schema.names)
+    if has_lineage(state.metadata) and taken:
+        raise InputError(f"column {min(taken)!r} of table {name!r} has a name of row lineage: rename it")
     for entry in (*state.data, *state.deletes):
         file = entry.file
         if file.key_metadata is not None:

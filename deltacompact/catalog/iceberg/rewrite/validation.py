@@ -6,6 +6,7 @@
                     a, p, positions q         refused: q names rows of a, and would not follow them to y
                     b                         refused: a is gone
                     a                         refused: p is gone, so rows that it deleted may live again
+                    a with row ids            refused: the upgrade to version 3 gave its rows ids, which y lacks
 
 What is compared is what is live, not what the snapshots in between say that they did. So every snapshot counts,
 whatever its operation: a `replace` that turned an equality delete into position deletes shows as new position deletes
@@ -27,6 +28,7 @@ class Problem(enum.StrEnum):
     """Why a group cannot be committed any more."""
 
     INPUT_GONE = "input_gone"
+    NEW_ROW_IDS = "new_row_ids"
     NEW_POSITION_DELETE = "new_position_delete"
     NEW_EQUALITY_DELETE = "new_equality_delete"
     DELETE_GONE = "delete_gone"
@@ -38,6 +40,7 @@ class Problem(enum.StrEnum):
 
 _WORDS = {
     Problem.INPUT_GONE: "another commit removed a file of the group",
+    Problem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
     Problem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
     Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, at or below the planned snapshot",
     Problem.DELETE_GONE: "another commit removed a delete file that the group had applied",
@@ -58,6 +61,8 @@ class Head:
             now = self._data.get(source.entry.file.path)
             if now is None or now.sequence_number != source.entry.sequence_number:
                 return Problem.INPUT_GONE
+            if now.file.first_row_id != source.entry.file.first_row_id:
+                return Problem.NEW_ROW_IDS
             deletes = self._deletes.applying_to(now)
             planned = source.deletes
             positions_then = _keys([*planned.positions, *([planned.vector] if planned.vector else [])])

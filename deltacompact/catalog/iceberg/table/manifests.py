@@ -1,7 +1,8 @@
 """Manifests and manifest lists: entries to bytes, and back without a loss.
 
     write_manifest(entries, spec, content, …)  ->  bytes, and the line for the manifest list
-    read_manifest(bytes, manifest)             ->  entries, whose sequence numbers are filled in
+    read_manifest(bytes, manifest)             ->  entries, whose sequence numbers and row ids are filled in
+    with_row_ids(lines, first row id)          ->  lines, of which each new one has row ids to hand out (version 3)
 
 PyIceberg reads every manifest with the schema of format version 2 and drops the fields 142 to 145, and it cannot write
 delete manifests. This layer knows all fields up to version 3, also in manifests of version 2, where Java writes 143.
@@ -11,8 +12,8 @@ Fields are found by field id, because names of partition fields may be changed t
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError
@@ -85,17 +86,31 @@ def write_manifest(
 
 
 def read_manifest(data: bytes, manifest: Manifest) -> list[Entry]:
-    """The entries of a manifest, deleted ones included. Inherited sequence numbers are filled in (spec, "Sequence
-    Number Inheritance"). Raises CorruptionError naming the manifest."""
+    """The entries of a manifest, deleted ones included. What they inherit is filled in (spec, "Sequence Number
+    Inheritance" and "First Row ID Inheritance"). Raises CorruptionError naming the manifest."""
     found, schema, _ = avro.records(data, manifest.path)
     try:
         names = _names_by_id(schema)
         file_schema = next(part["type"] for part in schema["fields"] if part["field-id"] == 2)
         file_names = _names_by_id(file_schema)
         partition_names = [part["name"] for part in _type_of(file_schema, file_names[102])["fields"]]
-        return [_entry(record, names, file_names, partition_names, manifest) for record in found]
+        entries = [_entry(record, names, file_names, partition_names, manifest) for record in found]
+        return list(_with_inherited_row_ids(entries, manifest))
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise CorruptionError(f"{manifest.path} is not a manifest: {error!r}") from error
+
+
+def with_row_ids(manifests: Sequence[Manifest], first_row_id: int) -> tuple[list[Manifest], int]:
+    """The lines with row ids for those data manifests that have none, and the next free row id (spec, "First Row ID
+    Assignment"). Existing rows are counted too: those of a table that was upgraded to version 3 have no ids yet."""
+    numbered = []
+    for manifest in manifests:
+        if manifest.content is ManifestContent.DATA and manifest.first_row_id is None:
+            numbered.append(replace(manifest, first_row_id=first_row_id))
+            first_row_id += manifest.existing_rows + manifest.added_rows
+        else:
+            numbered.append(manifest)
+    return numbered, first_row_id
 
 
 def write_manifest_list(
@@ -106,7 +121,10 @@ def write_manifest_list(
     sequence_number: int,
     first_row_id: int | None = None,
 ) -> bytes:
-    """The bytes of a manifest list. Lines of new manifests get the snapshot's sequence number."""
+    """The bytes of a manifest list. Lines of new manifests get the snapshot's sequence number.
+
+    `first_row_id` is the snapshot's (version 3); the lines have theirs already.
+    """
     metadata = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
@@ -332,6 +350,21 @@ def _entry(
         content_size=value(145),
     )
     return Entry(status, manifest.snapshot_id if snapshot_id is None else snapshot_id, sequence, file_sequence, file)
+
+
+def _with_inherited_row_ids(entries: Iterable[Entry], manifest: Manifest) -> Iterator[Entry]:
+    """Files without a row id take theirs one after the other. Without one of the manifest, none has a row id: the
+    manifest was written before the table was upgraded to version 3."""
+    upcoming = manifest.first_row_id
+    for entry in entries:
+        file = entry.file
+        if upcoming is None:
+            yield replace(entry, file=replace(file, first_row_id=None)) if file.first_row_id is not None else entry
+        elif file.first_row_id is None and entry.status is not Status.DELETED:
+            yield replace(entry, file=replace(file, first_row_id=upcoming))
+            upcoming += file.rows
+        else:
+            yield entry
 
 
 # Lines of a manifest list

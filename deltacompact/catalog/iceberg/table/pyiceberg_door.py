@@ -7,6 +7,9 @@
 We use PyIceberg for what it does right: catalogs, types, and metrics from Parquet footers. Its manifests drop fields,
 its producers know neither `replace` nor delete files, its validation misses deletes; those are our own. What we use is
 not all public, so `check_behaviour` tries it once in a process and refuses a release that behaves otherwise.
+
+Its models of version 3 are whole, and its updates count row ids. But it refuses to write a metadata file of version 3,
+which catalogs other than REST have the client do: its own producers would assign no row ids. Ours do, so we write it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import __version__ as pyiceberg_version
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -47,9 +50,10 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
-from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
 from pyiceberg.table.update import (
@@ -59,14 +63,18 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     update_table_metadata,
 )
-from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType
+from pyiceberg.typedef import IcebergBaseModel, Record
+from pyiceberg.types import DecimalType, LongType, NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple, Spec, SpecField
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
+from deltacompact.tabular.field_ids import field_id
+
+_LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
 
 
 class CommitUnansweredError(StoreError):
@@ -113,7 +121,10 @@ class IcebergTable:
 
     @classmethod
     def load(cls, catalog: Catalog, table_id: str) -> IcebergTable:
-        """The table of now (rule 26: never from a metadata file that was pinned before). Raises NotFoundError."""
+        """The table of now (rule 26: never from a metadata file that was pinned before).
+
+        Raises NotFoundError, and InputError for a table whose metadata a commit would damage.
+        """
         check_behaviour()
         if "." not in table_id.strip("."):
             raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
@@ -124,6 +135,8 @@ class IcebergTable:
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
         except (ValueError, KeyError) as error:
             raise InputError(f"Iceberg table {table_id!r} cannot be read: {text_of(error)}") from error
+        if table.metadata.format_version >= 3:
+            _check_version_3(table_id, table)
         return cls(table, _metadata(table_id, table.metadata, table.metadata_location))
 
     def reloaded(self) -> IcebergTable:
@@ -149,9 +162,12 @@ class IcebergTable:
             AssertTableUUID(uuid=uuid.UUID(self.metadata.uuid)),
             AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}),
         )
+        catalog = self._table.catalog
+        if isinstance(catalog, MetastoreCatalog):
+            catalog = _building(catalog, self.metadata.last_sequence_number)
         updates = (_added(snapshot), _moved(branch, snapshot.snapshot_id, ref))
         try:
-            done = self._table.catalog.commit_table(self._table, requirements, updates)
+            done = catalog.commit_table(self._table, requirements, updates)
         except (CommitFailedException, ValidationException, NoSuchTableError) as error:
             raise ConflictError(f"{self.metadata.table_id}: {text_of(error)}") from error
         except (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError) as error:
@@ -192,6 +208,8 @@ class IcebergTable:
     def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
         """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
         schema: Schema = self._table.metadata.schema()
+        if self.metadata.format_version >= 3:
+            schema = Schema(*schema.fields, *_LINEAGE)
         found = data_file_statistics_from_parquet_metadata(
             footer,
             compute_statistics_plan(schema, dict(self.metadata.properties)),
@@ -229,6 +247,72 @@ def _of_partition(
         return bool(matches(Record(*values)))
 
     return may
+
+
+class _Version3(TableMetadataV3):
+    """Metadata of version 3 that can be written."""
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        return IcebergBaseModel.model_dump_json(self, *args, **options)
+
+    @classmethod
+    def of(cls, metadata: PyTableMetadata) -> _Version3:
+        return cls.model_construct(**dict(metadata))
+
+
+def _building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
+    """The same catalog, for which the client builds and writes the metadata files.
+
+    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers see to it
+    themselves; PyIceberg does not in version 3.
+    """
+    kind: Any = type(catalog)
+
+    class Building(kind):  # type: ignore[misc]
+        def _update_and_stage_table(self, current: Table | None, *others: Any) -> StagedTable:
+            found = getattr(current and current.metadata, "last_sequence_number", 0)
+            if current is not None and found != last_sequence_number:
+                raise CommitFailedException(f"the last sequence number is {found}, not {last_sequence_number}")
+            staged: StagedTable = super()._update_and_stage_table(current, *others)
+            if isinstance(staged.metadata, TableMetadataV3):
+                staged.metadata = _Version3.of(staged.metadata)
+            return staged
+
+    building: Any = object.__new__(Building)
+    building.__dict__ = catalog.__dict__  # the same connections and state, not a copy of them
+    return building  # type: ignore[no-any-return]
+
+
+def _check_version_3(table_id: str, table: Table) -> None:
+    """Refuse metadata of which something would be lost, and metadata that does not count row ids."""
+    if getattr(table.metadata, "next_row_id", None) is None:
+        raise InputError(f"Iceberg table {table_id!r} has format version 3 but no next-row-id")
+    if not isinstance(table.catalog, MetastoreCatalog):
+        return
+    location = table.metadata_location
+    with _answering(table.catalog.name), table.io.new_input(location).open() as source:
+        stored = json.load(Compressor.get_compressor(location).stream_decompressor(source))
+    if stored.get("current-snapshot-id") == -1:  # some engines write it for none
+        del stored["current-snapshot-id"]
+    try:
+        lost = _lost(stored, json.loads(_Version3.of(table.metadata).model_dump_json()))
+    except ValueError:  # of pydantic: a default value of bytes that are no text
+        lost = "initial-default"
+    if lost is not None:
+        raise InputError(
+            f"Iceberg table {table_id!r} has {lost!r} in its metadata, which PyIceberg {pyiceberg_version} would lose"
+        )
+
+
+def _lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
+    """The name of something in `stored` that `written` lacks or has otherwise. Nothing is lost with what is empty."""
+    if isinstance(stored, dict) and isinstance(written, dict):
+        known = [(key, value) for key, value in stored.items() if value not in (None, [], {})]
+        return next((lost for key, value in known if (lost := _lost(value, written.get(key), key)) is not None), None)
+    if isinstance(stored, list) and isinstance(written, list) and len(stored) == len(written):
+        pairs = zip(stored, written, strict=True)
+        return next((lost for one, other in pairs if (lost := _lost(one, other, name)) is not None), None)
+    return None if stored == written else name
 
 
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
@@ -317,9 +401,25 @@ def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
         for number in schema.field_ids:
             field = schema.find_field(number)
             (arrow,) = schema_to_pyarrow(Schema(field))
-            default = getattr(field, "initial_default", None) is not None
-            columns[number] = Column(arrow, str(field.field_type), number in top_level, default)
+            value = field.initial_default
+            default = None if value is None else _scalar(value, arrow.type)
+            columns[number] = Column(
+                arrow,
+                str(field.field_type),
+                number in top_level,
+                value is not None,
+                default,
+                number not in current.field_ids,
+            )
     return columns
+
+
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
+    """The value in Arrow's type; None: Arrow cannot hold it."""
+    try:
+        return pa.scalar(value, type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return None
 
 
 def _spec(spec: PartitionSpec, metadata: PyTableMetadata) -> Spec:
@@ -397,6 +497,13 @@ def _try_it() -> None:
     found = _metadata("probe.t", after, "")
     _expect("snapshots of the operation replace", found.snapshots[9].summary["operation"] == "replace")
     _expect("refs", found.refs[MAIN].snapshot_id == 9 and found.last_sequence_number == 5)
+    described = json.loads(before.model_dump_json()) | {"format-version": 3, "next-row-id": 20}
+    numbered = (_added(replace(snapshot, first_row_id=20, added_rows=5)), _moved(MAIN, 9, None))
+    read_3 = TableMetadataUtil.parse_obj(described)
+    _expect("metadata of version 3", _lost(described, json.loads(_Version3.of(read_3).model_dump_json())) is None)
+    kept = json.loads(_Version3.of(update_table_metadata(read_3, numbered)).model_dump_json())
+    _expect("row ids in metadata", kept["next-row-id"] == 25 and kept["snapshots"][0]["first-row-id"] == 20)
+    _expect("catalogs that build metadata", hasattr(MetastoreCatalog, "_update_and_stage_table"))
     _expect("summaries as JSON", '"operation":"replace"' in after.model_dump_json())
     with contextlib.suppress(CommitFailedException):
         AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": 8}).validate(after)

@@ -5,7 +5,8 @@
     live                data a.parquet                      deletes d.parquet
 
 Manifests never change, so the reader keeps the entries of those that it has read: reading the branch again, after
-another writer's commit, reads only what is new.
+another writer's commit, reads only what is new. What changes is the row id that a manifest list gives a manifest which
+was written before the table was upgraded to version 3: its entries are read again.
 """
 
 from __future__ import annotations
@@ -56,12 +57,20 @@ class TableState:
         return file.content is Content.EQUALITY_DELETES and self.metadata.specs[file.spec_id].is_unpartitioned
 
 
+_Listed = tuple[str, int | None]
+"""What the entries of a manifest depend on: its path, and the row id that its manifest list gives it."""
+
+
+def _listed(manifest: Manifest) -> _Listed:
+    return manifest.path, manifest.first_row_id
+
+
 class StateReader:
     """Reads branches, and keeps what manifests it has read."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._entries: dict[str, tuple[Entry, ...]] = {}
+        self._entries: dict[_Listed, tuple[Entry, ...]] = {}
 
     def read(self, metadata: TableMetadata, branch: str) -> TableState:
         """The branch as `metadata` has it. Raises NotFoundError or CorruptionError naming a bad manifest."""
@@ -82,17 +91,17 @@ class StateReader:
 
     def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
         """The entries of each manifest, deleted ones included."""
-        missing = [manifest for manifest in listed if manifest.path not in self._entries]
+        missing = [manifest for manifest in listed if _listed(manifest) not in self._entries]
         if missing:
             with ThreadPoolExecutor(min(READS_AT_ONCE, len(missing))) as pool:
                 for manifest, entries in zip(missing, pool.map(self._read, missing), strict=True):
-                    self._entries[manifest.path] = entries
-        return [self._entries[manifest.path] for manifest in listed]
+                    self._entries[_listed(manifest)] = entries
+        return [self._entries[_listed(manifest)] for manifest in listed]
 
     def forget(self, keep: Iterable[Manifest]) -> None:
         """Drop what was read of all other manifests."""
-        paths = {manifest.path for manifest in keep}
-        self._entries = {path: entries for path, entries in self._entries.items() if path in paths}
+        wanted = {_listed(manifest) for manifest in keep}
+        self._entries = {listed: entries for listed, entries in self._entries.items() if listed in wanted}
 
     def _read(self, manifest: Manifest) -> tuple[Entry, ...]:
         if manifest.key_metadata is not None:
