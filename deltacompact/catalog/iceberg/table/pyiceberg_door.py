@@ -18,6 +18,7 @@ import contextlib
 import functools
 import io
 import json
+import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +49,7 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import StagedTable, Table
@@ -63,13 +64,29 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     update_table_metadata,
 )
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
 from pyiceberg.typedef import IcebergBaseModel, Record
-from pyiceberg.types import DecimalType, LongType, NestedField
+from pyiceberg.types import DecimalType, DoubleType, FloatType, LongType, NestedField, PrimitiveType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
-from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple, Spec, SpecField
+from deltacompact.catalog.iceberg.table.content_files import (
+    ContentFile,
+    PartitionTuple,
+    PartitionValue,
+    Spec,
+    SpecField,
+)
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
@@ -205,6 +222,40 @@ class IcebergTable:
 
         return may
 
+    def partition_in(self, spec_id: int) -> Callable[[ContentFile], PartitionTuple | None]:
+        """Tells of a data file in which partition of a spec all its rows lie, by its own partition and its bounds.
+
+        None: they lie in several, or nobody knows. Raises InputError for a spec that the table does not have.
+        """
+        metadata = self._table.metadata
+        specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+        if spec_id not in specs:
+            known = ", ".join(str(number) for number in sorted(specs))
+            raise InputError(f"table {self.metadata.table_id!r} has no partition spec {spec_id} (specs: {known})")
+        schema: Schema = metadata.schema()
+
+        def partition(file: ContentFile) -> PartitionTuple | None:
+            if file.spec_id == spec_id:
+                return file.partition
+            own_fields = specs[file.spec_id].fields
+            own = {
+                (field.source_id, str(field.transform)): value
+                for field, value in zip(own_fields, file.partition, strict=True)
+            }
+            values: list[PartitionValue] = []
+            for field in specs[spec_id].fields:
+                if isinstance(field.transform, VoidTransform):
+                    values.append(None)
+                elif (name := (field.source_id, str(field.transform))) in own:
+                    values.append(own[name])
+                elif (found := _constant(file, field, schema)) is not None:
+                    values += found
+                else:
+                    return None
+            return tuple(values)
+
+        return partition
+
     def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
         """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
         schema: Schema = self._table.metadata.schema()
@@ -313,6 +364,39 @@ def _lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
         pairs = zip(stored, written, strict=True)
         return next((lost for one, other in pairs if (lost := _lost(one, other, name)) is not None), None)
     return None if stored == written else name
+
+
+_MONOTONIC = (IdentityTransform, TruncateTransform, YearTransform, MonthTransform, DayTransform, HourTransform)
+
+
+def _constant(file: ContentFile, field: PartitionField, schema: Schema) -> tuple[PartitionValue] | None:
+    """The one partition value that all rows of a file have, in a tuple; None: they have several, or nobody knows.
+
+    Equal bounds are exact, though a bound may be cut: it is cut so that lower stays below and upper above.
+    """
+    number = field.source_id
+    nulls, values = file.null_value_counts.get(number), file.value_counts.get(number)
+    if nulls is None or not values or number not in schema.field_ids:
+        return None
+    if nulls == values:
+        return (None,)
+    low, high = file.lower_bounds.get(number), file.upper_bounds.get(number)
+    type_ = schema.find_field(number).field_type
+    inexact = (FloatType, DoubleType, DecimalType)  # NaN, -0.0, and numbers that manifests hold as bytes
+    if nulls or low is None or high is None or not isinstance(type_, PrimitiveType) or isinstance(type_, inexact):
+        return None
+    if not isinstance(field.transform, _MONOTONIC) and not (
+        isinstance(field.transform, BucketTransform) and low == high
+    ):
+        return None
+    transform: Any = field.transform.transform(type_)
+    try:
+        first, last = (transform(from_bytes(type_, bound)) for bound in (low, high))
+    except (ValueError, struct.error):  # a bound of the type that the column had before
+        return None
+    if first != last:
+        return None
+    return (first.bytes if isinstance(first, uuid.UUID) else first,)
 
 
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
