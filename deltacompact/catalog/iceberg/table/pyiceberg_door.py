@@ -314,8 +314,8 @@ class _Version3(TableMetadataV3):
 def _building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
     """The same catalog, for which the client builds and writes the metadata files.
 
-    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers see to it
-    themselves; PyIceberg does not in version 3.
+    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers
+    check this themselves; PyIceberg does not in version 3.
     """
     kind: Any = type(catalog)
 
