@@ -212,6 +212,19 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Fill:
+    """What rows have in a column that their file lacks: `value` + `step` x row number; without a step, `value`.
+
+    `column` has its field id. `of_nulls`: rows have it also where the file has the column, but null in it.
+    """
+
+    column: pa.Field
+    value: pa.Scalar
+    step: int = 0
+    of_nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One tabular file of a delta or of the compacted rows.
 
@@ -227,6 +240,7 @@ class DataFile:
     managed         the table owns the file: nobody else changes it, a compaction may keep it as an output, and a
                     vacuum may delete it
     stored          the file's columns under its own names, if columns are matched by field id; None: the same names
+    fills           what rows have in columns, matched by field id, that the file lacks or in which it has nulls
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -242,6 +256,7 @@ class DataFile:
     decoded_bytes: int | None = None
     managed: bool = True
     stored: pa.Schema | None = field(default=None, hash=False)
+    fills: tuple[Fill, ...] = field(default=(), hash=False)
 
     @property
     def live_rows(self) -> int:

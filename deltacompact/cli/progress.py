@@ -3,7 +3,7 @@
 day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━━━  2000000/3000000
 day=2 materialize (1 task)    ━━━╸━━━━━━━━━━━━━━     1000/9000
 and 14 partitions more                                        no more bars than a screen has room for
-ns.t (7 groups)               ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
+ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
 """
 
 from __future__ import annotations
@@ -76,12 +76,13 @@ class _Bars(Progress):
                 self._end(event)
                 self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
             case GroupWritten() if event.partition in self._running:
-                self.advance(self._running[event.partition], event.rows)
+                name = f"{event.table_id} ({event.written} of {counted(event.groups, 'group')})"
+                self.update(self._running[event.partition], advance=event.rows, description=name)
             case RewriteFinished():
                 self._end(event)
             case StageFinished() | SessionFinished() if event.partition in self._running:
                 self._end(event)
-        if not isinstance(event, (StageStarted, TaskFinished, StageFinished)):
+        if not isinstance(event, (StageStarted, TaskFinished, StageFinished, GroupWritten)):
             _say(self.console, event)
 
     def _end(self, event: Event) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile
+from deltacompact.base.model import DataFile, Fill
 from deltacompact.tabular.conversion import converted, is_list, null_mask, relisted, remapped
 
 FIELD_ID = b"PARQUET:field_id"
@@ -32,23 +32,31 @@ def field_id(field: pa.Field) -> int | None:
 def matched(file: DataFile, columns: pa.Schema) -> DataFile:
     """The file with only the columns whose ids are among those of `columns`, under the names that `columns` has.
 
+    Columns that the file lacks, but that are filled, count as columns of the file.
     Raises SchemaError for a column without an id.
     """
     stored = file.schema if file.stored is None else file.stored
     _refuse_unidentified(columns, "the table")
     _refuse_unidentified(stored, file.path)
-    pairs = [(wanted, found) for wanted in columns if (found := _same_id(stored, wanted)) is not None]
-    schema = pa.schema([_matched(wanted, found) for wanted, found in pairs])
+    filled = [fill.column for fill in file.fills]
+    has = [(wanted, _same_id(stored, wanted) or _same_id(filled, wanted)) for wanted in columns]
+    schema = pa.schema([_matched(wanted, found) for wanted, found in has if found is not None])
     known = [(_same_id(columns, file.schema.field(name)), size) for name, size in file.longest]
     longest = tuple((column.name, size) for column, size in known if column is not None)
     return replace(file, schema=schema, stored=stored, longest=longest)
 
 
 def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
-    """The file's own names of these columns of its schema."""
+    """The file's own names of these columns of its schema. Columns that it lacks are left out: they are filled."""
     if file.stored is None:
         return list(names)
-    return [_found(file.stored, file.schema.field(name)).name for name in names]
+    found = [_same_id(file.stored, file.schema.field(name)) for name in names]
+    return [column.name for column in found if column is not None]
+
+
+def fill_of(file: DataFile, column: pa.Field) -> Fill | None:
+    """What rows have in this column where the file has nothing; None: null."""
+    return next((fill for fill in file.fills if field_id(fill.column) == field_id(column)), None)
 
 
 def as_stored(file: DataFile) -> DataFile:
@@ -57,24 +65,27 @@ def as_stored(file: DataFile) -> DataFile:
 
 
 def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table:
-    """The columns `names` under the table's names, at any depth. `table` has them under the file's own names."""
+    """Those of the columns `names` that the file has, under the table's names, at any depth. `table` has them under the
+    file's own names."""
     if file.stored is None:
         return table
+    wanted = [file.schema.field(name) for name in names]
+    pairs = [(field, found) for field in wanted if (found := _same_id(file.stored, field)) is not None]
     columns = []
-    for number, name in enumerate(names):
-        wanted = file.schema.field(name)
-        stored = _found(file.stored, wanted)
-        chunks = [_projected(chunk, stored.type, wanted.type) for chunk in table.column(number).chunks]
-        columns.append(pa.chunked_array(chunks, wanted.type))
-    return pa.Table.from_arrays(columns, names=list(names)) if columns else table
+    for number, (field, stored) in enumerate(pairs):
+        chunks = [_projected(chunk, stored.type, field.type) for chunk in table.column(number).chunks]
+        columns.append(pa.chunked_array(chunks, field.type))
+    return pa.Table.from_arrays(columns, names=[field.name for field, _ in pairs]) if columns else table
 
 
 def agree(file: DataFile, schema: pa.Schema) -> bool:
-    """Whether the file's own columns have the ids and names of `schema`, in its order and at any depth.
+    """Whether the file's own columns have the ids and names of `schema`, in its order and at any depth, and all values.
 
     True for files whose columns are matched by name.
     """
-    return file.stored is None or _agree(list(file.stored), list(schema))
+    if file.stored is None:
+        return True
+    return not any(fill_of(file, column) for column in schema) and _agree(list(file.stored), list(schema))
 
 
 def _refuse_unidentified(columns: pa.Schema, path: str) -> None:
@@ -85,12 +96,6 @@ def _refuse_unidentified(columns: pa.Schema, path: str) -> None:
 
 def _same_id(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field | None:
     return next((field for field in fields if field_id(field) == field_id(wanted)), None)
-
-
-def _found(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field:
-    found = _same_id(fields, wanted)
-    assert found is not None, f"{wanted.name}: `matched` keeps columns that the file has"
-    return found
 
 
 def _matched(wanted: pa.Field, found: pa.Field) -> pa.Field:

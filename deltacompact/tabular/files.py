@@ -32,6 +32,7 @@ from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import field_ids, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
+from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
 from deltacompact.tabular.row_groups import ROW_GROUP_ROWS
 from deltacompact.tabular.text_files import read_text
@@ -291,8 +292,13 @@ class FileReader:
             else:
                 file = field_ids.as_stored(self.file)
                 stored = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
-            units = ((first, field_ids.projected(table, self.file, self._wanted)) for first, table in stored)
-            yield from _clipped(self.file, units, start, stop)
+            yield from _clipped(self.file, self._units_of(stored), start, stop)
+
+    def _units_of(self, stored: Slices) -> Slices:
+        """Units under the table's names, with the values that the file does not have."""
+        names = self._wanted
+        for first, table in stored:
+            yield first, filled(field_ids.projected(table, self.file, names), self.file, names, first)
 
 
 def _at_once(source: pa.NativeFile, file: DataFile, limits: ReadLimits) -> pa.NativeFile:

@@ -19,7 +19,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +40,7 @@ from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, tables
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.index.live_bitmaps import live_mask, read_masks
+from deltacompact.storage.objects import ObjectStore
 
 SETTINGS = Settings(executor="local", local_threads=1)
 POSITIONS = pa.schema(
@@ -72,9 +72,16 @@ class Lake:
             self.upgrade(table_id)
 
     def upgrade(self, table_id: str, **others: Any) -> None:
-        """Make it a table of version 3, in its metadata file: PyIceberg cannot. `others`: more metadata to put there."""
-        path = Path(unquote(urlparse(self.catalog.load_table(table_id).metadata_location).path))
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"format-version": 3, "next-row-id": 0} | others))
+        """Make it a table of version 3 in its metadata file, as PyIceberg cannot. `others`: more to put there."""
+        self.edit_metadata(table_id, {"format-version": 3, "next-row-id": 0} | others)
+
+    def edit_metadata(self, table_id: str, changes: Mapping[str, Any]) -> None:
+        """Change the metadata file where it is, as no engine does: for what PyIceberg cannot write."""
+        table = self.catalog.load_table(table_id)
+        with table.io.new_input(table.metadata_location).open() as source:
+            metadata = json.load(source)
+        with table.io.new_output(table.metadata_location).create(overwrite=True) as sink:
+            sink.write(json.dumps(metadata | dict(changes)).encode())
 
     def append(self, table_id: str, rows: pa.Table | Sequence[Mapping[str, Any]], branch: str = MAIN) -> None:
         """Append rows: with PyIceberg up to version 2, with our own layer (not partitioned) in version 3."""
@@ -242,6 +249,9 @@ class Lake:
         own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
         return Rewrite(table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
+
+    def store(self, table_id: str) -> ObjectStore:
+        return locations.store_of(IcebergTable.load(self.catalog, table_id).metadata.location, {})
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         metadata = IcebergTable.load(self.catalog, table_id).metadata

@@ -15,6 +15,7 @@ import deltacompact
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain
 from deltacompact.catalog.iceberg.maintain.options import DAY_MS
 from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.locations import store_of
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 
 
@@ -42,7 +43,47 @@ def glue_lake(tmp_path, moto_endpoint):
     return lake, f"{name}.t"
 
 
-def test_a_table_on_s3_in_glue_is_rewritten(glue_lake):
+def test_credentials_that_the_catalog_vends_reach_the_store(glue_lake, monkeypatch):
+    lake, table_id = glue_lake
+    lake.create(table_id, pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        lake.append(table_id, [{"id": number}])
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    catalog = deltacompact.open_catalog(lake.catalog)
+    options = {"rewrite-all": "true"}
+    result = deltacompact.compact(table_id, delta_catalog_client=catalog, options=options, settings=SETTINGS)
+    assert (result.files_in, result.files_out) == (3, 1)
+    assert sorted(row["id"] for row in lake.rows(table_id)) == [0, 1, 2]
+
+
+def test_our_own_settings_come_before_those_of_the_catalog(monkeypatch):
+    vended = {
+        "client.access-key-id": "c",
+        "client.secret-access-key": "c",
+        "s3.access-key-id": "v",
+        "s3.secret-access-key": "w",
+        "s3.session-token": "t",
+        "s3.region": "eu-west-1",
+    }
+    settings = store_of("s3a://lake/t", vended).settings
+    assert (settings.access_key, settings.secret_key, settings.session_token) == ("v", "w", "t")
+    assert settings.region == "eu-west-1"
+    assert "'v'" not in repr(settings) and "'w'" not in repr(settings) and "'t'" not in repr(settings)
+    monkeypatch.setenv("DELTACOMPACT_S3_ACCESS_KEY", "own")
+    monkeypatch.setenv("DELTACOMPACT_S3_SECRET_KEY", "own")
+    settings = store_of("s3://lake/t", vended).settings
+    assert (settings.access_key, settings.session_token) == ("own", None)
+    monkeypatch.delenv("DELTACOMPACT_S3_ACCESS_KEY")
+    monkeypatch.setenv("DELTACOMPACT_S3_ROLE_ARN", "arn:aws:iam::1:role/r")
+    assert store_of("s3://lake/t", vended).settings.access_key is None
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_on_s3_in_glue_is_rewritten(glue_lake, version):
     lake, table_id = glue_lake
     lake.create(table_id, pa.schema([("id", pa.int64()), ("name", pa.string())]))
     for part in range(3):
@@ -51,6 +92,8 @@ def test_a_table_on_s3_in_glue_is_rewritten(glue_lake):
     path = lake.state(table_id).data[0].file.path
     assert path.startswith("s3://")
     lake.delete_by_position(table_id, {path: [0]})
+    if version == 3:
+        lake.upgrade(table_id)
     catalog = deltacompact.open_catalog(lake.catalog)
     options = {"rewrite-all": "true"}
     result = deltacompact.compact(table_id, delta_catalog_client=catalog, options=options, settings=SETTINGS)

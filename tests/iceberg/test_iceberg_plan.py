@@ -136,10 +136,9 @@ def test_an_empty_branch_has_nothing_to_do():
 # What cannot be rewritten is refused before any work
 
 
-@pytest.mark.parametrize("version", [1, 3])
-def test_other_format_versions_are_refused(version):
-    with pytest.raises(InputError, match=f"'ns.t' has format version {version}, which cannot be rewritten"):
-        plan_rewrite(state(*small("a"), version=version), rewrite_options({}, {}))
+def test_format_version_1_is_refused():
+    with pytest.raises(InputError, match=r"'ns\.t' has format version 1, which cannot be rewritten"):
+        plan_rewrite(state(*small("a"), version=1), rewrite_options({}, {}))
 
 
 @pytest.mark.parametrize(

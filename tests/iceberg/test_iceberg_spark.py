@@ -6,10 +6,7 @@ reads the same rows.
 
 from __future__ import annotations
 
-import pytest
 from iceberg_lake import sorted_rows
-
-from deltacompact.base.errors import InputError
 
 T = "ns.t"
 MERGE_ON_READ = "'format-version'='2', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read'"
@@ -190,16 +187,6 @@ def test_rows_of_every_type(lake, spark_lake):
     result = check(lake, spark_lake, pyiceberg_reads=False)  # it has other Python values for maps and instants
     assert result.dead_by_key == 1
     assert len(lake.rows(T)) == 6
-
-
-def test_version_3_is_refused_before_any_work(lake, spark_lake):
-    """Rows of version 3 have ids, which a rewrite must carry on."""
-    create(spark_lake, properties="'format-version'='3'")
-    append(spark_lake, *range(5))
-    path = lake.state(T).data[0].file.path
-    spark_lake.delete_by_vector(T, {path: [0]})
-    with pytest.raises(InputError, match=r"'ns\.t' has format version 3, which cannot be rewritten"):
-        lake.rewrite(T, rewrite_all=True)
 
 
 def test_rule_18_javas_deletion_vectors_are_read(lake, spark_lake):

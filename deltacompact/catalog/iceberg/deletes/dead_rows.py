@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile
+from deltacompact.base.model import DataFile, Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_of, digests, read_bucket
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
@@ -66,7 +66,10 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector."""
+    """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
+
+    `fills` are values that its rows have without the file's having them.
+    """
 
     ordinal: Ordinal
     stored: StoredFile
@@ -74,6 +77,7 @@ class Source:
     positions: tuple[StoredFile, ...] = ()
     vector: Vector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
+    fills: tuple[Fill, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     by_path = _positions(store, task)
     found, masks = [], {}
     for source in task.sources:
-        file = described(store, source.stored, task.columns, dict(source.unfillable))
+        file = described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
         lives = np.ones(file.rows, bool)
         _kill(lives, _dead_positions(store, source, by_path), source)
         by_position = file.rows - int(lives.sum())

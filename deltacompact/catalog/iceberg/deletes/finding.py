@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
+from deltacompact.base.model import Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.catalog.iceberg.deletes.dead_rows import (
     ROWS_AT_ONCE,
@@ -32,6 +33,7 @@ from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, by_field_id
+from deltacompact.catalog.iceberg.table.row_lineage import has_lineage, lineage_of, with_lineage
 from deltacompact.catalog.iceberg.table.table_state import Scope, scope_of
 
 KEYS_PER_BUCKET = 2_000_000
@@ -143,21 +145,32 @@ class Finder:
             tuple(stored(entry) for entry in deletes.positions),
             vector,
             self._unfillable(asked.entry.file),
+            self._fills(asked.entry),
         )
+
+    def _fills(self, entry: Entry) -> tuple[Fill, ...]:
+        """Lineage, and default values: those of dropped columns too, by which rows may have been deleted (rule 14)."""
+        columns = [column for column in self.metadata.columns.values() if column.is_top_level]
+        defaults = [Fill(column.field, column.default) for column in columns if column.default is not None]
+        return (*lineage_of(entry), *defaults)
 
     def _unfillable(self, file: ContentFile) -> tuple[tuple[int, str], ...]:
         """Columns that are not null where the file lacks them, so that we cannot fill them in."""
         today = {int(column.metadata[b"PARQUET:field_id"]) for column in self.metadata.schema}
-        defaults = [number for number in today if self.metadata.columns[number].has_default]
+        columns = [(number, self.metadata.columns[number]) for number in sorted(today)]
+        defaults = [number for number, column in columns if column.has_default and column.default is None]
         parts = self.metadata.specs[file.spec_id].fields
         constant = [part.source_id for part in parts if part.transform == "identity" and part.source_id in today]
         return (
-            *((number, "which has a default value") for number in sorted(defaults)),
+            *((number, "whose default value is of a kind that cannot be filled in") for number in defaults),
             *((number, "whose value only its partition has") for number in sorted(constant)),
         )
 
     def _dead_rows(self, sources: Sequence[Source], key_sets: dict[int, KeySet]) -> DeadRows:
         rows = sum(source.stored.rows for source in sources)
+        columns = self.metadata.schema
+        if has_lineage(self.metadata):
+            columns = with_lineage(columns)
         share = max(self.limits.task_rows_min, math.ceil(rows / max(1, self.tasks.slots * 2)))
         tasks: list[DeadRowsTask] = []
         for number, piece in enumerate(in_pieces(sources, min(share, 2 * self.sizes.rows_at_once))):
@@ -166,7 +179,7 @@ class Finder:
                 DeadRowsTask(
                     piece,
                     tuple((key_set, key_sets[key_set]) for key_set in needed),
-                    self.metadata.schema,
+                    columns,
                     f"{self.folder}live-{number}.arrow",
                     self.sizes.rows_at_once,
                     self.limits.reading,

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deltacompact.base.errors import CorruptionError
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.catalog.iceberg.table.metadata import Column
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
@@ -49,7 +50,7 @@ class Deletes:
 
 
 class DeleteIndex:
-    """The live deletes of a table, found by data file."""
+    """The live deletes of a table, found by data file. Raises CorruptionError for two vectors of one (rule 18)."""
 
     def __init__(self, state: TableState) -> None:
         equality: dict[tuple[Scope | None, tuple[int, ...]], list[Entry]] = defaultdict(list)
@@ -61,7 +62,9 @@ class DeleteIndex:
                 scope = None if state.is_global(entry) else scope_of(entry)
                 equality[scope, tuple(sorted(entry.file.equality_ids))].append(entry)
             elif entry.file.is_deletion_vector and entry.file.referenced_data_file is not None:
-                self._vectors[entry.file.referenced_data_file] = entry
+                former = self._vectors.setdefault(entry.file.referenced_data_file, entry)
+                if former is not entry:
+                    raise CorruptionError(f"{entry.file.referenced_data_file} has two deletion vectors")
             elif (path := only_path(entry.file)) is not None:
                 self._of_path[path].append(entry)
             else:

@@ -26,10 +26,10 @@ from typing import Any
 
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plan_document
+from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plain, plan_document, value_of
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.signs_of_life import Holder
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, canonical
+from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
 from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/deltacompact/"
@@ -258,8 +258,8 @@ def _opened(store: ObjectStore, path: str) -> dict[str, Any]:
 def file_document(file: ContentFile) -> dict[str, Any]:
     """A content file as JSON values, with all of its fields."""
     document = {field.name: getattr(file, field.name) for field in fields(file)}
-    document["partition"] = [_plain(value) for value in file.partition]
-    document["key_metadata"] = _plain(file.key_metadata)
+    document["partition"] = [plain(value) for value in file.partition]
+    document["key_metadata"] = plain(file.key_metadata)
     for name in _COUNTS:
         document[name] = sorted(document[name].items())
     for name in _BOUNDS:
@@ -280,14 +280,6 @@ def file_of(document: Mapping[str, Any]) -> ContentFile:
     return replace(
         file,
         content=Content(file.content),
-        partition=tuple(canonical(_value(value)) for value in file.partition),
-        key_metadata=_value(file.key_metadata),
+        partition=tuple(value_of(value) for value in file.partition),
+        key_metadata=value_of(file.key_metadata),
     )
-
-
-def _plain(value: Any) -> Any:
-    return {"hex": value.hex()} if isinstance(value, bytes) else value
-
-
-def _value(plain: Any) -> Any:
-    return bytes.fromhex(plain["hex"]) if isinstance(plain, dict) else plain

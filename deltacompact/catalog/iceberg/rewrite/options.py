@@ -49,6 +49,7 @@ class RewriteOptions:
     max_failed_commits              so many of them may fail (default: max_commits)
     max_concurrent_groups           so many groups are rewritten at the same time (None: as many as there are slots)
     remove_dangling_deletes         afterwards, remove deletes that apply to nothing in all partitions
+    output_spec_id                  the partition spec of what is written (None: each file keeps its own)
     where                           only files that may have rows for which this is true
     use_starting_sequence_number    outputs keep the planned snapshot's number, so that later equality deletes apply
     job_order                       see JobOrder
@@ -69,6 +70,7 @@ class RewriteOptions:
     max_failed_commits: int = MAX_COMMITS
     max_concurrent_groups: int | None = None
     remove_dangling_deletes: bool = False
+    output_spec_id: int | None = None
     where: str | None = None
     use_starting_sequence_number: bool = True
     job_order: JobOrder = JobOrder.NONE
@@ -95,6 +97,7 @@ _FIELDS = {
     "partial-progress.max-failed-commits": "max_failed_commits",
     "max-concurrent-file-group-rewrites": "max_concurrent_groups",
     "remove-dangling-deletes": "remove_dangling_deletes",
+    "output-spec-id": "output_spec_id",
     "where": "where",
     "use-starting-sequence-number": "use_starting_sequence_number",
     "rewrite-job-order": "job_order",
@@ -105,7 +108,7 @@ _SWITCHES = (
     "remove-dangling-deletes",
     "use-starting-sequence-number",
 )
-_MAY_BE_ZERO = ("min-file-size-bytes", "partial-progress.max-failed-commits")
+_MAY_BE_ZERO = ("min-file-size-bytes", "output-spec-id", "partial-progress.max-failed-commits")
 
 
 def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) -> RewriteOptions:

@@ -2,6 +2,8 @@
 
 group     a.parquet: rows 0, 2 live      c.parquet: rows 1, 3 live
 output    y.parquet: a 0, a 2, c 1, c 3                 the order of the group's files
+
+In version 3, y stores the row ids that these rows have by their places in a and c, and when they were last updated.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import functools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
@@ -26,11 +30,12 @@ from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.table.row_lineage import with_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState
 from deltacompact.executors.executor import Executor
 from deltacompact.steps.materialize import LiveRange, Materialized, MaterializeTask, materialize
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, parquet_read
+from deltacompact.tabular import field_ids, files, parquet_read
 from deltacompact.tabular.row_groups import WriteOptions
 
 
@@ -79,10 +84,10 @@ class Work:
         finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
         dead = finder.find([Asked(source.entry, source.deletes) for group in groups for source in group.inputs])
         files = iter(dead.files)
-        by_group = [[next(files) for _ in group.inputs] for group in groups]
+        by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks: list[tuple[MaterializeTask, str]] = []
         group_of: list[int] = []
-        for number, (members, size) in enumerate(zip(by_group, self._written_bytes(by_group), strict=True)):
+        for number, (members, size) in enumerate(zip(by_group, self._written_bytes(groups, by_group), strict=True)):
             made = self._outputs(groups[number], members, dead.masks_of, size)
             tasks += made
             group_of += [number] * len(made)
@@ -99,13 +104,17 @@ class Work:
 
     # Outputs
 
-    def _written_bytes(self, by_group: Sequence[Sequence[Found]]) -> list[int]:
+    def _columns(self, group: FileGroup) -> pa.Schema:
+        columns = self._metadata.schema
+        return with_lineage(columns) if group.has_lineage else columns
+
+    def _written_bytes(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[Found]]) -> list[int]:
         """About the bytes that the live rows of each group will have. Groups that may need two files are sampled."""
         sizes = [sum(_live_bytes(member) for member in members) for members in by_group]
         large = [number for number, size in enumerate(sizes) if size > self._plan.options.target_file_bytes // 2]
         options, reading = self._write_options(), self._limits.reading
         tasks = [
-            SampleTask(max(by_group[number], key=_live_bytes).file, self._metadata.schema, options, reading)
+            SampleTask(max(by_group[number], key=_live_bytes).file, self._columns(groups[number]), options, reading)
             for number in large
         ]
         for number, share in zip(large, self._tasks.run(written_share, tasks), strict=True):
@@ -130,7 +139,7 @@ class Work:
                 stop - first,
                 ranges,
                 tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges)),
-                self._metadata.schema,
+                self._columns(group),
                 Partition(),
                 self._write_options(),
                 self._limits,
@@ -167,6 +176,11 @@ def _rewritten(group: FileGroup, members: Sequence[Found], outputs: Sequence[Con
 
 def _first(numbered: tuple[int, ContentFile]) -> int:
     return numbered[0]
+
+
+def _with(member: Found, columns: pa.Schema) -> Found:
+    """The same file with other columns."""
+    return replace(member, file=field_ids.matched(member.file, columns))
 
 
 def _live_bytes(member: Found) -> int:

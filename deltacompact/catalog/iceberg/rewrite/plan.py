@@ -9,7 +9,8 @@
     groups       day 3: a, c -> 1 file          because c lost a third of its rows
 
 The rules are Iceberg's own (`BinPackRewriteFilePlanner`): first candidates, then bins, then the bins that are worth it.
-Files keep their partition spec: a group never mixes specs or partitions, nor files with and without row ids (rule 22).
+A group's outputs lie in one partition of one spec: that of its files, or that of the option `output-spec-id` (rule 17).
+It never mixes files with and without row ids (rule 22).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
-from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
 
 class Reason(enum.StrEnum):
@@ -64,7 +66,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files of one partition that are rewritten together, into about `output_files` files."""
+    """Files that are rewritten together, into about `output_files` files of one partition."""
 
     number: int
     spec_id: int
@@ -75,6 +77,11 @@ class FileGroup:
     @property
     def paths(self) -> frozenset[str]:
         return frozenset(source.entry.file.path for source in self.inputs)
+
+    @property
+    def has_lineage(self) -> bool:
+        """Whether the rows have ids. All files of a group have a first row id, or none has (rule 22)."""
+        return self.inputs[0].entry.file.first_row_id is not None
 
     @property
     def bytes(self) -> int:
@@ -124,6 +131,9 @@ class RewritePlan:
         return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
 
 
+_UNWRITABLE = ("unknown", "variant", "geometry", "geography")
+"""Types of version 3 whose columns Arrow would write as another type."""
+
 _WORDS = {
     Reason.RIGHT_SIZE: "the right size, few deletes",
     Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
@@ -139,16 +149,18 @@ def plan_rewrite(
     only: frozenset[str] | None = None,
     busy: frozenset[str] = frozenset(),
     wanted: Callable[[ContentFile], bool] = lambda file: True,
+    partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
     `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
+    `partition_of` gives the partition of the option's output spec in which all rows of a file lie.
     Raises InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
     index = DeleteIndex(state)
     counts: dict[Reason, int] = defaultdict(int)
-    candidates: dict[tuple[object, ...], list[Input]] = defaultdict(list)
+    candidates: dict[tuple[int, PartitionTuple, bool], list[Input]] = defaultdict(list)
     for entry in state.data:
         if only is not None and entry.file.path not in only:
             continue
@@ -164,12 +176,15 @@ def plan_rewrite(
             counts[reason] += 1
         else:
             has_row_ids = entry.file.first_row_id is not None
-            candidates[(*scope_of(entry), has_row_ids)].append(Input(entry, deletes, reason))
+            scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of)
+            candidates[(*scope, has_row_ids)].append(Input(entry, deletes, reason))
     bins: list[list[Input]] = []
-    for inputs in candidates.values():
+    scopes: dict[str, Scope] = {}
+    for (spec_id, partition, _), inputs in candidates.items():
         for members in _packed(inputs, options):
             if only is not None or worth_it(members, options):
                 bins.append(members)
+                scopes[members[0].entry.file.path] = spec_id, partition
             else:
                 counts[Reason.GROUP_TOO_SMALL] += len(members)
     chosen = []
@@ -187,7 +202,10 @@ def plan_rewrite(
         state.snapshot_id,
         state.sequence_number,
         options,
-        tuple(_group(number, members, options) for number, members in enumerate(chosen)),
+        tuple(
+            _group(number, scopes[members[0].entry.file.path], members, options)
+            for number, members in enumerate(chosen)
+        ),
         tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
     )
 
@@ -244,10 +262,23 @@ def expected_output_files(size: int, options: RewriteOptions) -> int:
     return count - 1 if count > 1 and are_small and size / (count - 1) <= options.max_file_bytes else count
 
 
-def _group(number: int, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
-    first = members[0].entry.file
+def _moved(
+    entry: Entry, options: RewriteOptions, partition_of: Callable[[ContentFile], PartitionTuple | None]
+) -> Scope:
+    """Where the rows of a file go."""
+    assert options.output_spec_id is not None
+    partition = partition_of(entry.file)
+    if partition is None:
+        raise InputError(
+            f"output-spec-id {options.output_spec_id}: the rows of {entry.file.path} may lie in several partitions of "
+            "that spec, and only whole files are moved"
+        )
+    return options.output_spec_id, partition
+
+
+def _group(number: int, scope: Scope, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
     size = sum(source.entry.file.file_bytes for source in members)
-    return FileGroup(number, first.spec_id, first.partition, tuple(members), expected_output_files(size, options))
+    return FileGroup(number, *scope, tuple(members), expected_output_files(size, options))
 
 
 def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[Input]]:
@@ -280,11 +311,21 @@ def _in_order(bins: list[list[Input]], order: JobOrder) -> list[list[Input]]:
 
 def _refuse(state: TableState) -> None:
     """Refuse what would be rewritten wrongly, before any work."""
-    version = state.metadata.format_version
     name = state.metadata.table_id
-    if version != 2:
-        advice = "upgrade it to 2" if version == 1 else "its row lineage would be lost"
-        raise InputError(f"table {name!r} has format version {version}, which cannot be rewritten: {advice}")
+    if state.metadata.format_version == 1:
+        raise InputError(f"table {name!r} has format version 1, which cannot be rewritten: upgrade it to 2")
+    for column in state.metadata.columns.values():
+        if column.is_dropped:
+            continue
+        if column.type.startswith(_UNWRITABLE):
+            raise InputError(
+                f"column {column.field.name!r} of table {name!r} has type {column.type}: we cannot write it"
+            )
+        if column.has_default and not column.is_top_level:
+            raise InputError(f"column {column.field.name!r} of table {name!r} has a default value inside of a struct")
+    taken = {ROW_ID.name, LAST_UPDATED.name} & set(state.metadata.schema.names)
+    if has_lineage(state.metadata) and taken:
+        raise InputError(f"column {min(taken)!r} of table {name!r} has a name of row lineage: rename it")
     for entry in (*state.data, *state.deletes):
         file = entry.file
         if file.key_metadata is not None:

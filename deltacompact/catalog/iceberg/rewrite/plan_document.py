@@ -24,7 +24,7 @@ from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.catalog.iceberg.deletes.matching import Deletes
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, Input, Reason, RewritePlan
-from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.content_files import Entry, canonical
 from deltacompact.catalog.iceberg.table.table_state import TableState
 
 PLAN_FORMAT = 1
@@ -103,13 +103,23 @@ def checksum(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def plain(value: Any) -> Any:
+    """A partition value as JSON has it."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def value_of(value: Any) -> Any:
+    """The partition value of `plain`."""
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else canonical(value)
+
+
 Key = tuple[str, int | None]
 
 
 def _group(group: FileGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
     return {
         "spec_id": group.spec_id,
-        "partition": [value.hex() if isinstance(value, bytes) else value for value in group.partition],
+        "partition": [plain(value) for value in group.partition],
         "output_files": group.output_files,
         "bytes": group.bytes,
         "rows": group.rows,
@@ -140,8 +150,8 @@ class _LookUp:
 
     def group(self, number: int, group: Mapping[str, Any]) -> FileGroup:
         inputs = tuple(self._input(source) for source in group["inputs"])
-        first = inputs[0].entry.file
-        return FileGroup(number, first.spec_id, first.partition, inputs, group["output_files"])
+        partition = tuple(value_of(value) for value in group["partition"])
+        return FileGroup(number, group["spec_id"], partition, inputs, group["output_files"])
 
     def _input(self, source: Mapping[str, Any]) -> Input:
         entry = self._data.get(source["path"])

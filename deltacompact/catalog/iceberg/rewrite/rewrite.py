@@ -13,6 +13,7 @@ import functools
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from deltacompact.base.errors import ConflictError
 from deltacompact.base.events import Event, EventSink, RewriteFinished
@@ -61,7 +62,7 @@ class Rewrite:
 
     def plan(self) -> RewritePlan:
         """The plan for the branch. Writes nothing."""
-        return self._plan(self.state())
+        return self._plan(self.state(), self.options)
 
     def run(self, document: str | bytes | None = None) -> RewriteResult:
         """Rewrite, as `_run` says, and tell of the end."""
@@ -85,21 +86,20 @@ class Rewrite:
         reader = StateReader(store)
         result = RewriteResult(self.table.metadata.table_id, self.branch)
         table, state = self.table, reader.read(self.table.metadata, self.branch)
-        if document is None:
-            self._plan(state)  # bad input is refused before anything is committed
         left = left_behind(store, state, self.signs)
         result.notes += left.notes
-        plan = None
-        if document is not None:
+        if document is None:
+            plan = self._plan(state, self.options, busy=left.busy)
+        else:
             plan = plan_from_json(document, state, landed_inputs(store, state, reader, left))
-        done = self._resumed(left, table, Committer(store, reader, self.branch, ""), result)
-        if left.dead:
+        if left.dead:  # only now: bad input is refused before anything is committed
+            done = self._resumed(left, table, Committer(store, reader, self.branch, ""), result)
             table = table.reloaded()
             state = reader.read(table.metadata, self.branch)
-        if plan is None:
-            plan = self._plan(state, left.busy)
-        else:
-            plan = plan.of(group for group in plan.groups if not group.paths <= done)
+            if document is None:
+                plan = self._plan(state, self.options, busy=left.busy)
+            else:
+                plan = plan.of(group for group in plan.groups if not group.paths <= done)
         options, nothing_to_do = plan.options, plan.nothing_to_do
         terms = Terms(self.settings, self.sizes, self.emit, self.signs, self.before_commit)
         redone = 0
@@ -116,7 +116,7 @@ class Rewrite:
             state = reader.read(table.metadata, self.branch)
             reader.forget(state.manifests)
             paths = frozenset[str]().union(*(group.paths for group, _ in touched))
-            plan = plan_rewrite(state, options, only=paths)
+            plan = self._plan(state, options, paths)
         if options.remove_dangling_deletes:
             result.count(Committer(store, reader, self.branch, uuid.uuid4().hex).commit(table, propose_removal))
         if not result.snapshots:
@@ -125,10 +125,19 @@ class Rewrite:
             raise ConflictError(f"{result.table_id}: {result.refused[0]}")
         return result
 
-    def _plan(self, state: TableState, busy: frozenset[str] = frozenset()) -> RewritePlan:
-        if self.options.where is None:
-            return plan_rewrite(state, self.options, busy=busy)
-        return plan_rewrite(state, self.options, busy=busy, wanted=self.table.may_match(self.options.where))
+    def _plan(
+        self,
+        state: TableState,
+        options: RewriteOptions,
+        only: frozenset[str] | None = None,
+        busy: frozenset[str] = frozenset(),
+    ) -> RewritePlan:
+        choices: dict[str, Any] = {}
+        if options.where is not None and only is None:
+            choices["wanted"] = self.table.may_match(options.where)
+        if options.output_spec_id is not None:
+            choices["partition_of"] = self.table.partition_in(options.output_spec_id)
+        return plan_rewrite(state, options, only, busy, **choices)
 
     def _store(self) -> ObjectStore:
         return locations.store_of(self.table.metadata.location, self.table.io_properties)

@@ -6,6 +6,7 @@
                     a, p, positions q         refused: q names rows of a, and would not follow them to y
                     b                         refused: a is gone
                     a                         refused: p is gone, so rows that it deleted may live again
+                    a with row ids            refused: the upgrade to version 3 gave its rows ids, which y lacks
 
 What is compared is what is live, not what the snapshots in between say that they did. So every snapshot counts,
 whatever its operation: a `replace` that turned an equality delete into position deletes shows as new position deletes
@@ -16,17 +17,19 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import replace
 
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.catalog.iceberg.table.content_files import Entry
-from deltacompact.catalog.iceberg.table.table_state import TableState
+from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 
 class Problem(enum.StrEnum):
     """Why a group cannot be committed any more."""
 
     INPUT_GONE = "input_gone"
+    NEW_ROW_IDS = "new_row_ids"
     NEW_POSITION_DELETE = "new_position_delete"
     NEW_EQUALITY_DELETE = "new_equality_delete"
     DELETE_GONE = "delete_gone"
@@ -38,8 +41,9 @@ class Problem(enum.StrEnum):
 
 _WORDS = {
     Problem.INPUT_GONE: "another commit removed a file of the group",
+    Problem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
     Problem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
-    Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, at or below the planned snapshot",
+    Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, and that would not follow them",
     Problem.DELETE_GONE: "another commit removed a delete file that the group had applied",
 }
 
@@ -58,12 +62,16 @@ class Head:
             now = self._data.get(source.entry.file.path)
             if now is None or now.sequence_number != source.entry.sequence_number:
                 return Problem.INPUT_GONE
+            if now.file.first_row_id != source.entry.file.first_row_id:
+                return Problem.NEW_ROW_IDS
             deletes = self._deletes.applying_to(now)
             planned = source.deletes
             positions_then = _keys([*planned.positions, *([planned.vector] if planned.vector else [])])
             positions_now = _keys([*deletes.positions, *([deletes.vector] if deletes.vector else [])])
             if positions_now - positions_then:
                 return Problem.NEW_POSITION_DELETE
+            if scope_of(now) != (group.spec_id, group.partition) and self._is_hit_elsewhere(now, deletes, group, plan):
+                return Problem.NEW_EQUALITY_DELETE
             equality_now = _keys(
                 entry
                 for entry in deletes.equality
@@ -74,6 +82,16 @@ class Head:
             if (positions_then - positions_now) or (_keys(planned.equality) - equality_now):
                 return Problem.DELETE_GONE
         return None
+
+    def _is_hit_elsewhere(self, now: Entry, deletes: Deletes, group: FileGroup, plan: RewritePlan) -> bool:
+        """Whether later equality deletes are other ones in the partition that the rows move to (rules 2 and 17).
+
+        Those of the old partition would not follow the rows, and those of the new one were not meant for them.
+        """
+        here = _keys(entry for entry in deletes.equality if entry.sequence > plan.sequence_number)
+        moved = replace(now.file, spec_id=group.spec_id, partition=group.partition)
+        there = replace(now, sequence_number=plan.sequence_number, file=moved)
+        return here != _keys(self._deletes.applying_to(there).equality)
 
     def live(self, group: FileGroup) -> list[Entry]:
         """The group's inputs as the head has them; those that are gone are left out."""

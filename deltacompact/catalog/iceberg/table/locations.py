@@ -38,7 +38,8 @@ def readable(location: str) -> str:
 
 
 def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
-    """The store at a table's location. Endpoint and region are the catalog's, unless our own settings name some."""
+    """The store at a table's location. What our own settings leave open is the catalog's: endpoint, region, and the
+    credentials that it vends for the table."""
     uri = readable(location)
     if not uri.startswith("s3://"):
         store = open_store(uri)
@@ -46,14 +47,18 @@ def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
     from deltacompact.storage.s3 import S3Settings
 
     settings = S3Settings.from_environment()
-    return open_store(
-        uri,
-        replace(
-            settings,
-            endpoint_url=settings.endpoint_url or io_properties.get("s3.endpoint"),
-            region=settings.region or io_properties.get("s3.region") or io_properties.get("client.region"),
-        ),
+    chosen = replace(
+        settings,
+        endpoint_url=settings.endpoint_url or io_properties.get("s3.endpoint"),
+        region=settings.region or io_properties.get("s3.region") or io_properties.get("client.region"),
     )
+    if not (settings.access_key or settings.profile or settings.role_arn):
+        for prefix in ("client.", "s3."):  # as PyIceberg: those of "s3." count if both are there
+            key, secret = io_properties.get(f"{prefix}access-key-id"), io_properties.get(f"{prefix}secret-access-key")
+            if key and secret:
+                token = io_properties.get(f"{prefix}session-token")
+                chosen = replace(chosen, access_key=key, secret_key=secret, session_token=token)
+    return open_store(uri, chosen)
 
 
 def fetched(store: ObjectStore, location: str) -> bytes:

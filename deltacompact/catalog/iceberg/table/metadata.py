@@ -7,6 +7,7 @@ snapshots   5, 6, 7: where the manifest list of each is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,11 +23,15 @@ MAIN = "main"
 class Column:
     """A field of some schema of the table. `type` is Iceberg's own text of it ("long", "decimal(9, 2)")."""
 
-    field: pa.Field = field(hash=False)
+    field: pa.Field = dataclasses.field(hash=False)
     type: str
     is_top_level: bool
     has_default: bool
     """Files without the column have a value other than null in it (version 3)."""
+    default: pa.Scalar | None = dataclasses.field(default=None, hash=False)
+    """That value, in Arrow's type of the column. None: there is none, or Arrow cannot hold it."""
+    is_dropped: bool = False
+    """It is not in today's schema."""
 
 
 @dataclass(frozen=True, slots=True)

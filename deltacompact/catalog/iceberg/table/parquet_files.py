@@ -7,14 +7,15 @@ read as          id (int), name (string)        the table's names today, the fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, DataFile, Fill, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.storage.objects import ObjectStore
@@ -34,9 +35,16 @@ class StoredFile:
 
 
 def described(
-    store: ObjectStore, stored: StoredFile, columns: pa.Schema, unfillable: Mapping[int, str] | None = None
+    store: ObjectStore,
+    stored: StoredFile,
+    columns: pa.Schema,
+    unfillable: Mapping[int, str] | None = None,
+    fills: Sequence[Fill] = (),
 ) -> DataFile:
-    """The file with those of `columns` that it has. `unfillable`: columns (by id) that it must have, and why.
+    """The file with those of `columns` that it has or that are filled.
+
+    A fill counts where the file lacks the column, and one with nulls counts where it has nulls there. `unfillable`:
+    columns (by id) that the file must have, and why.
 
     Raises InputError or NotFoundError naming a file that is missing, damaged, or has no field ids.
     """
@@ -45,12 +53,30 @@ def described(
         footer = files.described_parquet(source, known)
         schema = footer.metadata.schema.to_arrow_schema()
     files.check_columns(schema, stored.path)
-    found = field_ids.matched(replace(known, schema=schema), columns)
+    needed = tuple(fill for fill in fills if _is_needed(fill, schema, footer.metadata))
+    found = field_ids.matched(replace(known, schema=schema, fills=needed), columns)
     has = {field_ids.field_id(column) for column in found.schema}
     for number, why in (unfillable or {}).items():
         if number not in has:
             raise InputError(f"{stored.path} lacks the column with field id {number}, {why}")
     return found
+
+
+def _is_needed(fill: Fill, schema: pa.Schema, metadata: pq.FileMetaData) -> bool:
+    number = field_ids.field_id(fill.column)
+    name = next((column.name for column in schema if field_ids.field_id(column) == number), None)
+    return name is None or (fill.of_nulls and _may_have_nulls(name, metadata))
+
+
+def _may_have_nulls(name: str, metadata: pq.FileMetaData) -> bool:
+    """Whether a column at the top level may have nulls, by its statistics."""
+    columns = metadata.schema
+    place = next(place for place in range(metadata.num_columns) if columns.column(place).path == name)
+    for number in range(metadata.num_row_groups):
+        chunk = metadata.row_group(number).column(place)
+        if not (chunk.is_stats_set and chunk.statistics.has_null_count and chunk.statistics.null_count == 0):
+            return True
+    return False
 
 
 def tables(

@@ -18,6 +18,7 @@ import contextlib
 import functools
 import io
 import json
+import struct
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +49,7 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import StagedTable, Table
@@ -70,14 +71,34 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
     update_table_metadata,
 )
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
 from pyiceberg.typedef import IcebergBaseModel, Record
-from pyiceberg.types import DecimalType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, LongType, NestedField, PrimitiveType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
-from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple, Spec, SpecField
+from deltacompact.catalog.iceberg.table.content_files import (
+    ContentFile,
+    PartitionTuple,
+    PartitionValue,
+    Spec,
+    SpecField,
+)
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, StatisticsFile, TableMetadata
+from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
+from deltacompact.tabular.field_ids import field_id
+
+_LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
 
 
 class CommitUnansweredError(StoreError):
@@ -233,9 +254,45 @@ class IcebergTable:
 
         return may
 
+    def partition_in(self, spec_id: int) -> Callable[[ContentFile], PartitionTuple | None]:
+        """Tells of a data file in which partition of a spec all its rows lie, by its own partition and its bounds.
+
+        None: they lie in several, or nobody knows. Raises InputError for a spec that the table does not have.
+        """
+        metadata = self._table.metadata
+        specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+        if spec_id not in specs:
+            known = ", ".join(str(number) for number in sorted(specs))
+            raise InputError(f"table {self.metadata.table_id!r} has no partition spec {spec_id} (specs: {known})")
+        schema: Schema = metadata.schema()
+
+        def partition(file: ContentFile) -> PartitionTuple | None:
+            if file.spec_id == spec_id:
+                return file.partition
+            own_fields = specs[file.spec_id].fields
+            own = {
+                (field.source_id, str(field.transform)): value
+                for field, value in zip(own_fields, file.partition, strict=True)
+            }
+            values: list[PartitionValue] = []
+            for field in specs[spec_id].fields:
+                if isinstance(field.transform, VoidTransform):
+                    values.append(None)
+                elif (name := (field.source_id, str(field.transform))) in own:
+                    values.append(own[name])
+                elif (found := _constant(file, field, schema)) is not None:
+                    values += found
+                else:
+                    return None
+            return tuple(values)
+
+        return partition
+
     def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
         """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
         schema: Schema = self._table.metadata.schema()
+        if self.metadata.format_version >= 3:
+            schema = Schema(*schema.fields, *_LINEAGE)
         found = data_file_statistics_from_parquet_metadata(
             footer,
             compute_statistics_plan(schema, dict(self.metadata.properties)),
@@ -265,6 +322,28 @@ class _SameRefs(ValidatableTableRequirement):
             raise CommitFailedException("a branch or tag has been changed")
 
 
+_METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+def _of_partition(
+    spec: PartitionSpec, schema: Schema, expression: BooleanExpression
+) -> Callable[[PartitionTuple], bool]:
+    """Whether rows of a partition may match. Manifests hold decimals as bytes, which are turned into numbers."""
+    struct = spec.partition_type(schema)
+    projected = inclusive_projection(schema, spec)(expression)
+    matches = expression_evaluator(Schema(*struct.fields), projected, True)
+    types = [field.field_type for field in struct.fields]
+
+    def may(partition: PartitionTuple) -> bool:
+        values = [
+            from_bytes(type_, value) if isinstance(type_, DecimalType) and isinstance(value, bytes) else value
+            for type_, value in zip(types, partition, strict=True)
+        ]
+        return bool(matches(Record(*values)))
+
+    return may
+
+
 class _Version3(TableMetadataV3):
     """Metadata of version 3 that can be written."""
 
@@ -279,8 +358,8 @@ class _Version3(TableMetadataV3):
 def _building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
     """The same catalog, for which the client builds and writes the metadata files.
 
-    A commit onto another branch takes the next sequence number and row ids, so it makes ours begin again, as REST
-    servers see to it. PyIceberg would not notice in version 3.
+    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers
+    check this themselves; PyIceberg does not in version 3.
     """
     kind: Any = type(catalog)
 
@@ -306,9 +385,14 @@ def _check_version_3(table_id: str, table: Table) -> None:
     if not isinstance(table.catalog, MetastoreCatalog):
         return
     location = table.metadata_location
-    with table.io.new_input(location).open() as source:
+    with _answering(table.catalog.name), table.io.new_input(location).open() as source:
         stored = json.load(Compressor.get_compressor(location).stream_decompressor(source))
-    lost = _lost(stored, json.loads(_Version3.of(table.metadata).model_dump_json()))
+    if stored.get("current-snapshot-id") == -1:  # some engines write it for none
+        del stored["current-snapshot-id"]
+    try:
+        lost = _lost(stored, json.loads(_Version3.of(table.metadata).model_dump_json()))
+    except ValueError:  # of pydantic: a default value of bytes that are no text
+        lost = "initial-default"
     if lost is not None:
         raise InputError(
             f"Iceberg table {table_id!r} has {lost!r} in its metadata, which PyIceberg {pyiceberg_version} would lose"
@@ -326,26 +410,37 @@ def _lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
     return None if stored == written else name
 
 
-_METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+_MONOTONIC = (IdentityTransform, TruncateTransform, YearTransform, MonthTransform, DayTransform, HourTransform)
 
 
-def _of_partition(
-    spec: PartitionSpec, schema: Schema, expression: BooleanExpression
-) -> Callable[[PartitionTuple], bool]:
-    """Whether rows of a partition may match. Manifests hold decimals as bytes, which are turned into numbers."""
-    struct = spec.partition_type(schema)
-    projected = inclusive_projection(schema, spec)(expression)
-    matches = expression_evaluator(Schema(*struct.fields), projected, True)
-    types = [field.field_type for field in struct.fields]
+def _constant(file: ContentFile, field: PartitionField, schema: Schema) -> tuple[PartitionValue] | None:
+    """The one partition value that all rows of a file have, in a tuple; None: they have several, or nobody knows.
 
-    def may(partition: PartitionTuple) -> bool:
-        values = [
-            from_bytes(type_, value) if isinstance(type_, DecimalType) and isinstance(value, bytes) else value
-            for type_, value in zip(types, partition, strict=True)
-        ]
-        return bool(matches(Record(*values)))
-
-    return may
+    Equal bounds are exact, though a bound may be cut: it is cut so that lower stays below and upper above.
+    """
+    number = field.source_id
+    nulls, values = file.null_value_counts.get(number), file.value_counts.get(number)
+    if nulls is None or not values or number not in schema.field_ids:
+        return None
+    if nulls == values:
+        return (None,)
+    low, high = file.lower_bounds.get(number), file.upper_bounds.get(number)
+    type_ = schema.find_field(number).field_type
+    inexact = (FloatType, DoubleType, DecimalType)  # NaN, -0.0, and numbers that manifests hold as bytes
+    if nulls or low is None or high is None or not isinstance(type_, PrimitiveType) or isinstance(type_, inexact):
+        return None
+    if not isinstance(field.transform, _MONOTONIC) and not (
+        isinstance(field.transform, BucketTransform) and low == high
+    ):
+        return None
+    transform: Any = field.transform.transform(type_)
+    try:
+        first, last = (transform(from_bytes(type_, bound)) for bound in (low, high))
+    except (ValueError, struct.error):  # a bound of the type that the column had before
+        return None
+    if first != last:
+        return None
+    return (first.bytes if isinstance(first, uuid.UUID) else first,)
 
 
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
@@ -440,9 +535,25 @@ def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
         for number in schema.field_ids:
             field = schema.find_field(number)
             (arrow,) = schema_to_pyarrow(Schema(field))
-            default = getattr(field, "initial_default", None) is not None
-            columns[number] = Column(arrow, str(field.field_type), number in top_level, default)
+            value = field.initial_default
+            default = None if value is None else _scalar(value, arrow.type)
+            columns[number] = Column(
+                arrow,
+                str(field.field_type),
+                number in top_level,
+                value is not None,
+                default,
+                number not in current.field_ids,
+            )
     return columns
+
+
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
+    """The value in Arrow's type; None: Arrow cannot hold it."""
+    try:
+        return pa.scalar(value, type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return None
 
 
 def _spec(spec: PartitionSpec, metadata: PyTableMetadata) -> Spec:

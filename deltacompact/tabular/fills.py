@@ -1,0 +1,42 @@
+"""Values that rows have although their file does not have them.
+
+    a.parquet, rows 0‥2    _row_id    null · 17 · null    fill 100 + row number    ->  100 · 17 · 102
+                           country    no such column      fill "de"                ->  "de" · "de" · "de"
+
+A row id of Iceberg is where the row lies, until the row moves. A default value belongs to files that are older than
+their column. Fills are matched by field id, as columns are: a dropped column may have today's name of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.model import DataFile, Fill
+from deltacompact.tabular.field_ids import fill_of
+
+
+def filled(table: pa.Table, file: DataFile, names: Sequence[str], first: int) -> pa.Table:
+    """The columns `names` of the file, whose row `first` is the first of the table."""
+    if not file.fills:
+        return table
+    columns = []
+    for name in names:
+        fill = fill_of(file, file.schema.field(name))
+        if fill is None:
+            columns.append(table[name])
+        elif name in table.column_names:
+            columns.append(pc.coalesce(table[name], _values(fill, first, table.num_rows)))
+        else:
+            columns.append(pa.chunked_array([_values(fill, first, table.num_rows)], fill.column.type))
+    return pa.Table.from_arrays(columns, names=list(names)) if columns else table
+
+
+def _values(fill: Fill, first: int, rows: int) -> pa.Array:
+    if fill.step == 0:
+        return pa.repeat(fill.value, rows)
+    start = fill.value.as_py() + first * fill.step
+    return pa.array(np.arange(start, start + rows * fill.step, fill.step), fill.column.type)
