@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
-    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
+    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
     from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.catalog.publication.publication import PublicationResult
@@ -58,6 +59,7 @@ __all__ = [
     "IcebergCatalog",
     "InputError",
     "Interrupted",
+    "MaintainResult",
     "NotFoundError",
     "OperationType",
     "OutcomeUnknownError",
@@ -79,8 +81,9 @@ _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.convert.convert": ("ConvertResult",),
-    "catalog.iceberg.rewrite.rewrite": ("RewriteResult",),
     "catalog.iceberg.upsert.upsert": ("UpsertResult",),
+    "catalog.iceberg.maintain.maintain": ("MaintainResult",),
+    "catalog.iceberg.rewrite.result": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
     "catalog.publication.publication": ("PublicationResult",),
     "compact": ("CompactionResult", "SessionResult", "compact"),

@@ -48,7 +48,7 @@ from deltacompact.tabular.formats import suffix_of
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
-    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
     from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
     from deltacompact.catalog.publication.publication import PublicationResult
 
@@ -128,6 +128,7 @@ def compact(
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
+    event_sinks: Sequence[EventSink] = (),
     attempt: str | None = None,
 ) -> RewriteResult: ...
 
@@ -209,9 +210,9 @@ def compact(
     the first error is raised. Raises InputError for bad arguments, before any work.
 
     A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite" (default), "convert" or "upsert",
-    `options` of that mode, and a `branch`; of the others, only `settings` and `attempt` apply to it. There the name of
-    an attempt ends in numbers ("run-1/3/2"): it is in the summary of each snapshot, and once a later attempt has
-    committed, it commits no more.
+    `options` of that mode, and a `branch`; of the others, only `settings`, `event_sinks` and `attempt` apply to it.
+    There the name of an attempt ends in numbers ("run-1/3/2"): it is in the summary of each snapshot, and once a later
+    attempt has committed, it commits no more.
     """
     if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
         raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
@@ -220,7 +221,7 @@ def compact(
         from deltacompact.catalog.iceberg.commit.attempts import attempt_named
 
         with attempt_named(attempt):
-            return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings)
+            return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings, event_sinks)
     if mode is not None or options is not None or branch != "main":
         raise InputError("mode, options and branch are for tables of Iceberg catalogs")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
@@ -250,6 +251,7 @@ def _compact_iceberg(
     options: Mapping[str, Any] | None,
     branch: str,
     settings: Settings | None,
+    event_sinks: Sequence[EventSink],
 ) -> RewriteResult | ConvertResult | UpsertResult:
     if mode not in (None, REWRITE, CONVERT, UPSERT):
         raise InputError(f"mode {mode!r} is none of: {REWRITE}, {CONVERT}, {UPSERT}")
@@ -258,7 +260,8 @@ def _compact_iceberg(
         return catalog.convert(table_id, options, branch, settings)
     if mode == UPSERT:
         return catalog.upsert(table_id, options, branch, settings)
-    return catalog.rewrite(table_id, options, branch, settings)
+    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
+    return catalog.rewrite(table_id, options, branch, settings, emit=fan_out(sinks))
 
 
 @dataclass(frozen=True, slots=True)

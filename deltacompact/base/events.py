@@ -15,7 +15,7 @@ logger = logging.getLogger("deltacompact")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Names the partition whose session the event is about."""
+    """Names the partition whose session the event is about. Events of Iceberg tables are about all partitions."""
 
     table_id: str
     partition: Partition
@@ -73,6 +73,40 @@ class SessionFinished(Event):
     live: int
     error_named: str | None = None
     files: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteStarted(Event):
+    """A rewrite of an Iceberg table begins: so many groups, with so many rows and stored bytes."""
+
+    groups: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWritten(Event):
+    """The outputs of a group are complete; `written` of `groups` are now. Rows and bytes are those of its files."""
+
+    written: int
+    groups: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsCommitted(Event):
+    """A snapshot with so many groups is in the table."""
+
+    snapshot_id: int
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteFinished(Event):
+    """`error` is None if the rewrite ended well."""
+
+    error: str | None
 
 
 EventSink = Callable[[Event], None]

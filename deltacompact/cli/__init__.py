@@ -20,7 +20,7 @@ import click
 
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
-from deltacompact.cli import append, compaction, demo, history, reading, tables, upkeep
+from deltacompact.cli import append, compaction, demo, history, iceberg, reading, tables, upkeep
 from deltacompact.cli.program import Program
 
 
@@ -76,6 +76,7 @@ for _command in (
     upkeep.rehash,
     upkeep.vacuum,
     upkeep.validate,
+    iceberg.maintain,
     demo.demo,
 ):
     cli.add_command(_command)

@@ -22,7 +22,7 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     if value.startswith("iceberg://"):
-        raise InputError(f"CATALOG {value} is an Iceberg catalog, which only plan and compact take")
+        raise InputError(f"CATALOG {value} is an Iceberg catalog, which only plan, compact and maintain take")
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
@@ -39,7 +39,16 @@ def any_catalog_at(
     return IcebergCatalog.at(value)
 
 
+def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+
+    if not value.startswith("iceberg://"):
+        raise InputError(f"CATALOG {value} is no Iceberg catalog (iceberg://NAME); vacuum is for delta streams")
+    return IcebergCatalog.at(value)
+
+
 catalog_argument = click.argument("catalog", callback=catalog_at)
+iceberg_catalog_argument = click.argument("catalog", callback=iceberg_catalog_at)
 any_catalog_argument = click.argument("catalog", callback=any_catalog_at)
 table_argument = click.argument("table")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")

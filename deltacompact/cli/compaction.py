@@ -111,6 +111,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @compaction_options
 @iceberg_options
 @click.option("--out", metavar="PLAN.json", help="Iceberg: write the plan to a file, for compact --from-plan.")
+@click.option("--usd-per-core-hour", type=RATE, metavar="USD", help="Iceberg: tell what the plan is expected to cost.")
 def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: Any) -> None:
     """Say what a compaction would do, why, and what it needs. Changes nothing.
 

@@ -1,10 +1,11 @@
-"""plan and compact for tables of Iceberg catalogs: the options that they have, and what they print.
+"""plan, compact and maintain for tables of Iceberg catalogs: the options that they have, and what they print.
 
-deltacompact plan    iceberg://prod db.orders --out plan.json
-deltacompact compact iceberg://prod db.orders --option delete-file-threshold=1
-deltacompact compact iceberg://prod db.orders --from-plan plan.json
-deltacompact compact iceberg://prod db.orders --mode convert
-deltacompact compact iceberg://prod db.orders --mode upsert --option key-columns=id
+deltacompact plan     iceberg://prod db.orders --out plan.json
+deltacompact compact  iceberg://prod db.orders --option delete-file-threshold=1
+deltacompact compact  iceberg://prod db.orders --from-plan plan.json
+deltacompact compact  iceberg://prod db.orders --mode convert
+deltacompact compact  iceberg://prod db.orders --mode upsert --option key-columns=id
+deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests --remove-orphans --dry-run
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
 from deltacompact.cli import iceberg_convert, iceberg_upsert
 from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
+    from deltacompact.catalog.iceberg.rewrite.expected import Expected
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-    from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
+    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 
 REWRITE, CONVERT, UPSERT = "rewrite", "convert", "upsert"
 MODES = (REWRITE, CONVERT, UPSERT)
-_OURS = ("mode", "branch", "option", "out", "from_plan")
+_OURS = ("mode", "branch", "where", "option", "out", "usd_per_core_hour", "from_plan")
 _SHARED = ("catalog", "table", "as_json")
 
 
@@ -46,6 +50,7 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "mark all rows as dead but the newest of each key.",
         ),
         click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main."),
+        click.option("--where", metavar="EXPR", help="Iceberg: only files that may have rows for which it is true."),
         click.option("--option", multiple=True, metavar="KEY=VALUE", help="Iceberg: an option of the mode."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
@@ -66,36 +71,46 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
         return _print_conversion_plan(catalog, table, options)
     if options["mode"] == UPSERT:
         return _print_upsert_plan(catalog, table, options)
-    found = catalog.plan(table, _chosen(options["option"]), options["branch"] or "main")
+    found = catalog.plan(table, _chosen(options), options["branch"] or "main")
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
-    answer(options["as_json"], plan_document(found), *_plan_lines(found))
+    price = options["usd_per_core_hour"]
+    foreseen = catalog.expected(found, _settings(options))
+    cost = {} if price is None else {"usd": foreseen.usd(price)}
+    document = plan_document(found) | {"expected": dataclasses.asdict(foreseen) | cost}
+    answer(options["as_json"], document, *_plan_lines(found, foreseen, price))
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """Carry out the mode, and print what was done."""
+    from rich.console import Console
+
+    from deltacompact.base.events import fan_out
+    from deltacompact.cli.console import err
+    from deltacompact.cli.progress import progress
+
     _refuse_others()
-    if (path := options["from_plan"]) and options["option"]:
-        raise InputError("--option and --from-plan: a plan has its own options")
-    plan = _read(Path(path)) if path else None
-    options = options | {"mode": options["mode"] or _mode_of(plan)}
-    chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
-    settings = Settings(limits=click.get_current_context().obj, **chosen)
-    branch = options["branch"] or "main"
-    if options["mode"] == CONVERT:
-        converted = catalog.convert(table, _chosen(options["option"]), branch, settings, plan)
+    for name in ("option", "where"):
+        if options["from_plan"] and options[name]:
+            raise InputError(f"--{name} and --from-plan: a plan has its own options")
+    plan = _read(Path(options["from_plan"])) if options["from_plan"] else None
+    branch, settings, mode = options["branch"] or "main", _settings(options), options["mode"] or _mode_of(plan)
+    if mode == CONVERT:
+        converted = catalog.convert(table, _chosen(options), branch, settings, plan)
         return answer(options["as_json"], dataclasses.asdict(converted), *iceberg_convert.result_lines(converted))
-    if options["mode"] == UPSERT:
-        upserted = catalog.upsert(table, _chosen(options["option"]), branch, settings, plan)
+    if mode == UPSERT:
+        upserted = catalog.upsert(table, _chosen(options), branch, settings, plan)
         return answer(options["as_json"], dataclasses.asdict(upserted), *iceberg_upsert.result_lines(upserted))
-    result = catalog.rewrite(table, _chosen(options["option"]), branch, settings, plan)
+    with progress(Console(stderr=True, quiet=True) if options["as_json"] else err) as sink:
+        emit = fan_out([sink])
+        result = catalog.rewrite(table, _chosen(options), branch, settings, plan, emit)
     answer(options["as_json"], dataclasses.asdict(result), *_result_lines(result))
 
 
 def _print_conversion_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     from deltacompact.catalog.iceberg.convert.plan_document import plan_document, plan_to_json
 
-    found = catalog.plan_conversion(table, _chosen(options["option"]), options["branch"] or "main")
+    found = catalog.plan_conversion(table, _chosen(options), options["branch"] or "main")
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
     answer(options["as_json"], plan_document(found), *iceberg_convert.plan_lines(found))
@@ -104,7 +119,7 @@ def _print_conversion_plan(catalog: IcebergCatalog, table: str, options: dict[st
 def _print_upsert_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     from deltacompact.catalog.iceberg.upsert.plan_document import plan_document, plan_to_json
 
-    found = catalog.plan_upsert(table, _chosen(options["option"]), options["branch"] or "main")
+    found = catalog.plan_upsert(table, _chosen(options), options["branch"] or "main")
     if options["out"]:
         _write(Path(options["out"]), plan_to_json(found))
     answer(options["as_json"], plan_document(found), *iceberg_upsert.plan_lines(found))
@@ -117,6 +132,60 @@ def _mode_of(plan: bytes | None) -> str:
     except (ValueError, KeyError, TypeError):
         return REWRITE
     return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), REWRITE)
+
+
+@click.command()
+@iceberg_catalog_argument
+@table_argument
+@click.option("--expire-snapshots", is_flag=True, help="Expire snapshots, and delete what only they reached.")
+@click.option("--rewrite-manifests", is_flag=True, help="Write few manifests for many, clustered by partition.")
+@click.option("--remove-orphans", is_flag=True, help="Delete files below the location that nothing reaches.")
+@click.option("--dry-run", is_flag=True, help="Say what would go. Write nothing.")
+@click.option("--branch", metavar="NAME", default="main", show_default=True, help="Whose manifests are rewritten.")
+@click.option("--option", multiple=True, metavar="KEY=VALUE", help="older-than=7d, retain-last=10, location=URI.")
+@json_option
+def maintain(
+    catalog: IcebergCatalog,
+    table: str,
+    expire_snapshots: bool,
+    rewrite_manifests: bool,
+    remove_orphans: bool,
+    dry_run: bool,
+    branch: str,
+    option: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Keep an Iceberg table's metadata and folder small.
+
+    Expires snapshots, rewrites manifests, removes orphans: what is asked for, in this order.
+
+    \b
+    deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests
+    deltacompact maintain iceberg://prod db.orders --remove-orphans --option older-than=7d --dry-run
+    """
+    from deltacompact.cli.console import err
+
+    def say(line: str) -> None:
+        err.print(line, style="dim", highlight=False, soft_wrap=True)
+
+    if not (expire_snapshots or rewrite_manifests or remove_orphans):
+        raise InputError("maintain does what it is told: --expire-snapshots, --rewrite-manifests, --remove-orphans")
+    result = catalog.maintain(
+        table,
+        expire_snapshots=expire_snapshots,
+        rewrite_manifests=rewrite_manifests,
+        remove_orphans=remove_orphans,
+        dry_run=dry_run,
+        branch=branch,
+        options=_chosen({"where": None, "option": option}),
+        say=say,
+    )
+    answer(as_json, dataclasses.asdict(result), *_maintained_lines(result))
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
+    return Settings(limits=click.get_current_context().obj, **chosen)
 
 
 def _given() -> list[str]:
@@ -137,9 +206,11 @@ def _flag(name: str) -> str:
     return next(parameter.opts[0] for parameter in parameters if parameter.name == name)
 
 
-def _chosen(options: Sequence[str]) -> dict[str, str]:
+def _chosen(options: dict[str, Any]) -> dict[str, str]:
     chosen: dict[str, str] = {}
-    for text in options:
+    if options["where"] is not None:
+        chosen["where"] = options["where"]
+    for text in options["option"]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise InputError(f"--option {text!r}: write KEY=VALUE")
@@ -163,7 +234,7 @@ def _write(path: Path, text: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _plan_lines(plan: RewritePlan) -> list[str]:
+def _plan_lines(plan: RewritePlan, expected: Expected, usd_per_core_hour: float | None) -> list[str]:
     if plan.nothing_to_do:
         return [f"nothing to do: {plan.nothing_to_do}"]
     lines = []
@@ -175,12 +246,14 @@ def _plan_lines(plan: RewritePlan) -> list[str]:
         into = counted(group.output_files, "file")
         lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
     stay = [f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays]
-    return [*lines, *stay]
+    cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"
+    work = f"{expected.core_seconds:,.1f} core-seconds{cost}"
+    return [*lines, *stay, f"expected: {expected.seconds:,.1f} s on {counted(expected.slots, 'slot')}, {work}"]
 
 
 def _result_lines(result: RewriteResult) -> list[str]:
     if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}"]
+        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
     snapshots = ", ".join(str(number) for number in result.snapshots)
     files = f"{counted(result.files_in, 'file')} -> {counted(result.files_out, 'file')}"
     dead = f"{result.dead_by_position:,} deleted by position + {result.dead_by_key:,} deleted by key"
@@ -188,5 +261,34 @@ def _result_lines(result: RewriteResult) -> list[str]:
     return [
         f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots}",
         f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
+        *([f"{counted(result.resumed, 'group')} written by an earlier run"] if result.resumed else []),
         *(f"not rewritten: {line}" for line in result.refused),
+        *result.notes,
     ]
+
+
+def _maintained_lines(result: MaintainResult) -> list[str]:
+    would = "would be " if result.dry_run else ""
+    lines = []
+    if (expired := result.expire_snapshots) is not None:
+        refs = counted(len(expired.refs), "branch or tag", "branches and tags")
+        gone = f"{counted(len(expired.snapshots), 'snapshot')} and {refs}"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in expired.files.items()) or "no files"
+        lines.append(f"snapshots: {expired.nothing_to_do or f'{gone} {would}expired'}")
+        if expired.nothing_to_do is None:
+            lines.append(f"  {would}deleted: {kinds}, {expired.bytes:,} bytes")
+            lines += [f"  {path}" for path in expired.paths]
+        if expired.kept_outside:
+            lines.append(f"  not deleted: {counted(expired.kept_outside, 'file')} outside of the table's folders")
+    if (found := result.rewrite_manifests) is not None:
+        into = f"{counted(found.replaced, 'manifest')} -> {found.created:,}, {found.kept:,} kept"
+        size = f"{counted(found.entries, 'entry', 'entries')}, {found.bytes:,} bytes"
+        lines.append(f"manifests: {found.nothing_to_do or f'{into}; {size} {would}rewritten'}")
+    if (orphans := result.remove_orphans) is not None:
+        removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {orphans.bytes:,} bytes, {would}removed"
+        lines.append(f"orphans: {orphans.nothing_to_do or removed}")
+        lines += [f"  {path}" for path in orphans.paths]
+        if orphans.at_work:
+            lines.append(f"  not touched: {counted(orphans.at_work, 'file')} of sessions that can be resumed")
+        lines += [f"  not touched: {folder} holds another table" for folder in orphans.other_tables]
+    return lines

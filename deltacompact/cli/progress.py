@@ -3,6 +3,7 @@
 day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━━━  2000000/3000000
 day=2 materialize (1 task)    ━━━╸━━━━━━━━━━━━━━     1000/9000
 and 14 partitions more                                        no more bars than a screen has room for
+ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from rich.text import Text
 from deltacompact.base.events import (
     Event,
     EventSink,
+    GroupsCommitted,
+    GroupWritten,
+    RewriteFinished,
+    RewriteStarted,
     RoundCompleted,
     SessionFinished,
     SessionStarted,
@@ -66,10 +71,23 @@ class _Bars(Progress):
                 self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
             case TaskFinished() if event.partition in self._running:
                 self.advance(self._running[event.partition], event.rows)
+            case RewriteStarted():
+                name = f"{event.table_id} ({counted(event.groups, 'group')})"
+                self._end(event)
+                self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
+            case GroupWritten() if event.partition in self._running:
+                name = f"{event.table_id} ({event.written} of {counted(event.groups, 'group')})"
+                self.update(self._running[event.partition], advance=event.rows, description=name)
+            case RewriteFinished():
+                self._end(event)
             case StageFinished() | SessionFinished() if event.partition in self._running:
-                self.remove_task(self._running.pop(event.partition))
-        if not isinstance(event, (StageStarted, TaskFinished, StageFinished)):
+                self._end(event)
+        if not isinstance(event, (StageStarted, TaskFinished, StageFinished, GroupWritten)):
             _say(self.console, event)
+
+    def _end(self, event: Event) -> None:
+        if event.partition in self._running:
+            self.remove_task(self._running.pop(event.partition))
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks[:BARS_MAX])
@@ -99,6 +117,13 @@ def _say(console: Console, event: Event) -> None:
             line = f"{stream}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
         case SessionFinished(error=str()):
             line = f"{stream}: failed"
+        case RewriteStarted():
+            files = f"{counted(event.rows, 'row')}, {event.bytes:,} bytes"
+            line = f"{event.table_id}: {counted(event.groups, 'group')} to rewrite, {files}"
+        case GroupWritten():
+            line = f"{event.table_id}: group {event.written} of {event.groups} written, {event.bytes:,} bytes"
+        case GroupsCommitted():
+            line = f"{event.table_id}: {counted(event.groups, 'group')} committed as snapshot {event.snapshot_id}"
         case _:
             return
     console.print(line, style="dim", highlight=False, soft_wrap=True)

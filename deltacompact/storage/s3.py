@@ -68,9 +68,13 @@ class S3Settings:
     kms_key_id: str | None = None
     max_attempts: int = 10
     timeout_s: float = 60.0
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("endpoint_url", "region", "profile", "role_arn", "kms_key_id"):
+        texts = ("endpoint_url", "region", "profile", "role_arn", "kms_key_id")
+        for name in (*texts, "access_key", "secret_key", "session_token"):
             expect.text_or_none(name, getattr(self, name))
         at_least("max_attempts", self.max_attempts, 1)
         if not expect.number("timeout_s", self.timeout_s) > 0:
@@ -96,7 +100,7 @@ _ANSWERED: set[S3Settings] = set()
 
 @dataclass(frozen=True, slots=True)
 class _StaticCredentials:
-    """Credentials from the environment. They travel to workers with the store; credentials of roles do not."""
+    """Credentials of settings or environment. They travel to workers with the store; credentials of roles do not."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -585,6 +589,8 @@ def _client_config(settings: S3Settings) -> Any:
 
 
 def _static_credentials(settings: S3Settings) -> _StaticCredentials | None:
+    if settings.access_key and settings.secret_key:
+        return _StaticCredentials(settings.access_key, settings.secret_key, settings.session_token)
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if settings.profile or not (key and secret):
         return None

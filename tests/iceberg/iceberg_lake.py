@@ -59,6 +59,7 @@ class Lake:
         self.name = name
         self.warehouse = (folder / "warehouse").as_uri()
         self.database = folder / "catalog.db"
+        folder.mkdir(exist_ok=True)
         self.catalog = SqlCatalog(name, uri=f"sqlite:///{self.database}", warehouse=self.warehouse)
         self.catalog.create_namespace_if_not_exists("ns")
 
@@ -245,7 +246,7 @@ class Lake:
 
     def prepared(self, table_id: str, branch: str = MAIN, settings: Settings = SETTINGS, **others: Any) -> Rewrite:
         table = IcebergTable.load(self.catalog, table_id)
-        own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
+        own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
         return Rewrite(table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -73,12 +74,64 @@ def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_pa
     assert len(lake.state(T).data) == 5
     lake.append(T, [{"id": 9}])
     assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 0
-    lines = said(capsys).splitlines()
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
     assert lines[0].startswith("5 files -> 1 file, ")
+    started, written, committed = err.splitlines()
+    assert started.startswith("ns.t: 1 group to rewrite, 5 rows, ")
+    assert written.startswith("ns.t: group 1 of 1 written, ")
+    assert committed == f"ns.t: 1 group committed as snapshot {lake.state(T).snapshot_id}"
     assert lines[1] == "5 rows = 4 live + 0 deleted by position + 1 deleted by key; 1 delete file removed"
     assert ids(lake) == [0, 1, 3, 4, 9]
     assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 3
     assert "the plan is stale: another commit removed" in capsys.readouterr().err
+
+
+def test_a_plan_says_how_long_it_takes_and_what_it_costs(lake, configured, capsys):
+    words = ["plan", configured, T, "--where", "id > 2", "--option", "min-input-files=2"]
+    assert cli.run([*words, "--usd-per-core-hour", "36000"]) == 0
+    lines = said(capsys).splitlines()
+    assert lines[0].startswith("2 files (2 too small), ")
+    assert lines[1] == "stay: 3 files, not wanted"
+    assert re.fullmatch(r"expected: 0\.\d s on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[2])
+    assert cli.run([*words, "--json", "--usd-per-core-hour", "36000"]) == 0
+    expected = json.loads(said(capsys))["expected"]
+    assert expected["usd"] == pytest.approx(expected["core_seconds"] * 10)
+    assert sum(expected["group_core_seconds"]) <= expected["core_seconds"]
+
+
+def test_events_tell_of_groups_and_commits(lake, configured):
+    events = []
+    catalog = deltacompact.open_catalog(configured)
+    options = {"rewrite-all": "true", "max-file-group-input-files": "2", "partial-progress.enabled": "true"}
+    deltacompact.compact(T, delta_catalog_client=catalog, options=options, event_sinks=[events.append])
+    names = [type(event).__name__ for event in events]
+    assert names == ["RewriteStarted", *["GroupWritten", "GroupsCommitted"] * 3, "RewriteFinished"]
+    assert [(event.written, event.groups) for event in events if hasattr(event, "written")] == [(1, 3), (2, 3), (3, 3)]
+    assert sum(event.rows for event in events if hasattr(event, "written")) == events[0].rows == 5
+    assert events[-1].error is None
+    with pytest.raises(deltacompact.InputError):
+        catalog.rewrite(T, {"where": "nobody = 1"}, emit=events.append)
+    assert "nobody" in events[-1].error
+
+
+def test_the_command_line_maintains(lake, configured, capsys):
+    words = ["maintain", configured, T, "--expire-snapshots", "--rewrite-manifests", "--remove-orphans"]
+    assert cli.run([*words, "--option", "retain-last=2", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    expired, manifests, orphans = out.splitlines()
+    assert expired == "snapshots: 6 snapshots: younger than 120 hours, or kept by a branch or tag"
+    assert manifests.startswith("manifests: 5 manifests -> 1, 1 kept; 5 entries, ")
+    assert manifests.endswith(" bytes would be rewritten")
+    assert orphans.endswith("each is reached, hidden or another table's")
+    assert "reading 6 snapshots" in err
+    assert len(lake.state(T).manifests) == 6
+    assert cli.run([*words, "--json"]) == 0
+    out, _ = capsys.readouterr()
+    document = json.loads(out)
+    assert (document["rewrite_manifests"]["replaced"], document["rewrite_manifests"]["created"]) == (5, 1)
+    assert document["expire_snapshots"]["nothing_to_do"]
+    assert len(lake.state(T).manifests) == 2
 
 
 @pytest.mark.parametrize(
@@ -89,11 +142,17 @@ def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_pa
         (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
         (["compact", "ICEBERG", T, "--option", "size=1"], "option 'size' is none of target-file-size-bytes"),
         (["compact", "ICEBERG", T, "--option", "rewrite-all"], "--option 'rewrite-all': write KEY=VALUE"),
+        (["compact", "ICEBERG", T, "--where", "id ="], "is not an expression about this table"),
+        (["compact", "ICEBERG", T, "--where", "id = 1", "--from-plan", "p"], "--where and --from-plan: a plan has"),
         (["compact", "ICEBERG", T, "--primary-key", "id"], "--primary-key is for delta streams"),
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "Iceberg catalog 'nobody' is not configured"),
         (["compact", "iceberg://", T], "iceberg:// names no catalog"),
-        (["show", "ICEBERG", T], "is an Iceberg catalog, which only plan and compact take"),
+        (["show", "ICEBERG", T], "is an Iceberg catalog, which only plan, compact and maintain take"),
+        (["maintain", "ICEBERG", T], "maintain does what it is told: --expire-snapshots"),
+        (["maintain", "ICEBERG", T, "--remove-orphans", "--option", "older-than=1h"], "is less than 24 hours"),
+        (["maintain", "ICEBERG", T, "--rewrite-manifests", "--branch", "b"], "has no branch 'b'"),
+        (["maintain", "FOLDER", T, "--expire-snapshots"], "is no Iceberg catalog (iceberg://NAME)"),
         (["compact", "FOLDER", T, "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
     ],
 )

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.catalog.iceberg.rewrite.expected import expected
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import Reason, expected_output_files, plan_rewrite
 from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plan_document, plan_from_json, plan_to_json
+from deltacompact.planning.throughput import capacity_of
 
 SIZES = {"target-file-size-bytes": "1000"}
 """Files below 750 or above 1,800 bytes are rewritten."""
@@ -187,6 +189,38 @@ def test_bad_options_are_refused_in_one_line(name, value, message):
     with pytest.raises(InputError, match=message) as caught:
         rewrite_options({name: value}, {})
     assert "\n" not in str(caught.value)
+
+
+# What it is expected to take
+
+
+def test_the_expected_seconds_follow_rows_and_deleted_keys_and_slots():
+    files = [data(name, 1, day=3, size=10**9, rows=10**7) for name in "abcd"]
+    one, four = capacity_of(1, 1, 16 << 30), capacity_of(1, 4, 16 << 30)
+    planned = plan(*files, rewrite_all=True, max_file_group_input_files=1, target_file_size_bytes=10**9)
+    alone = expected(planned, one)
+    assert len(alone.group_core_seconds) == 4
+    assert alone.core_seconds == pytest.approx(sum(alone.group_core_seconds))
+    assert expected(planned, four).seconds < alone.seconds / 2
+    assert expected(planned, four).core_seconds == alone.core_seconds
+    assert alone.usd(0.36) == pytest.approx(alone.core_seconds / 10_000)
+    deleted = plan(*files, equality("e", 2, day=3), rewrite_all=True, target_file_size_bytes=10**9)
+    assert expected(deleted, one).core_seconds > alone.core_seconds
+    assert expected(plan(), one).seconds == 0.0
+
+
+def test_an_output_is_not_divided_among_slots():
+    planned = plan(data("a", 1, size=10**9, rows=10**7), rewrite_all=True, target_file_size_bytes=10**9)
+    many = expected(planned, capacity_of(1, 64, 256 << 30))
+    assert many.seconds >= many.core_seconds
+
+
+def test_a_file_whose_rows_got_ids_since_makes_a_plan_stale():
+    """An upgrade to version 3: what is written by the old plan would lose them."""
+    planned = plan_to_json(plan(*small("a", "b", day=3), rewrite_all=True))
+    numbered = [data(name, 1, day=3, size=100, first_row_id=10) for name in "ab"]
+    with pytest.raises(ConflictError, match="the plan is stale"):
+        plan_from_json(planned, state(*numbered))
 
 
 # The document

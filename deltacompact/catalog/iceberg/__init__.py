@@ -5,8 +5,9 @@ table      the table as it is stored          metadata, manifests, content files
 deletes    which rows are dead                matched by sequence number and bounds; digests; live bitmaps
 marks      dead rows as delete files          position deletes, or deletion vectors in Puffin files
 commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
-rewrite    the mode `rewrite`                 options, plan, outputs, validation, driver
+rewrite    the mode `rewrite`                 options, plan, outputs, validation, journal, resume, driver
 upsert     the mode `upsert`                  options, columns, plan, comparison by tasks, validation, driver
 watching   counts and sizes of a branch, for triggers
+maintain   small metadata                     expire snapshots, rewrite manifests, remove orphans
 running    one step for many tasks, in process or on Ray
 """

@@ -5,26 +5,30 @@ IcebergCatalog(pyiceberg_catalog)                           or a catalog that is
 catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
 catalog.convert("ns.t")                                     a ConvertResult
 catalog.upsert("ns.t", {"key-columns": "id"})               an UpsertResult
+catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.events import EventSink
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.attempts import committed_by
 from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
 from deltacompact.catalog.iceberg.convert.options import convert_options
 from deltacompact.catalog.iceberg.convert.plan import ConvertPlan
+from deltacompact.catalog.iceberg.maintain.maintain import Maintain, MaintainResult
+from deltacompact.catalog.iceberg.rewrite.expected import Expected, expected
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
-from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, RewriteResult
+from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
+from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, no_sink
 from deltacompact.catalog.iceberg.table import locations, pyiceberg_door
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Snapshot
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
@@ -33,6 +37,7 @@ from deltacompact.catalog.iceberg.upsert.options import upsert_options
 from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
 from deltacompact.catalog.iceberg.upsert.upsert import Upsert, UpsertResult
 from deltacompact.catalog.iceberg.watching import WatchedBranch
+from deltacompact.executors.choose import foresee, lane_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,11 @@ class IcebergCatalog:
         """What a rewrite of a branch would do. Writes nothing."""
         return self._prepared(table_id, options, branch, Settings()).plan()
 
+    def expected(self, plan: RewritePlan, settings: Settings | None = None) -> Expected:
+        """How long carrying out a plan is expected to take. Starts no cluster."""
+        settings = settings or Settings()
+        return expected(plan, foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity)
+
     def rewrite(
         self,
         table_id: str,
@@ -61,13 +71,39 @@ class IcebergCatalog:
         branch: str = MAIN,
         settings: Settings | None = None,
         plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
     ) -> RewriteResult:
         """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
 
+        Before that, what a rewrite that died had written is committed. `emit` gets RewriteStarted, GroupWritten,
+        GroupsCommitted and RewriteFinished events.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
-        prepared = self._prepared(table_id, options, branch, settings or Settings())
-        return prepared.run(None if plan is None else plan_from_json(plan, prepared.state()))
+        return replace(self._prepared(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
+
+    def maintain(
+        self,
+        table_id: str,
+        *,
+        expire_snapshots: bool = False,
+        rewrite_manifests: bool = False,
+        remove_orphans: bool = False,
+        dry_run: bool = False,
+        branch: str = MAIN,
+        options: Mapping[str, Any] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> MaintainResult:
+        """Expire snapshots, rewrite the manifests of a branch, remove orphans: what is asked for, in this order.
+
+        A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
+        work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
+        """
+        expect.text_or_none("the table", table_id)
+        if not isinstance(options or {}, Mapping):
+            raise InputError(f"options is {options!r}, it must be a dict of Iceberg's option names")
+        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        work = Maintain(table, branch, options or {}, dry_run, say=say)
+        return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
 
     def plan_conversion(
         self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,7 +30,11 @@ class Tasks:
 
     def run_each(self, step: Callable[..., R], inputs: Sequence[tuple[Any, ...]]) -> list[R]:
         """The results of a step that takes several values besides the store."""
+        done = dict(self.finished(step, inputs))
+        return [done[number] for number in range(len(inputs))]
+
+    def finished(self, step: Callable[..., R], inputs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, R]]:
+        """The same as tasks end: the number of the task, and its result."""
         submitted = [self.executor.submit(step, self.store, *of_task, spread=True) for of_task in inputs]
-        for _ in self.executor.finish(submitted):
-            pass
-        return [self.executor.get(task.values[0]) for task in submitted]
+        for number, _ in self.executor.finish(submitted):
+            yield number, self.executor.get(submitted[number].values[0])

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.base.wording import text_of
@@ -24,7 +24,7 @@ from deltacompact.catalog.iceberg.commit.attempts import ATTEMPT, current_attemp
 from deltacompact.catalog.iceberg.commit.proposal import Outcome, Propose
 from deltacompact.catalog.iceberg.commit.snapshots import Draft, draft_snapshot
 from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader
 from deltacompact.storage.objects import ObjectStore
@@ -35,6 +35,10 @@ UNANSWERED_MAX = 8
 SESSION = "deltacompact.session"
 """The key in a snapshot's summary of who committed it."""
 _WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
+
+
+Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
+"""Writes the files of the snapshot with this id on the table of now. None: nothing is left to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class _Tries(Generic[Outcome]):
 class Committer:
     """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
 
-    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py.
+    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py. `before_attempt` is called with
+    the snapshot's id once the head of an attempt is known. If it raises, that attempt is not made.
     """
 
     store: ObjectStore
@@ -80,9 +85,24 @@ class Committer:
     session: str
     wait: Callable[[float], None] = time.sleep
     attempt: str | None = field(default_factory=current_attempt)
+    before_attempt: Callable[[int], None] = lambda snapshot_id: None
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
-        """Commit what is proposed on the head of now.
+        """Commit what is proposed on the head of now: entries to remove and entries to add. Raises as `land` does."""
+
+        def drafting(metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, Outcome]:
+            state = self.reader.read(metadata, self.branch)
+            proposal = propose(state)
+            if proposal.is_empty:
+                return None, proposal.outcome
+            self.before_attempt(snapshot_id)
+            draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.names)
+            return draft, proposal.outcome
+
+        return self.land(table, drafting)
+
+    def land(self, table: IcebergTable, drafting: Drafting[Outcome]) -> Committed[Outcome]:
+        """Commit what is drafted on the head of now.
 
         Raises ConflictError after too many attempts or if we were given up, InputError if the catalog does not let us,
         and OutcomeUnknownError (Interrupted after Ctrl-C, or if a signal ends this process) if nobody knows what
@@ -95,7 +115,7 @@ class Committer:
             "that it names are kept. Compact again: the table itself shows what happened"
         )
         try:
-            if (done := self._tried(table.reloaded(), propose, tries)) is not None:
+            if (done := self._tried(table.reloaded(), drafting, tries)) is not None:
                 return done
         except Exception as error:
             if tries.unanswered:
@@ -110,29 +130,27 @@ class Committer:
         raise ConflictError(f"{table_id}: other commits came first, again and again")
 
     @property
-    def _names(self) -> dict[str, str]:
+    def names(self) -> dict[str, str]:
         """Who we are, for the summary."""
         return {SESSION: self.session} | ({ATTEMPT: self.attempt} if self.attempt else {})
 
     def _tried(
-        self, table: IcebergTable, propose: Propose[Outcome], tries: _Tries[Outcome]
+        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _Tries[Outcome]
     ) -> Committed[Outcome] | None:
         """Attempt after attempt, each on the head of now. None: none of them surely took effect."""
         attempts = int(table.metadata.properties.get("commit.retry.num-retries", ATTEMPTS_MAX)) + 1
         for attempt in range(1, attempts + 1):
-            state = self.reader.read(table.metadata, self.branch)
             if (landed := tries.landed(table)) is not None:
                 return Committed(table, *landed, attempt - 1)
             refuse_superseded(table.metadata.snapshots.values(), self.attempt)
-            proposal = propose(state)
-            if proposal.is_empty:
-                return None if tries.unanswered else Committed(table, None, proposal.outcome, attempt)
-            draft = draft_snapshot(self.store, self.reader, state, proposal, tries.snapshot_id, self._names)
-            tries.drafts.append((draft, proposal.outcome))
+            draft, outcome = drafting(table.metadata, tries.snapshot_id)
+            if draft is None:
+                return None if tries.unanswered else Committed(table, None, outcome, attempt)
+            tries.drafts.append((draft, outcome))
             tries.unanswered += 1
             try:
                 after = table.commit(draft.snapshot, self.branch)
-                return Committed(after, draft.snapshot, proposal.outcome, attempt)
+                return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError:
                 if tries.unanswered == UNANSWERED_MAX:
                     return None

@@ -31,7 +31,7 @@ from deltacompact.catalog.iceberg.table.content_files import (
     Status,
 )
 from deltacompact.catalog.iceberg.table.manifests import ManifestTerms
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState, scope_of
 from deltacompact.storage.objects import ObjectStore
 
@@ -47,6 +47,11 @@ class Draft:
     files: tuple[str, ...]
 
 
+def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
+    """How the names of manifests and of manifest lists begin that were written for a snapshot."""
+    return f"{snapshot_id}-", f"snap-{snapshot_id}-"
+
+
 def draft_snapshot(
     store: ObjectStore,
     reader: StateReader,
@@ -56,7 +61,6 @@ def draft_snapshot(
     names: Mapping[str, str],
 ) -> Draft:
     """Write the manifests of a snapshot on this head. `names` say in its summary who commits it."""
-    next_sequence = state.metadata.last_sequence_number + 1
     added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
     removed = {entry.file.key for entry in proposal.removed}
     writing = _Manifests(store, state, snapshot_id)
@@ -73,28 +77,44 @@ def draft_snapshot(
     for (spec_id, content), left in lessened.items():
         for start in range(0, len(left), ENTRIES_PER_MANIFEST):
             listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
-    first_row_id, added_rows = state.metadata.next_row_id, None
+    summary = {**_summary(state, proposal), **proposal.summary, **names}
+    return listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
+
+
+def listed_snapshot(
+    store: ObjectStore,
+    metadata: TableMetadata,
+    parent: Snapshot | None,
+    listed: Sequence[Manifest],
+    snapshot_id: int,
+    summary: Mapping[str, str],
+    written: Iterable[str] = (),
+) -> Draft:
+    """Write the manifest list of a snapshot whose manifests are written. `written`: those that only it names."""
+    next_sequence = metadata.last_sequence_number + 1
+    first_row_id, added_rows = metadata.next_row_id, None
     if first_row_id is not None:
         listed, upcoming = manifests.with_row_ids(listed, first_row_id)
         added_rows = upcoming - first_row_id
+    parent_id = parent.snapshot_id if parent else None
     data = manifests.write_manifest_list(
-        listed, state.metadata.format_version, snapshot_id, state.snapshot_id, next_sequence, first_row_id
+        listed, metadata.format_version, snapshot_id, parent_id, next_sequence, first_row_id
     )
-    path = f"{state.metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
+    path = f"{metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
     locations.put(store, path, data)
     now_ms = int(time.time() * 1000)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
-        parent_id=state.snapshot_id,
+        parent_id=parent_id,
         sequence_number=next_sequence,
-        timestamp_ms=max(now_ms, state.snapshot.timestamp_ms if state.snapshot else 0),
+        timestamp_ms=max(now_ms, parent.timestamp_ms if parent else 0),
         manifest_list=path,
-        schema_id=state.metadata.schema_id,
-        summary={**_summary(state, proposal), **proposal.summary, **names},
+        schema_id=metadata.schema_id,
+        summary=summary,
         first_row_id=first_row_id,
         added_rows=added_rows,
     )
-    return Draft(snapshot, (*writing.paths, path))
+    return Draft(snapshot, (*written, path))
 
 
 class _Manifests:
@@ -105,7 +125,7 @@ class _Manifests:
         self._store = store
         self._metadata = state.metadata
         self._terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
-        self._name = uuid.uuid4()
+        self._name = f"{snapshot_id}-{uuid.uuid4()}"
 
     def write(self, entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> Manifest:
         path = f"{self._metadata.metadata_folder}/{self._name}-m{len(self.paths)}.avro"

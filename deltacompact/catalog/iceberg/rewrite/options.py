@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 
 GB = 1 << 30
@@ -46,6 +47,10 @@ class RewriteOptions:
     partial_progress                commit after some groups, not once
     max_commits                     in about so many commits
     max_failed_commits              so many of them may fail (default: max_commits)
+    max_concurrent_groups           so many groups are rewritten at the same time (None: as many as there are slots)
+    remove_dangling_deletes         afterwards, remove deletes that apply to nothing in all partitions
+    output_spec_id                  the partition spec of what is written (None: each file keeps its own)
+    where                           only files that may have rows for which this is true
     use_starting_sequence_number    outputs keep the planned snapshot's number, so that later equality deletes apply
     job_order                       see JobOrder
     """
@@ -63,6 +68,10 @@ class RewriteOptions:
     partial_progress: bool = False
     max_commits: int = MAX_COMMITS
     max_failed_commits: int = MAX_COMMITS
+    max_concurrent_groups: int | None = None
+    remove_dangling_deletes: bool = False
+    output_spec_id: int | None = None
+    where: str | None = None
     use_starting_sequence_number: bool = True
     job_order: JobOrder = JobOrder.NONE
 
@@ -86,10 +95,20 @@ _FIELDS = {
     "partial-progress.enabled": "partial_progress",
     "partial-progress.max-commits": "max_commits",
     "partial-progress.max-failed-commits": "max_failed_commits",
+    "max-concurrent-file-group-rewrites": "max_concurrent_groups",
+    "remove-dangling-deletes": "remove_dangling_deletes",
+    "output-spec-id": "output_spec_id",
+    "where": "where",
     "use-starting-sequence-number": "use_starting_sequence_number",
     "rewrite-job-order": "job_order",
 }
-_MAY_BE_ZERO = ("min-file-size-bytes", "partial-progress.max-failed-commits")
+_SWITCHES = (
+    "rewrite-all",
+    "partial-progress.enabled",
+    "remove-dangling-deletes",
+    "use-starting-sequence-number",
+)
+_MAY_BE_ZERO = ("min-file-size-bytes", "output-spec-id", "partial-progress.max-failed-commits")
 
 
 def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) -> RewriteOptions:
@@ -119,12 +138,14 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
 
 def _value(name: str, value: Any) -> Any:
     text = str(value).strip().lower()
+    if name == "where":
+        return expect.text("option where", value)
     if name == "rewrite-job-order":
         try:
             return JobOrder(text)
         except ValueError:
             raise InputError(f"option {name}: {value!r} is none of {', '.join(JobOrder)}") from None
-    if name in ("rewrite-all", "partial-progress.enabled", "use-starting-sequence-number"):
+    if name in _SWITCHES:
         if text not in ("true", "false"):
             raise InputError(f"option {name}: {value!r} is neither true nor false")
         return text == "true"

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import functools
 import math
-import uuid
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.commit.committer import Committer
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_share
 from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
@@ -42,60 +41,66 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A plan, and the table and the branch as they were planned."""
+    """A plan, the table and the branch as they were planned, and the session whose name the outputs have."""
 
     store: ObjectStore
-    committer: Committer
     table: IcebergTable
     state: TableState
     plan: RewritePlan
+    session: str
+
+
+def name_of_outputs(session: str) -> str:
+    """How the names of all outputs of a session begin."""
+    return f"{session}-"
 
 
 class Work:
-    """The tasks of some groups, and the files that they leave behind."""
+    """The tasks of some groups, which hand each other files in `folder`."""
 
-    def __init__(self, job: Job, executor: Executor, settings: Settings, sizes: Sizes) -> None:
+    def __init__(self, job: Job, executor: Executor, settings: Settings, sizes: Sizes, folder: str) -> None:
         self._store = job.store
         self._table = job.table
         self._metadata = job.state.metadata
         self._plan = job.plan
+        self._session = job.session
         self._tasks = Tasks(job.store, executor)
         self._settings = settings
-        self._folder = f"deltacompact-{job.committer.session}-{uuid.uuid4().hex[:8]}/"
-        self._finder = Finder(self._tasks, self._metadata, self._limits, sizes, self._folder)
-        self.outputs: list[str] = []
-        self.found: dict[int, list[Found]] = {}
+        self._sizes = sizes
+        self._folder = folder
 
     @property
     def _limits(self) -> Limits:
         return self._settings.limits
 
-    def written(self, groups: Sequence[FileGroup]) -> list[Rewritten]:
-        """The outputs of each group."""
-        dead = self._finder.find([Asked(source.entry, source.deletes) for group in groups for source in group.inputs])
+    def written(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+        """The groups as their outputs are complete."""
+        at_once = self._plan.options.max_concurrent_groups or len(groups)
+        for start in range(0, len(groups), at_once):
+            yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
+        self._store.delete([stat.path for stat in self._store.list(self._folder)])
+
+    def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
+        finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
+        dead = finder.find([Asked(source.entry, source.deletes) for group in groups for source in group.inputs])
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks: list[tuple[MaterializeTask, str]] = []
-        numbers: list[range] = []
-        sizes = self._written_bytes(groups, by_group)
-        for group, members, size in zip(groups, by_group, sizes, strict=True):
-            self.found[group.number] = members
-            made = self._outputs(members, self._columns(group), dead.masks_of, size)
-            numbers.append(range(len(tasks), len(tasks) + len(made)))
+        group_of: list[int] = []
+        for number, (members, size) in enumerate(zip(by_group, self._written_bytes(groups, by_group), strict=True)):
+            made = self._outputs(groups[number], members, dead.masks_of, size)
             tasks += made
-        done = self._materialized(tasks)
-        return [
-            Rewritten(group, tuple(self._described(group, *done[number]) for number in of_group))
-            for group, of_group in zip(groups, numbers, strict=True)
-        ]
-
-    def discard(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            locations.discard(self._store, path)
-
-    def clear(self) -> None:
-        """Delete what tasks handed to each other."""
-        self._store.delete([stat.path for stat in self._store.list(self._folder)])
+            group_of += [number] * len(made)
+            if not made:
+                yield _rewritten(groups[number], members, [])
+        outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
+        wanted = Counter(group_of)
+        inputs = [(task, functools.partial(str, readable(path))) for task, path in tasks]
+        for number, output in self._tasks.finished(materialize, inputs):
+            own = group_of[number]
+            outputs[own].append((number, self._described(groups[own], tasks[number][1], output)))
+            if len(outputs[own]) == wanted[own]:
+                yield _rewritten(groups[own], by_group[own], [file for _, file in sorted(outputs.pop(own), key=_first)])
 
     # Outputs
 
@@ -117,7 +122,7 @@ class Work:
         return sizes
 
     def _outputs(
-        self, members: Sequence[Found], columns: pa.Schema, masks_of: dict[int, str], size: int
+        self, group: FileGroup, members: Sequence[Found], masks_of: dict[int, str], size: int
     ) -> list[tuple[MaterializeTask, str]]:
         """The outputs of a group: its live rows in the order of its files, divided evenly."""
         rows = sum(member.live_rows for member in members)
@@ -128,31 +133,24 @@ class Work:
         for first in range(0, rows, per_output):
             stop = min(rows, first + per_output)
             ranges = tuple(_ranges(members, first, stop))
-            path = f"{self._metadata.data_folder}/{uuid.uuid4().hex}-deltacompact.parquet"
+            name = f"{name_of_outputs(self._session)}{group.number:05}-{len(tasks):05}-deltacompact.parquet"
             task = MaterializeTask(
                 ChainFileNumber(len(tasks)),
                 stop - first,
                 ranges,
                 tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges)),
-                columns,
+                self._columns(group),
                 Partition(),
                 self._write_options(),
                 self._limits,
             )
-            tasks.append((task, path))
+            tasks.append((task, f"{self._metadata.data_folder}/{name}"))
         return tasks
 
     def _write_options(self) -> WriteOptions:
         codec = self._metadata.properties.get("write.parquet.compression-codec", "zstd").lower()
         codec = self._settings.compression or ("none" if codec == "uncompressed" else codec)
         return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
-
-    def _materialized(self, tasks: Sequence[tuple[MaterializeTask, str]]) -> list[tuple[str, Materialized]]:
-        self.outputs += [path for _, path in tasks]
-        done = self._tasks.run_each(
-            materialize, [(task, functools.partial(str, readable(path))) for task, path in tasks]
-        )
-        return [(path, output) for (_, path), output in zip(tasks, done, strict=True)]
 
     def _described(self, group: FileGroup, path: str, output: Materialized) -> ContentFile:
         """The output as a manifest lists it, with the counts and bounds that its footer gives."""
@@ -161,6 +159,23 @@ class Work:
             footer = parquet_read.described(source).metadata
         plain = ContentFile(Content.DATA, path, "PARQUET", group.spec_id, group.partition, file.rows, file.bytes)
         return self._table.with_metrics(plain, footer)
+
+
+def _rewritten(group: FileGroup, members: Sequence[Found], outputs: Sequence[ContentFile]) -> Rewritten:
+    """The group with its outputs, once all of its rows are accounted for."""
+    by_position = sum(member.dead_by_position for member in members)
+    by_key = sum(member.dead_by_key for member in members)
+    done = Rewritten(group, tuple(outputs), by_position, by_key)
+    if group.rows != done.rows + by_position + by_key:
+        raise CorruptionError(
+            f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "
+            f"{by_position} were dead by position and {by_key} by key"
+        )
+    return done
+
+
+def _first(numbered: tuple[int, ContentFile]) -> int:
+    return numbered[0]
 
 
 def _with(member: Found, columns: pa.Schema) -> Found:

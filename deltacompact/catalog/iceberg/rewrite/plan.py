@@ -9,24 +9,25 @@
     groups       day 3: a, c -> 1 file          because c lost a third of its rows
 
 The rules are Iceberg's own (`BinPackRewriteFilePlanner`): first candidates, then bins, then the bins that are worth it.
-Files keep their partition spec: a group never mixes specs or partitions, nor files with and without row ids (rule 22).
+A group's outputs lie in one partition of one spec: that of its files, or that of the option `output-spec-id` (rule 17).
+It never mixes files with and without row ids (rule 22).
 """
 
 from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
-from deltacompact.catalog.iceberg.table.content_files import Entry, PartitionTuple
+from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
-from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
 
 class Reason(enum.StrEnum):
@@ -40,9 +41,19 @@ class Reason(enum.StrEnum):
     RIGHT_SIZE = "right_size"
     GROUP_TOO_SMALL = "group_too_small"
     BEYOND_MAX_FILES = "beyond_max_files"
+    BEING_REWRITTEN = "being_rewritten"
+    NOT_WANTED = "not_wanted"
 
 
-STAYS = frozenset({Reason.RIGHT_SIZE, Reason.GROUP_TOO_SMALL, Reason.BEYOND_MAX_FILES})
+STAYS = frozenset(
+    {
+        Reason.RIGHT_SIZE,
+        Reason.GROUP_TOO_SMALL,
+        Reason.BEYOND_MAX_FILES,
+        Reason.BEING_REWRITTEN,
+        Reason.NOT_WANTED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +67,17 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files of one partition that are rewritten together, into about `output_files` files."""
+    """Files that are rewritten together, into about `output_files` files of one partition."""
 
     number: int
     spec_id: int
     partition: PartitionTuple
     inputs: tuple[Input, ...]
     output_files: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(source.entry.file.path for source in self.inputs)
 
     @property
     def has_lineage(self) -> bool:
@@ -96,6 +111,18 @@ class RewritePlan:
     stays: tuple[tuple[Reason, int], ...]
 
     @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        return sum(group.bytes for group in self.groups)
+
+    def of(self, groups: Iterable[FileGroup]) -> RewritePlan:
+        """The plan with these groups only, numbered anew."""
+        return replace(self, groups=tuple(replace(group, number=number) for number, group in enumerate(groups)))
+
+    @property
     def nothing_to_do(self) -> str | None:
         """Why there is nothing to rewrite; None: there is something."""
         if self.groups:
@@ -112,20 +139,37 @@ _WORDS = {
     Reason.RIGHT_SIZE: "the right size, few deletes",
     Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
     Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
+    Reason.NOT_WANTED: "no rows in them for which `where` is true",
+    Reason.BEING_REWRITTEN: "another session is rewriting them",
 }
 
 
-def plan_rewrite(state: TableState, options: RewriteOptions, only: frozenset[str] | None = None) -> RewritePlan:
+def plan_rewrite(
+    state: TableState,
+    options: RewriteOptions,
+    only: frozenset[str] | None = None,
+    busy: frozenset[str] = frozenset(),
+    wanted: Callable[[ContentFile], bool] = lambda file: True,
+    partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
+) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
+    `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
+    `partition_of` gives the partition of the option's output spec in which all rows of a file lie.
     Raises InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
     index = DeleteIndex(state)
     counts: dict[Reason, int] = defaultdict(int)
-    candidates: dict[tuple[object, ...], list[Input]] = defaultdict(list)
+    candidates: dict[tuple[int, PartitionTuple, bool], list[Input]] = defaultdict(list)
     for entry in state.data:
         if only is not None and entry.file.path not in only:
+            continue
+        if entry.file.path in busy:
+            counts[Reason.BEING_REWRITTEN] += 1
+            continue
+        if not wanted(entry.file):
+            counts[Reason.NOT_WANTED] += 1
             continue
         deletes = index.applying_to(entry)
         reason = Reason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)
@@ -133,12 +177,15 @@ def plan_rewrite(state: TableState, options: RewriteOptions, only: frozenset[str
             counts[reason] += 1
         else:
             has_row_ids = entry.file.first_row_id is not None
-            candidates[(*scope_of(entry), has_row_ids)].append(Input(entry, deletes, reason))
+            scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of)
+            candidates[(*scope, has_row_ids)].append(Input(entry, deletes, reason))
     bins: list[list[Input]] = []
-    for inputs in candidates.values():
+    scopes: dict[str, Scope] = {}
+    for (spec_id, partition, _), inputs in candidates.items():
         for members in _packed(inputs, options):
             if only is not None or worth_it(members, options):
                 bins.append(members)
+                scopes[members[0].entry.file.path] = spec_id, partition
             else:
                 counts[Reason.GROUP_TOO_SMALL] += len(members)
     chosen = []
@@ -156,7 +203,10 @@ def plan_rewrite(state: TableState, options: RewriteOptions, only: frozenset[str
         state.snapshot_id,
         state.sequence_number,
         options,
-        tuple(_group(number, members, options) for number, members in enumerate(chosen)),
+        tuple(
+            _group(number, scopes[members[0].entry.file.path], members, options)
+            for number, members in enumerate(chosen)
+        ),
         tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
     )
 
@@ -213,10 +263,23 @@ def expected_output_files(size: int, options: RewriteOptions) -> int:
     return count - 1 if count > 1 and are_small and size / (count - 1) <= options.max_file_bytes else count
 
 
-def _group(number: int, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
-    first = members[0].entry.file
+def _moved(
+    entry: Entry, options: RewriteOptions, partition_of: Callable[[ContentFile], PartitionTuple | None]
+) -> Scope:
+    """Where the rows of a file go."""
+    assert options.output_spec_id is not None
+    partition = partition_of(entry.file)
+    if partition is None:
+        raise InputError(
+            f"output-spec-id {options.output_spec_id}: the rows of {entry.file.path} may lie in several partitions of "
+            "that spec, and only whole files are moved"
+        )
+    return options.output_spec_id, partition
+
+
+def _group(number: int, scope: Scope, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
     size = sum(source.entry.file.file_bytes for source in members)
-    return FileGroup(number, first.spec_id, first.partition, tuple(members), expected_output_files(size, options))
+    return FileGroup(number, *scope, tuple(members), expected_output_files(size, options))
 
 
 def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[Input]]:

@@ -2,19 +2,21 @@
 
     {"format": 1, "kind": "iceberg rewrite plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
+              "deletes": [["…/e.parquet", null], ["…/v.puffin", 4]],
               "groups": [{"partition": [3], "output_files": 1, "bytes": …, "rows": …,
-                          "inputs": [{"path": "…/a.parquet", "reason": "too_small", "equality": ["…/e.parquet"], …}]}],
+                          "inputs": [{"path": "…/a.parquet", "reason": "too_small", "equality": [0], "vector": 1, …}]}],
               "stays": {"right_size": 12}}}
 
-The document names files; their manifest entries are looked up in the table of now. A file or a delete that is not there
-any more makes the plan stale. What came since the plan is judged at the commit, like any other commit of others.
+The document names files, deletes by their number in a list, as thousands may apply to each of thousands of files. Their
+manifest entries are looked up in the table of now. A file or a delete that is not there any more makes the plan stale.
+What came since the plan is judged at the commit, like any other commit of others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,7 +24,7 @@ from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.catalog.iceberg.deletes.matching import Deletes
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, Input, Reason, RewritePlan
-from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.content_files import Entry, canonical
 from deltacompact.catalog.iceberg.table.table_state import TableState
 
 PLAN_FORMAT = 1
@@ -31,6 +33,8 @@ _KIND = "iceberg rewrite plan"
 
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
+    listed = {entry.file.key: None for group in plan.groups for source in group.inputs for entry in source.deletes.all}
+    numbers = {key: number for number, key in enumerate(listed)}
     body = {
         "table": plan.table_id,
         "uuid": plan.uuid,
@@ -38,7 +42,8 @@ def plan_document(plan: RewritePlan) -> dict[str, Any]:
         "snapshot_id": plan.snapshot_id,
         "sequence_number": plan.sequence_number,
         "options": asdict(plan.options),
-        "groups": [_group(group) for group in plan.groups],
+        "deletes": [list(key) for key in numbers],
+        "groups": [_group(group, numbers) for group in plan.groups],
         "stays": {reason.value: count for reason, count in plan.stays},
     }
     return {"format": PLAN_FORMAT, "kind": _KIND, "sha256": checksum(body), "plan": body}
@@ -49,8 +54,8 @@ def plan_to_json(plan: RewritePlan) -> str:
     return json.dumps(plan_document(plan), indent=1)
 
 
-def plan_from_json(text: str | bytes, state: TableState) -> RewritePlan:
-    """The plan of a document, resolved in the table of now.
+def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> RewritePlan:
+    """The plan of a document, resolved in the table of now, without the groups whose files are `done`.
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
@@ -67,10 +72,15 @@ def plan_from_json(text: str | bytes, state: TableState) -> RewritePlan:
         raise InputError("the plan is damaged: its SHA-256 differs")
     if (body["uuid"], body["branch"]) != (state.metadata.uuid, state.branch):
         raise InputError(f"the plan is of branch {body['branch']!r} of table {body['table']!r} ({body['uuid']})")
+    wanted = [number for number, group in enumerate(body["groups"]) if not input_paths(group) <= done]
+    plan = plan_of_body(body, state, wanted)
+    return plan.of(plan.groups)
+
+
+def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[int]) -> RewritePlan:
+    """The plan with these groups only. Raises ConflictError if one of them is stale."""
     options = RewriteOptions(**body["options"] | {"job_order": JobOrder(body["options"]["job_order"])})
-    data = {entry.file.key: entry for entry in state.data}
-    deletes = {entry.file.key: entry for entry in state.deletes}
-    groups = tuple(_group_of(number, group, data, deletes) for number, group in enumerate(body["groups"]))
+    look_up = _LookUp(state, body["deletes"])
     return RewritePlan(
         body["table"],
         body["uuid"],
@@ -78,9 +88,14 @@ def plan_from_json(text: str | bytes, state: TableState) -> RewritePlan:
         body["snapshot_id"],
         body["sequence_number"],
         options,
-        groups,
+        tuple(look_up.group(number, body["groups"][number]) for number in numbers),
         tuple((Reason(reason), count) for reason, count in body["stays"].items()),
     )
+
+
+def input_paths(group: Mapping[str, Any]) -> frozenset[str]:
+    """The data files of a group of a document."""
+    return frozenset(source["path"] for source in group["inputs"])
 
 
 def checksum(body: Any) -> str:
@@ -88,53 +103,76 @@ def checksum(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _group(group: FileGroup) -> dict[str, Any]:
+def plain(value: Any) -> Any:
+    """A partition value as JSON has it."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def value_of(value: Any) -> Any:
+    """The partition value of `plain`."""
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else canonical(value)
+
+
+Key = tuple[str, int | None]
+
+
+def _group(group: FileGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
     return {
         "spec_id": group.spec_id,
-        "partition": [value.hex() if isinstance(value, bytes) else value for value in group.partition],
+        "partition": [plain(value) for value in group.partition],
         "output_files": group.output_files,
         "bytes": group.bytes,
         "rows": group.rows,
-        "inputs": [_input(source) for source in group.inputs],
+        "inputs": [_input(source, numbers) for source in group.inputs],
     }
 
 
-def _input(source: Input) -> dict[str, Any]:
+def _input(source: Input, numbers: Mapping[Key, int]) -> dict[str, Any]:
     deletes = source.deletes
     return {
         "path": source.entry.file.path,
+        "sequence_number": source.entry.sequence_number,
+        "first_row_id": source.entry.file.first_row_id,
         "reason": source.reason.value,
-        "equality": [entry.file.path for entry in deletes.equality],
-        "positions": [entry.file.path for entry in deletes.positions],
-        "vector": list(deletes.vector.file.key) if deletes.vector else None,
+        "equality": [numbers[entry.file.key] for entry in deletes.equality],
+        "positions": [numbers[entry.file.key] for entry in deletes.positions],
+        "vector": numbers[deletes.vector.file.key] if deletes.vector else None,
     }
 
 
-Keyed = Mapping[tuple[str, int | None], Entry]
+class _LookUp:
+    """Finds the files of a document in the table of now."""
 
+    def __init__(self, state: TableState, deletes: Iterable[Sequence[Any]]) -> None:
+        self._data = {entry.file.path: entry for entry in state.data}
+        self._deletes = {entry.file.key: entry for entry in state.deletes}
+        self._keys = [(path, offset) for path, offset in deletes]
 
-def _group_of(number: int, group: Mapping[str, Any], data: Keyed, deletes: Keyed) -> FileGroup:
-    inputs = tuple(
-        Input(
-            _found(data, (source["path"], None)),
-            Deletes(
-                _all_found(deletes, source["equality"]),
-                _all_found(deletes, source["positions"]),
-                _found(deletes, tuple(source["vector"])) if source["vector"] else None,
-            ),
-            Reason(source["reason"]),
+    def group(self, number: int, group: Mapping[str, Any]) -> FileGroup:
+        inputs = tuple(self._input(source) for source in group["inputs"])
+        partition = tuple(value_of(value) for value in group["partition"])
+        return FileGroup(number, group["spec_id"], partition, inputs, group["output_files"])
+
+    def _input(self, source: Mapping[str, Any]) -> Input:
+        entry = self._data.get(source["path"])
+        if entry is None or (entry.sequence_number, entry.file.first_row_id) != (
+            source["sequence_number"],
+            source["first_row_id"],
+        ):
+            raise _stale(source["path"])
+        deletes = Deletes(
+            tuple(self._delete(number) for number in source["equality"]),
+            tuple(self._delete(number) for number in source["positions"]),
+            None if source["vector"] is None else self._delete(source["vector"]),
         )
-        for source in group["inputs"]
-    )
-    first = inputs[0].entry.file
-    return FileGroup(number, first.spec_id, first.partition, inputs, group["output_files"])
+        return Input(entry, deletes, Reason(source["reason"]))
+
+    def _delete(self, number: int) -> Entry:
+        entry = self._deletes.get(self._keys[number])
+        if entry is None:
+            raise _stale(self._keys[number][0])
+        return entry
 
 
-def _all_found(entries: Keyed, paths: Iterable[str]) -> tuple[Entry, ...]:
-    return tuple(_found(entries, (path, None)) for path in paths)
-
-
-def _found(entries: Keyed, key: Any) -> Entry:
-    if key not in entries:
-        raise ConflictError(f"the plan is stale: another commit removed {key[0]}")
-    return entries[key]
+def _stale(path: str) -> ConflictError:
+    return ConflictError(f"the plan is stale: another commit removed {path}")

@@ -20,10 +20,16 @@ from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A group, and the files that were written in its place."""
+    """A group, the files that were written in its place, and how many of its rows were dead."""
 
     group: FileGroup
     outputs: tuple[ContentFile, ...]
+    dead_by_position: int
+    dead_by_key: int
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +68,9 @@ class ProposeRewrite:
         if not valid:
             return Proposal(REPLACE, (), (), RewriteOutcome((), refused, 0))
         return Proposal(REPLACE, (*gone, *useless), added, RewriteOutcome(valid, refused, len(useless)))
+
+
+def propose_removal(state: TableState) -> Proposal[RewriteOutcome]:
+    """Proposes to remove the deletes that apply to nothing, in all partitions."""
+    useless = tuple(dangling(state, (), ()))
+    return Proposal(REPLACE, useless, (), RewriteOutcome((), (), len(useless)))

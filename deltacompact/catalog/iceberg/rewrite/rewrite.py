@@ -1,71 +1,45 @@
 """The driver of `rewrite`: files of a branch are read with all their deletes, and written anew without them.
 
+resume      what sessions that died had written                 committed, or deleted where it cannot be
 read        the branch of now                                   data files, delete files, sequence numbers
 plan        groups of files, and why                            pure
-delete keys equality deletes -> digests by hash bucket          one task for some delete files
-dead rows   data files -> live bitmaps                          one task for some data files
-materialize live rows -> outputs                                the engine's own step, one task for each output
-commit      one `replace` snapshot for some groups              groups that others touched are planned again
+session     written and committed under a journal               groups that others touched are planned again
+dangling    deletes that apply to nothing in any partition      removed, if that was asked for
 """
 
 from __future__ import annotations
 
-import math
+import functools
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from deltacompact.base.errors import ConflictError, CorruptionError, Interrupted, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError
+from deltacompact.base.events import Event, EventSink, RewriteFinished
 from deltacompact.base.settings import Settings
-from deltacompact.base.wording import text_of
-from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
+from deltacompact.base.wording import one_line
+from deltacompact.catalog.iceberg.commit.committer import Committer
 from deltacompact.catalog.iceberg.deletes.finding import Sizes
 from deltacompact.catalog.iceberg.rewrite.options import RewriteOptions
-from deltacompact.catalog.iceberg.rewrite.outputs import Job, Work
-from deltacompact.catalog.iceberg.rewrite.plan import (
-    FileGroup,
-    RewritePlan,
-    plan_rewrite,
-)
-from deltacompact.catalog.iceberg.rewrite.proposals import ProposeRewrite, RewriteOutcome
+from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, plan_rewrite
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
+from deltacompact.catalog.iceberg.rewrite.proposals import propose_removal
+from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
+from deltacompact.catalog.iceberg.rewrite.resume import Left, landed_inputs, left_behind, resume
+from deltacompact.catalog.iceberg.rewrite.session import EVERYWHERE, Session, Terms
+from deltacompact.catalog.iceberg.rewrite.signs_of_life import Signs
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
-from deltacompact.executors.choose import executor_for
-from deltacompact.executors.executor import Executor
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular.allocator import session_memory
 
 REDONE_MAX = 3
 """How often groups that others touched are planned and rewritten again."""
 
 
-@dataclass(slots=True)
-class RewriteResult:
-    """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key.
-
-    `refused` has a line for each group that others touched and that is still as it was. `nothing_to_do` says why there
-    was nothing to rewrite.
-    """
-
-    table_id: str
-    branch: str
-    snapshots: list[int] = field(default_factory=list)
-    groups: int = 0
-    files_in: int = 0
-    files_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    dead_by_position: int = 0
-    dead_by_key: int = 0
-    delete_files_removed: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    redone: int = 0
-    refused: list[str] = field(default_factory=list)
-    nothing_to_do: str | None = None
-    executor: str = ""
+def no_sink(event: Event) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +51,8 @@ class Rewrite:
     options: RewriteOptions
     settings: Settings = field(default_factory=Settings)
     sizes: Sizes = field(default_factory=Sizes)
+    emit: EventSink = no_sink
+    signs: Signs = field(default_factory=Signs)
     before_commit: Callable[[], None] = lambda: None
     """Called before each commit. Tests let other writers commit there."""
 
@@ -86,24 +62,49 @@ class Rewrite:
 
     def plan(self) -> RewritePlan:
         """The plan for the branch. Writes nothing."""
-        return plan_rewrite(self.state(), self.options)
+        return self._plan(self.state(), self.options)
 
-    def run(self, plan: RewritePlan | None = None) -> RewriteResult:
-        """Rewrite and commit what the plan says; without one, plan first.
+    def run(self, document: str | bytes | None = None) -> RewriteResult:
+        """Rewrite, as `_run` says, and tell of the end."""
+        finished = functools.partial(RewriteFinished, self.table.metadata.table_id, EVERYWHERE)
+        try:
+            result = self._run(document)
+        except BaseException as error:
+            self.emit(finished(one_line(error)))
+            raise
+        self.emit(finished(None))
+        return result
+
+    def _run(self, document: str | bytes | None) -> RewriteResult:
+        """Rewrite and commit what a plan's document says; without one, plan first. Before that, what earlier sessions
+        of the branch had written and not committed is committed.
 
         Groups that other writers touched are planned again. Raises ConflictError if they touched every group, again
         and again.
         """
         store = self._store()
-        committer = Committer(store, StateReader(store), self.branch, uuid.uuid4().hex)
+        reader = StateReader(store)
         result = RewriteResult(self.table.metadata.table_id, self.branch)
-        table = self.table
-        state = committer.reader.read(table.metadata, self.branch)
-        plan = plan or plan_rewrite(state, self.options)
-        result.nothing_to_do = plan.nothing_to_do
+        table, state = self.table, reader.read(self.table.metadata, self.branch)
+        left = left_behind(store, state, self.signs)
+        result.notes += left.notes
+        if document is None:
+            plan = self._plan(state, self.options, busy=left.busy)
+        else:
+            plan = plan_from_json(document, state, landed_inputs(store, state, reader, left))
+        if left.dead:  # only now: bad input is refused before anything is committed
+            done = self._resumed(left, table, Committer(store, reader, self.branch, ""), result)
+            table = table.reloaded()
+            state = reader.read(table.metadata, self.branch)
+            if document is None:
+                plan = self._plan(state, self.options, busy=left.busy)
+            else:
+                plan = plan.of(group for group in plan.groups if not group.paths <= done)
+        options, nothing_to_do = plan.options, plan.nothing_to_do
+        terms = Terms(self.settings, self.sizes, self.emit, self.signs, self.before_commit)
         redone = 0
         while plan.groups:
-            touched = self._carried_out(Job(store, committer, table, state, plan), result)
+            touched = Session.begin(store, reader, table, state, plan, terms).carried_out(result)
             if not touched:
                 break
             if redone == REDONE_MAX:
@@ -112,95 +113,47 @@ class Rewrite:
             redone += 1
             result.redone += len(touched)
             table = table.reloaded()
-            state = committer.reader.read(table.metadata, self.branch)
-            committer.reader.forget(state.manifests)
-            paths = frozenset(source.entry.file.path for group, _ in touched for source in group.inputs)
-            plan = plan_rewrite(state, self.options, only=paths)
+            state = reader.read(table.metadata, self.branch)
+            reader.forget(state.manifests)
+            paths = frozenset[str]().union(*(group.paths for group, _ in touched))
+            plan = self._plan(state, options, paths)
+        if options.remove_dangling_deletes:
+            result.count(Committer(store, reader, self.branch, uuid.uuid4().hex).commit(table, propose_removal))
+        if not result.snapshots:
+            result.nothing_to_do = nothing_to_do
         if result.refused and not result.groups:
             raise ConflictError(f"{result.table_id}: {result.refused[0]}")
         return result
 
+    def _plan(
+        self,
+        state: TableState,
+        options: RewriteOptions,
+        only: frozenset[str] | None = None,
+        busy: frozenset[str] = frozenset(),
+    ) -> RewritePlan:
+        choices: dict[str, Any] = {}
+        if options.where is not None and only is None:
+            choices["wanted"] = self.table.may_match(options.where)
+        if options.output_spec_id is not None:
+            choices["partition_of"] = self.table.partition_in(options.output_spec_id)
+        return plan_rewrite(state, options, only, busy, **choices)
+
     def _store(self) -> ObjectStore:
         return locations.store_of(self.table.metadata.location, self.table.io_properties)
 
-    def _carried_out(self, job: Job, result: RewriteResult) -> list[tuple[FileGroup, str]]:
-        """Rewrite the groups of a plan, commit by commit. Returns those that others touched, and what they did."""
-        touched: list[tuple[FileGroup, str]] = []
-        failed = 0
-        executor = executor_for(self.settings, *_size(job.plan))
-        result.executor = executor.name
-        for groups in _commits(job.plan):
-            try:
-                with session_memory():
-                    done = self._rewrite(job, groups, executor, result)
-            except ConflictError as error:  # other commits were faster in every attempt
-                failed += 1
-                if not self.options.partial_progress or failed > self.options.max_failed_commits:
-                    raise
-                result.refused += [f"{_name(group)}: {text_of(error)}" for group in groups]
-            else:
-                touched += [(rewritten.group, problem.words) for rewritten, problem in done.outcome.refused]
-        return touched
-
-    def _rewrite(
-        self, job: Job, groups: Sequence[FileGroup], executor: Executor, result: RewriteResult
-    ) -> Committed[RewriteOutcome]:
-        """Write the outputs of some groups and commit them. What is not committed is deleted, unless it may be."""
-        work = Work(job, executor, self.settings, self.sizes)
-        try:
-            written = work.written(groups)
-            self.before_commit()
-            done = job.committer.commit(job.table, ProposeRewrite(job.plan, written))
-        except (OutcomeUnknownError, Interrupted):
-            raise
-        except BaseException:
-            work.discard(work.outputs)
-            raise
-        finally:
-            work.clear()
-        work.discard([file.path for rewritten, _ in done.outcome.refused for file in rewritten.outputs])
-        _count(result, done, work)
+    def _resumed(self, left: Left, table: IcebergTable, committer: Committer, result: RewriteResult) -> frozenset[str]:
+        """Commit what dead sessions left. Returns the files that they rewrote."""
+        done: frozenset[str] = frozenset()
+        for session in left.dead:
+            resumed = resume(session, table, replace(committer, session=session), self.signs)
+            done |= resumed.done
+            result.notes += resumed.notes
+            if resumed.committed is not None:
+                result.resumed += len(resumed.committed.outcome.groups)
+                result.count(resumed.committed)
         return done
-
-
-def _commits(plan: RewritePlan) -> list[tuple[FileGroup, ...]]:
-    """The groups of each commit: all in one, or some in each with partial progress."""
-    if not plan.options.partial_progress:
-        return [plan.groups]
-    share = math.ceil(len(plan.groups) / plan.options.max_commits)
-    return [plan.groups[start : start + share] for start in range(0, len(plan.groups), share)]
-
-
-def _size(plan: RewritePlan) -> tuple[int, int]:
-    return sum(group.rows for group in plan.groups), sum(group.bytes for group in plan.groups)
 
 
 def _name(group: FileGroup) -> str:
     return f"{len(group.inputs)} files of partition {group.partition}" if group.partition else "a group of files"
-
-
-def _count(result: RewriteResult, done: Committed[RewriteOutcome], work: Work) -> None:
-    if done.snapshot is None:
-        return
-    result.snapshots.append(done.snapshot.snapshot_id)
-    result.delete_files_removed += done.outcome.removed_deletes
-    for rewritten in done.outcome.groups:
-        found = work.found[rewritten.group.number]
-        result.groups += 1
-        result.files_in += len(rewritten.group.inputs)
-        result.files_out += len(rewritten.outputs)
-        result.bytes_in += rewritten.group.bytes
-        result.bytes_out += sum(file.file_bytes for file in rewritten.outputs)
-        rows_out = sum(file.rows for file in rewritten.outputs)
-        result.rows_in += rewritten.group.rows
-        result.rows_out += rows_out
-        result.dead_by_position += sum(file.dead_by_position for file in found)
-        result.dead_by_key += sum(file.dead_by_key for file in found)
-        for source in rewritten.group.inputs:
-            reason = source.reason.value
-            result.reasons[reason] = result.reasons.get(reason, 0) + 1
-    if result.rows_in != result.rows_out + result.dead_by_position + result.dead_by_key:
-        raise CorruptionError(
-            f"{result.table_id}: {result.rows_in} rows went in, {result.rows_out} came out, "
-            f"{result.dead_by_position} were dead by position and {result.dead_by_key} by key"
-        )

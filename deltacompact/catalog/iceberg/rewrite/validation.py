@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import replace
 
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.catalog.iceberg.table.content_files import Entry
-from deltacompact.catalog.iceberg.table.table_state import TableState
+from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 
 class Problem(enum.StrEnum):
@@ -42,7 +43,7 @@ _WORDS = {
     Problem.INPUT_GONE: "another commit removed a file of the group",
     Problem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
     Problem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
-    Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, at or below the planned snapshot",
+    Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, and that would not follow them",
     Problem.DELETE_GONE: "another commit removed a delete file that the group had applied",
 }
 
@@ -69,6 +70,8 @@ class Head:
             positions_now = _keys([*deletes.positions, *([deletes.vector] if deletes.vector else [])])
             if positions_now - positions_then:
                 return Problem.NEW_POSITION_DELETE
+            if scope_of(now) != (group.spec_id, group.partition) and self._is_hit_elsewhere(now, deletes, group, plan):
+                return Problem.NEW_EQUALITY_DELETE
             equality_now = _keys(
                 entry
                 for entry in deletes.equality
@@ -79,6 +82,16 @@ class Head:
             if (positions_then - positions_now) or (_keys(planned.equality) - equality_now):
                 return Problem.DELETE_GONE
         return None
+
+    def _is_hit_elsewhere(self, now: Entry, deletes: Deletes, group: FileGroup, plan: RewritePlan) -> bool:
+        """Whether later equality deletes are other ones in the partition that the rows move to (rules 2 and 17).
+
+        Those of the old partition would not follow the rows, and those of the new one were not meant for them.
+        """
+        here = _keys(entry for entry in deletes.equality if entry.sequence > plan.sequence_number)
+        moved = replace(now.file, spec_id=group.spec_id, partition=group.partition)
+        there = replace(now, sequence_number=plan.sequence_number, file=moved)
+        return here != _keys(self._deletes.applying_to(there).equality)
 
     def live(self, group: FileGroup) -> list[Entry]:
         """The group's inputs as the head has them; those that are gone are left out."""

@@ -2,6 +2,8 @@
 
     written(schema, records, metadata)  ->  bytes
     records(bytes)                      ->  the records as dicts, and the file's metadata
+    split(bytes, "data_file", …)        ->  that field of each record as it is stored, beside what was asked for of it
+    Growing(schema, metadata)           ->  a file that grows by records whose bytes are there already
 
 fastavro would turn logical types into Python objects, which cannot hold every value (a year above 9999). So the logical
 types are taken out of the header's schema before the records are decoded. Values go back under the same schema, with
@@ -12,7 +14,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping
+import os
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
@@ -31,6 +37,7 @@ _HEADER = fastavro.parse_schema(
         ],
     }
 )
+_LONG = fastavro.parse_schema("long")
 _SCHEMA = "avro.schema"
 
 
@@ -43,12 +50,9 @@ def written(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], met
 
 def records(data: bytes, path: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, str]]:
     """The records, the writer's schema and the metadata. Raises CorruptionError naming the file if it is not Avro."""
-    try:
+    with _naming(path):
         source = io.BytesIO(data)
-        header: Any = fastavro.schemaless_reader(source, _HEADER, None)
-        if header["magic"] != MAGIC:
-            raise ValueError("it does not begin like an Avro file")
-        schema = json.loads(header["meta"][_SCHEMA])
+        header, schema = _header(source)
         metadata = {name: text.decode() for name, text in header["meta"].items()}
         header["meta"][_SCHEMA] = json.dumps(_without_logical_types(schema)).encode()
         plain = io.BytesIO()
@@ -57,8 +61,125 @@ def records(data: bytes, path: str) -> tuple[list[dict[str, Any]], dict[str, Any
         plain.seek(0)
         found: list[Any] = list(fastavro.reader(plain))
         return found, schema, metadata
-    except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError, StopIteration) as error:
+
+
+def schema_of(data: bytes, path: str) -> dict[str, Any]:
+    """The writer's schema. Raises CorruptionError naming the file if it is not Avro."""
+    with _naming(path):
+        return _header(io.BytesIO(data))[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One record: all its fields but one, some fields of that one, and that one as it is stored."""
+
+    around: dict[str, Any]
+    seen: dict[str, Any]
+    stored: bytes
+
+
+def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part]:
+    """The parts of each record. The field `name` is a record itself, and only the fields `seen` of it are decoded."""
+    with _naming(path):
+        fields = _without_logical_types(schema_of(data, path))["fields"]
+        place = next(place for place, field in enumerate(fields) if field["name"] == name)
+        inner = fields[place]["type"]
+        before, stored, after = (
+            fastavro.parse_schema(schema)
+            for schema in (_record("before", fields[:place]), inner, _record("after", fields[place + 1 :]))
+        )
+        wanted = fastavro.parse_schema(inner | {"fields": [part for part in inner["fields"] if part["name"] in seen]})
+        found = []
+        for block in fastavro.block_reader(io.BytesIO(data)):
+            source: io.BytesIO = block.bytes_  # type: ignore[attr-defined]
+            raw = source.getvalue()
+            for _ in range(block.num_records):
+                around: Any = fastavro.schemaless_reader(source, before, None)
+                start = source.tell()
+                part: Any = fastavro.schemaless_reader(source, stored, wanted)
+                end = source.tell()
+                if place + 1 < len(fields):
+                    around |= fastavro.schemaless_reader(source, after, None)
+                found.append(Part(around, part, raw[start:end]))
+        return found
+
+
+class Codec:
+    """Turns records of one schema into bytes, and back."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = fastavro.parse_schema(_without_logical_types(dict(schema)))
+
+    def decoded(self, data: bytes) -> dict[str, Any]:
+        found: Any = fastavro.schemaless_reader(io.BytesIO(data), self._schema, None)
+        return dict(found)
+
+    def encoded(self, record: Mapping[str, Any]) -> bytes:
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, self._schema, record)
+        return sink.getvalue()
+
+
+class Growing:
+    """An Avro file, deflated. Records come as bytes of its schema; `size` is what it would have by now."""
+
+    BLOCK_BYTES = 64_000
+
+    def __init__(self, schema: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+        self._sync = os.urandom(16)
+        meta = {_SCHEMA: json.dumps(schema), "avro.codec": "deflate", **metadata}
+        self._sink = io.BytesIO()
+        header = {
+            "magic": MAGIC,
+            "meta": {name: text.encode() for name, text in meta.items()},
+            "sync": self._sync,
+        }
+        fastavro.schemaless_writer(self._sink, _HEADER, header)
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the blocks that are complete."""
+        return self._sink.tell()
+
+    def add(self, record: bytes) -> None:
+        self._waiting.append(record)
+        self._waiting_bytes += len(record)
+        if self._waiting_bytes >= self.BLOCK_BYTES:
+            self._end_block()
+
+    def finished(self) -> bytes:
+        if self._waiting:
+            self._end_block()
+        return self._sink.getvalue()
+
+    def _end_block(self) -> None:
+        deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)  # Avro's deflate has no zlib header
+        block = deflate.compress(b"".join(self._waiting)) + deflate.flush()
+        fastavro.schemaless_writer(self._sink, _LONG, len(self._waiting))
+        fastavro.schemaless_writer(self._sink, _LONG, len(block))
+        self._sink.write(block + self._sync)
+        self._waiting, self._waiting_bytes = [], 0
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError, StopIteration, zlib.error) as error:
         raise CorruptionError(f"{path} is not a readable Avro file: {error or type(error).__name__}") from error
+
+
+def _header(source: io.BytesIO) -> tuple[Any, dict[str, Any]]:
+    header: Any = fastavro.schemaless_reader(source, _HEADER, None)
+    if header["magic"] != MAGIC:
+        raise ValueError("it does not begin like an Avro file")
+    return header, json.loads(header["meta"][_SCHEMA])
+
+
+def _record(name: str, fields: list[Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": fields}
 
 
 def _without_logical_types(schema: Any) -> Any:

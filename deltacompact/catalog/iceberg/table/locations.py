@@ -10,11 +10,11 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import is_uri, open_object, open_store
@@ -38,7 +38,8 @@ def readable(location: str) -> str:
 
 
 def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
-    """The store at a table's location. Endpoint and region are the catalog's, unless our own settings name some."""
+    """The store at a table's location. What our own settings leave open is the catalog's: endpoint, region, and the
+    credentials that it vends for the table."""
     uri = readable(location)
     if not uri.startswith("s3://"):
         store = open_store(uri)
@@ -46,14 +47,18 @@ def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
     from deltacompact.storage.s3 import S3Settings
 
     settings = S3Settings.from_environment()
-    return open_store(
-        uri,
-        replace(
-            settings,
-            endpoint_url=settings.endpoint_url or io_properties.get("s3.endpoint"),
-            region=settings.region or io_properties.get("s3.region") or io_properties.get("client.region"),
-        ),
+    chosen = replace(
+        settings,
+        endpoint_url=settings.endpoint_url or io_properties.get("s3.endpoint"),
+        region=settings.region or io_properties.get("s3.region") or io_properties.get("client.region"),
     )
+    if not (settings.access_key or settings.profile or settings.role_arn):
+        for prefix in ("client.", "s3."):  # as PyIceberg: those of "s3." count if both are there
+            key, secret = io_properties.get(f"{prefix}access-key-id"), io_properties.get(f"{prefix}secret-access-key")
+            if key and secret:
+                token = io_properties.get(f"{prefix}session-token")
+                chosen = replace(chosen, access_key=key, secret_key=secret, session_token=token)
+    return open_store(uri, chosen)
 
 
 def fetched(store: ObjectStore, location: str) -> bytes:
@@ -72,3 +77,35 @@ def discard(store: ObjectStore, location: str) -> None:
     """Delete an object that no metadata refers to."""
     found, name = open_object(store, readable(location))
     found.delete([name])
+
+
+DELETED_AT_ONCE = 1000
+"""How many objects S3 deletes in one request."""
+
+
+def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[[int], None]) -> None:
+    """Delete objects, those of one store together. `deleted` is told how many, after each request."""
+    by_store: dict[str, tuple[ObjectStore, list[str]]] = {}
+    for location in locations:
+        found, name = open_object(store, readable(location))
+        by_store.setdefault(found.uri, (found, []))[1].append(name)
+    for found, names in by_store.values():
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            batch = names[start : start + DELETED_AT_ONCE]
+            found.delete(batch)
+            deleted(len(batch))
+
+
+def listed(store: ObjectStore, folder: str, beginning: str) -> list[str]:
+    """The locations of the objects in a folder whose names begin so."""
+    found, name = open_object(store, readable(f"{folder}/{beginning}"))
+    return [f"{folder}/{stat.path.rpartition('/')[2]}" for stat in found.list(name)]
+
+
+def bytes_of(store: ObjectStore, location: str) -> int | None:
+    """The size of an object; None: it is missing."""
+    found, name = open_object(store, readable(location))
+    try:
+        return found.stat(name).bytes
+    except NotFoundError:
+        return None

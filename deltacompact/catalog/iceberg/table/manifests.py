@@ -55,15 +55,9 @@ def write_manifest(
     for entry in entries:
         if entry.status is not Status.ADDED and (entry.sequence_number is None or entry.file_sequence_number is None):
             raise CorruptionError(f"{entry.file.path}: only an added file may inherit its sequence numbers")
-    metadata = {
-        "schema": terms.schema_json,
-        "partition-spec": spec.json,
-        "partition-spec-id": str(spec.spec_id),
-        "format-version": str(terms.version),
-        "content": "data" if content is ManifestContent.DATA else "deletes",
-    }
     schema = entry_schema(spec, terms.version)
-    data = avro.written(schema, (_record(entry, spec, terms.version) for entry in entries), metadata)
+    records = (_record(entry, spec, terms.version) for entry in entries)
+    data = avro.written(schema, records, header_of(spec, content, terms))
     by_status = {status: [entry for entry in entries if entry.status is status] for status in Status}
     live = [entry.sequence_number for entry in entries if entry.status is not Status.DELETED]
     known = [number for number in live if number is not None]
@@ -81,8 +75,19 @@ def write_manifest(
         added_rows=sum(entry.file.rows for entry in by_status[Status.ADDED]),
         existing_rows=sum(entry.file.rows for entry in by_status[Status.EXISTING]),
         deleted_rows=sum(entry.file.rows for entry in by_status[Status.DELETED]),
-        partitions=tuple(_summaries(spec, [entry.file.partition for entry in entries])),
+        partitions=tuple(partition_summaries(spec, [entry.file.partition for entry in entries])),
     )
+
+
+def header_of(spec: Spec, content: ManifestContent, terms: ManifestTerms) -> dict[str, str]:
+    """What the header of a manifest says beside its schema."""
+    return {
+        "schema": terms.schema_json,
+        "partition-spec": spec.json,
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": str(terms.version),
+        "content": "data" if content is ManifestContent.DATA else "deletes",
+    }
 
 
 def read_manifest(data: bytes, manifest: Manifest) -> list[Entry]:
@@ -422,7 +427,8 @@ def _manifest(record: Mapping[str, Any], names: Mapping[int, str]) -> Manifest:
 # Partition summaries (field 507): planners skip manifests by them, so a wrong bound would lose rows
 
 
-def _summaries(spec: Spec, partitions: Sequence[PartitionTuple]) -> list[dict[str, Any]]:
+def partition_summaries(spec: Spec, partitions: Sequence[PartitionTuple]) -> list[dict[str, Any]]:
+    """What a manifest list says of the partitions in a manifest, field by field."""
     return [_summary(part, [values[place] for values in partitions]) for place, part in enumerate(spec.fields)]
 
 
@@ -437,20 +443,39 @@ def _summary(part: SpecField, values: Sequence[PartitionValue]) -> dict[str, Any
     }
 
 
+_PACKED = {"int": "<i", "long": "<q", "float": "<f", "double": "<d", "boolean": "<?"}
+
+
 def _single_value(part: SpecField) -> tuple[Callable[[Any], bytes], Callable[[Any], Any]]:
     """How a value of the partition field is stored as a bound (spec, appendix D), and how values are ordered."""
-    avro_type = part.avro["type"]
-    type_ = next(member for member in avro_type if member != "null") if isinstance(avro_type, list) else avro_type
+    type_ = _avro_type(part)
     name = type_ if isinstance(type_, str) else type_["type"]
     logical = None if isinstance(type_, str) else type_.get("logicalType")
     if logical == "decimal":
         return _shortest, lambda value: int.from_bytes(value, "big", signed=True)
-    packed = {"int": "<i", "long": "<q", "float": "<f", "double": "<d", "boolean": "<?"}
-    if name in packed:
-        return struct.Struct(packed[name]).pack, lambda value: value
+    if name in _PACKED:
+        return struct.Struct(_PACKED[name]).pack, lambda value: value
     if name == "string":
         return str.encode, str.encode
     return bytes, bytes
+
+
+def bound_value(part: SpecField) -> Callable[[bytes], Any]:
+    """From a stored bound of the partition field to a value that is ordered as the field is."""
+    type_ = _avro_type(part)
+    if isinstance(type_, dict) and type_.get("logicalType") == "decimal":
+        return lambda bound: int.from_bytes(bound, "big", signed=True)
+    name = type_ if isinstance(type_, str) else type_["type"]
+    if name not in _PACKED:
+        return bytes
+    narrow, wide = ("<f", "<d") if name in ("float", "double") else ("<i", "<q")
+    by_width = {1: "<?", 4: narrow, 8: wide}  # of a column that was widened, there are bounds of both widths
+    return lambda bound: struct.unpack(by_width[len(bound)], bound)[0]
+
+
+def _avro_type(part: SpecField) -> Any:
+    type_ = part.avro["type"]
+    return next(member for member in type_ if member != "null") if isinstance(type_, list) else type_
 
 
 def _shortest(value: bytes) -> bytes:

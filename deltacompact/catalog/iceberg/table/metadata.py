@@ -62,6 +62,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class StatisticsFile:
+    """A file with statistics of a snapshot. `of_partitions`: one for each partition, else of columns (Puffin)."""
+
+    snapshot_id: int
+    path: str
+    file_bytes: int
+    of_partitions: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TableMetadata:
     """A table at one moment. `schema` has today's columns with their field ids (`PARQUET:field_id`)."""
 
@@ -81,6 +91,9 @@ class TableMetadata:
     refs: Mapping[str, Ref] = field(hash=False)
     snapshots: Mapping[int, Snapshot] = field(hash=False)
     next_row_id: int | None = None
+    statistics: tuple[StatisticsFile, ...] = ()
+    metadata_log: tuple[str, ...] = ()
+    """The metadata files before this one, as far as the table remembers them. The last is the one before."""
 
     def branch(self, name: str) -> Snapshot | None:
         """The head of a branch; None: the table has no snapshot yet. Raises for an unknown branch, and for a tag."""

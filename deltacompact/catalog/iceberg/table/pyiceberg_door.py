@@ -18,15 +18,17 @@ import contextlib
 import functools
 import io
 import json
+import struct
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import __version__ as pyiceberg_version
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitFailedException,
@@ -38,13 +40,17 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationException,
 )
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse as parse_expression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import StagedTable, Table
@@ -57,17 +63,40 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
     SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    ValidatableTableRequirement,
     update_table_metadata,
 )
-from pyiceberg.typedef import IcebergBaseModel
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.typedef import IcebergBaseModel, Record
+from pyiceberg.types import DecimalType, DoubleType, FloatType, LongType, NestedField, PrimitiveType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
-from deltacompact.catalog.iceberg.table.content_files import ContentFile, Spec, SpecField
-from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table.content_files import (
+    ContentFile,
+    PartitionTuple,
+    PartitionValue,
+    Spec,
+    SpecField,
+)
+from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, StatisticsFile, TableMetadata
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
 
@@ -220,10 +249,35 @@ class IcebergTable:
             AssertTableUUID(uuid=uuid.UUID(self.metadata.uuid)),
             AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}),
         )
+        return self._commit(requirements, (_added(snapshot), _moved(branch, snapshot.snapshot_id, ref)))
+
+    def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
+        """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
+
+        Raises as `commit` does. A REST catalog cannot be asked whether there is a new ref: it would remove one that
+        names a removed snapshot. The caller compares.
+        """
+        requirements: list[TableRequirement] = [AssertTableUUID(uuid=uuid.UUID(self.metadata.uuid))]
+        requirements += [
+            AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
+            for name, ref in self.metadata.refs.items()
+        ]
+        if isinstance(self._table.catalog, MetastoreCatalog):
+            requirements.append(_SameRefs(refs={name: ref.snapshot_id for name, ref in self.metadata.refs.items()}))  # type: ignore[arg-type]
+        updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in refs]
+        gone = [found for found in self.metadata.statistics if found.snapshot_id in snapshots]
+        for number in sorted({found.snapshot_id for found in gone if not found.of_partitions}):
+            updates.append(RemoveStatisticsUpdate.model_validate({"snapshot-id": number}))
+        for number in sorted({found.snapshot_id for found in gone if found.of_partitions}):
+            updates.append(RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": number}))
+        if snapshots:
+            updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshots)}))
+        return self._commit(tuple(requirements), tuple(updates))
+
+    def _commit(self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> IcebergTable:
         catalog = self._table.catalog
         if isinstance(catalog, MetastoreCatalog):
             catalog = _building(catalog, self.metadata.last_sequence_number)
-        updates = (_added(snapshot), _moved(branch, snapshot.snapshot_id, ref))
         try:
             done = catalog.commit_table(self._table, requirements, updates)
         except (CommitFailedException, ValidationException, NoSuchTableError) as error:
@@ -234,6 +288,68 @@ class IcebergTable:
             raise CommitUnansweredError(f"{self.metadata.table_id}: {text_of(error)}") from error
         metadata = _metadata(self.metadata.table_id, done.metadata, done.metadata_location)
         return IcebergTable(self._table, metadata)
+
+    def may_match(self, where: str) -> Callable[[ContentFile], bool]:
+        """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+
+        Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
+        """
+        metadata = self._table.metadata
+        schema: Schema = metadata.schema()
+        try:
+            expression = parse_expression(where)
+            by_bounds = _InclusiveMetricsEvaluator(schema, expression)
+        except Exception as error:  # of the parser, of a column, or of a value's type
+            raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
+        known = set(schema.field_ids)
+        by_partition = {
+            spec.spec_id: _of_partition(spec, schema, expression)
+            for spec in metadata.partition_specs
+            if {field.source_id for field in spec.fields} <= known
+        }
+
+        def may(file: ContentFile) -> bool:
+            partition = by_partition.get(file.spec_id)
+            if partition is not None and not partition(file.partition):
+                return False
+            counts: dict[str, Any] = {name: dict(getattr(file, name)) for name in _METRICS}
+            return bool(by_bounds.eval(DataFile.from_args(record_count=file.rows, **counts)))
+
+        return may
+
+    def partition_in(self, spec_id: int) -> Callable[[ContentFile], PartitionTuple | None]:
+        """Tells of a data file in which partition of a spec all its rows lie, by its own partition and its bounds.
+
+        None: they lie in several, or nobody knows. Raises InputError for a spec that the table does not have.
+        """
+        metadata = self._table.metadata
+        specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+        if spec_id not in specs:
+            known = ", ".join(str(number) for number in sorted(specs))
+            raise InputError(f"table {self.metadata.table_id!r} has no partition spec {spec_id} (specs: {known})")
+        schema: Schema = metadata.schema()
+
+        def partition(file: ContentFile) -> PartitionTuple | None:
+            if file.spec_id == spec_id:
+                return file.partition
+            own_fields = specs[file.spec_id].fields
+            own = {
+                (field.source_id, str(field.transform)): value
+                for field, value in zip(own_fields, file.partition, strict=True)
+            }
+            values: list[PartitionValue] = []
+            for field in specs[spec_id].fields:
+                if isinstance(field.transform, VoidTransform):
+                    values.append(None)
+                elif (name := (field.source_id, str(field.transform))) in own:
+                    values.append(own[name])
+                elif (found := _constant(file, field, schema)) is not None:
+                    values += found
+                else:
+                    return None
+            return tuple(values)
+
+        return partition
 
     def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
         """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
@@ -261,6 +377,40 @@ def _name_mapping(metadata: PyTableMetadata) -> str:
     """The JSON by which readers find columns in files that have no field ids."""
     mapping: NameMapping = metadata.schema().name_mapping
     return mapping.model_dump_json()
+
+
+class _SameRefs(ValidatableTableRequirement):
+    """No ref came, went or moved. Catalogs that PyIceberg itself commits to ask it about the metadata they replace."""
+
+    type: Literal["deltacompact-same-refs"] = "deltacompact-same-refs"
+    refs: dict[str, int]
+
+    def validate(self, base_metadata: PyTableMetadata | None) -> None:  # type: ignore[override]
+        found = {} if base_metadata is None else base_metadata.refs
+        if {name: ref.snapshot_id for name, ref in found.items()} != self.refs:
+            raise CommitFailedException("a branch or tag has been changed")
+
+
+_METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+def _of_partition(
+    spec: PartitionSpec, schema: Schema, expression: BooleanExpression
+) -> Callable[[PartitionTuple], bool]:
+    """Whether rows of a partition may match. Manifests hold decimals as bytes, which are turned into numbers."""
+    struct = spec.partition_type(schema)
+    projected = inclusive_projection(schema, spec)(expression)
+    matches = expression_evaluator(Schema(*struct.fields), projected, True)
+    types = [field.field_type for field in struct.fields]
+
+    def may(partition: PartitionTuple) -> bool:
+        values = [
+            from_bytes(type_, value) if isinstance(type_, DecimalType) and isinstance(value, bytes) else value
+            for type_, value in zip(types, partition, strict=True)
+        ]
+        return bool(matches(Record(*values)))
+
+    return may
 
 
 class _Version3(TableMetadataV3):
@@ -329,6 +479,39 @@ def _lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
     return None if stored == written else name
 
 
+_MONOTONIC = (IdentityTransform, TruncateTransform, YearTransform, MonthTransform, DayTransform, HourTransform)
+
+
+def _constant(file: ContentFile, field: PartitionField, schema: Schema) -> tuple[PartitionValue] | None:
+    """The one partition value that all rows of a file have, in a tuple; None: they have several, or nobody knows.
+
+    Equal bounds are exact, though a bound may be cut: it is cut so that lower stays below and upper above.
+    """
+    number = field.source_id
+    nulls, values = file.null_value_counts.get(number), file.value_counts.get(number)
+    if nulls is None or not values or number not in schema.field_ids:
+        return None
+    if nulls == values:
+        return (None,)
+    low, high = file.lower_bounds.get(number), file.upper_bounds.get(number)
+    type_ = schema.find_field(number).field_type
+    inexact = (FloatType, DoubleType, DecimalType)  # NaN, -0.0, and numbers that manifests hold as bytes
+    if nulls or low is None or high is None or not isinstance(type_, PrimitiveType) or isinstance(type_, inexact):
+        return None
+    if not isinstance(field.transform, _MONOTONIC) and not (
+        isinstance(field.transform, BucketTransform) and low == high
+    ):
+        return None
+    transform: Any = field.transform.transform(type_)
+    try:
+        first, last = (transform(from_bytes(type_, bound)) for bound in (low, high))
+    except (ValueError, struct.error):  # a bound of the type that the column had before
+        return None
+    if first != last:
+        return None
+    return (first.bytes if isinstance(first, uuid.UUID) else first,)
+
+
 def _added(snapshot: Snapshot) -> AddSnapshotUpdate:
     others = {name: value for name, value in snapshot.summary.items() if name != "operation"}
     described = {
@@ -386,6 +569,12 @@ def _metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableM
         },
         snapshots={found.snapshot_id: _snapshot(found) for found in metadata.snapshots},
         next_row_id=getattr(metadata, "next_row_id", None),
+        statistics=tuple(
+            StatisticsFile(found.snapshot_id, found.statistics_path, found.file_size_in_bytes, of_partitions)
+            for files, of_partitions in ((metadata.statistics, False), (metadata.partition_statistics, True))
+            for found in files
+        ),
+        metadata_log=tuple(entry.metadata_file for entry in metadata.metadata_log),
     )
 
 
@@ -522,6 +711,8 @@ def _try_it() -> None:
     with contextlib.suppress(CommitFailedException):
         AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": 8}).validate(after)
         raise AssertionError("a requirement about a branch's head was not checked")
+    less = update_table_metadata(after, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [9]}),))
+    _expect("snapshots that are removed", not less.snapshots and not less.refs)
 
 
 def _expect(what: str, holds: bool) -> None:

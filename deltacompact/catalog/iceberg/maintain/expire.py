@@ -1,0 +1,229 @@
+"""Expires snapshots, then deletes the files that only they reached.
+
+    1  plan       of the metadata of now: snapshots 7 and 8 go                      a pure function
+    2  commit     if no branch or tag has changed since; else plan again            the only step that readers see
+    3  reach      files of 7 and 8, less the files of every snapshot that is left   read after the commit
+    4  delete     data first, manifest lists last
+
+A crash after the commit leaves orphans, which `remove-orphans` finds. While nobody knows whether the commit took
+effect, nothing is deleted (rule 20). Files outside of the table's own folders may belong to others, as those of
+add_files do: they stay, and are counted.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from deltacompact.base.errors import ConflictError, OutcomeUnknownError, StoreError
+from deltacompact.base.wording import counted, text_of
+from deltacompact.catalog.iceberg.commit.committer import ATTEMPTS_MAX, UNANSWERED_MAX
+from deltacompact.catalog.iceberg.maintain.options import MaintainOptions
+from deltacompact.catalog.iceberg.maintain.reach import (
+    MANIFESTS,
+    PATHS_SHOWN,
+    STATISTICS,
+    File,
+    each_live_file,
+    folders_of,
+    identity_of,
+    is_inside,
+    manifests_of,
+    metadata_document,
+)
+from deltacompact.catalog.iceberg.maintain.retention import Expiry, plan_expiry, why_nothing
+from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
+from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.storage.objects import ObjectStore
+
+_WAIT_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireResult:
+    """What expired, and what was deleted for it (in a dry run: what would be)."""
+
+    snapshots: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    files: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Deleted files by kind."""
+    bytes: int = 0
+    paths: tuple[str, ...] = ()
+    """The first of the deleted files."""
+    kept_outside: int = 0
+    """Files that nothing reaches any more, outside of the table's folders. They are not deleted."""
+    nothing_to_do: str | None = None
+
+
+@dataclass(slots=True)
+class _Expired:
+    """What one or several attempts removed from the table."""
+
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    statistics: dict[str, StatisticsFile] = field(default_factory=dict)
+    refs: set[str] = field(default_factory=set)
+
+    def add(self, metadata: TableMetadata, expiry: Expiry) -> None:
+        self.snapshots |= {number: metadata.snapshots[number] for number in expiry.snapshots}
+        self.statistics |= {found.path: found for found in metadata.statistics if found.snapshot_id in expiry.snapshots}
+        self.refs |= expiry.refs
+
+    def is_gone_from(self, metadata: TableMetadata) -> bool:
+        return not self.snapshots.keys() & metadata.snapshots.keys() and not self.refs & metadata.refs.keys()
+
+    def less(self, metadata: TableMetadata) -> None:
+        """Forget what the table has, after all."""
+        there = metadata.snapshots
+        self.snapshots = {number: found for number, found in self.snapshots.items() if number not in there}
+        self.statistics = {path: found for path, found in self.statistics.items() if found.snapshot_id not in there}
+        self.refs -= metadata.refs.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSnapshots:
+    """Expires snapshots of one table. `say` is told what happens, `now_ms` is the moment ages are counted from."""
+
+    store: ObjectStore
+    options: MaintainOptions
+    now_ms: int
+    say: Callable[[str], None] = lambda line: None
+    before_commit: Callable[[], None] = lambda: None
+    """Called before each commit. Tests let other writers commit there."""
+    wait: Callable[[float], None] = time.sleep
+
+    def plan(self, metadata: TableMetadata) -> ExpireResult:
+        """What a run would do. Writes nothing."""
+        expiry = plan_expiry(metadata, self.options, self.now_ms)
+        if expiry.is_empty:
+            return ExpireResult(nothing_to_do=why_nothing(metadata, self.options))
+        expired = _Expired()
+        expired.add(metadata, expiry)
+        left = [found for number, found in metadata.snapshots.items() if number not in expiry.snapshots]
+        return self._result(expired, metadata, self._unreached(expired, metadata, left))
+
+    def run(self, table: IcebergTable) -> ExpireResult:
+        """Expire, then delete. If an error is raised before deleting begins, no file has been deleted.
+
+        Raises ConflictError if others change branches and tags again and again, OutcomeUnknownError if the catalog does
+        not say what happened, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
+        """
+        expired = _Expired()
+        after = self._committed(table, expired)
+        if not expired.snapshots and not expired.refs:
+            return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
+        self._refuse_lost_refs(table.metadata, after.metadata, expired)
+        now = after.reloaded().metadata
+        files = self._unreached(expired, now, now.snapshots.values())
+        result = self._result(expired, now, files)
+        own = [file for found, file in files.items() if is_inside(found, folders_of(self.store, now))]
+        done = Counter[str]()
+
+        def deleted(count: int) -> None:
+            done["files"] += count
+            self.say(f"deleted {done['files']:,} of {counted(len(own), 'file')}")
+
+        locations.discard_all(self.store, [file.location for file in own], deleted)
+        return result
+
+    def _committed(self, table: IcebergTable, expired: _Expired) -> IcebergTable:
+        """Commit what expires of the table of now, attempt after attempt. Fills in what is gone."""
+        unanswered = 0
+        for attempt in range(ATTEMPTS_MAX):
+            table = table.reloaded() if attempt else table
+            if unanswered and expired.is_gone_from(table.metadata):
+                return table
+            expiry = plan_expiry(table.metadata, self.options, self.now_ms)
+            if expiry.is_empty:
+                expired.less(table.metadata)
+                return table
+            self.before_commit()
+            expired.add(table.metadata, expiry)
+            try:
+                after = table.expire(expiry.snapshots, expiry.refs)
+                expired.less(after.metadata)
+                return after
+            except ConflictError:
+                self.wait(_WAIT_S * random.uniform(0.5, 1.0))
+            except CommitUnansweredError as error:
+                unanswered += 1
+                try:
+                    table.reloaded()
+                except StoreError:
+                    unanswered = UNANSWERED_MAX
+                if unanswered >= UNANSWERED_MAX:
+                    raise OutcomeUnknownError(
+                        f"{table.metadata.table_id}: the catalog did not say whether snapshots were expired, so no "
+                        f"file was deleted ({text_of(error)}). Run it again; remove-orphans finds what is left"
+                    ) from error
+        raise ConflictError(f"{table.metadata.table_id}: other commits came first, again and again")
+
+    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: _Expired) -> None:
+        """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.
+
+        The metadata files between say so. In the usual case there is none.
+        """
+        for location in _since(before.metadata_location, after.metadata_log):
+            refs = metadata_document(locations.fetched(self.store, location), location).get("refs", {})
+            lost = [
+                name
+                for name, ref in refs.items()
+                if ref["snapshot-id"] in expired.snapshots and name not in expired.refs and name not in after.refs
+            ]
+            if lost:
+                raise ConflictError(
+                    f"{before.table_id}: {lost[0]!r} of snapshot {refs[lost[0]]['snapshot-id']} was made while the "
+                    "snapshot expired, and the catalog removed it. No file was deleted"
+                )
+
+    def _unreached(self, expired: _Expired, metadata: TableMetadata, left: Iterable[Snapshot]) -> dict[str, File]:
+        """The files that only expired snapshots reach, by identity, in the order in which they can be deleted."""
+        left = list(left)
+        self.say(f"reading {counted(len(expired.snapshots), 'expired snapshot')} and {len(left):,} that are left")
+        lists, gone = manifests_of(self.store, list(expired.snapshots.values()), tolerant=True)
+        lists_left, kept = manifests_of(self.store, left)
+        only_gone = {path: manifest for path, manifest in gone.items() if path not in kept}
+        content: dict[str, File] = {}
+        each_live_file(self.store, only_gone.values(), content.update, self.say, tolerant=True)
+        if content:
+
+            def keep(reached: Mapping[str, File]) -> None:
+                for name in reached:
+                    content.pop(name, None)
+
+            each_live_file(self.store, kept.values(), keep, self.say)
+        upper = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
+        upper += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
+        named = {identity_of(self.store, path) for path in kept}
+        named |= {identity_of(self.store, file.location) for file in lists_left}
+        named |= {
+            identity_of(self.store, found.path)
+            for found in metadata.statistics
+            if found.snapshot_id not in expired.snapshots
+        }
+        named |= {
+            identity_of(self.store, location) for location in (metadata.metadata_location, *metadata.metadata_log)
+        }
+        others = {identity_of(self.store, file.location): file for file in (*upper, *lists)}
+        in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))
+        return {name: file for name, file in in_order if name not in named}
+
+    def _result(self, expired: _Expired, metadata: TableMetadata, files: Mapping[str, File]) -> ExpireResult:
+        folders = folders_of(self.store, metadata)
+        own = [file for found, file in files.items() if is_inside(found, folders)]
+        return ExpireResult(
+            tuple(sorted(expired.snapshots, key=lambda number: expired.snapshots[number].timestamp_ms)),
+            tuple(sorted(expired.refs)),
+            dict(Counter(file.kind for file in own)),
+            sum(file.bytes for file in own),
+            tuple(file.location for file in own[:PATHS_SHOWN]),
+            len(files) - len(own),
+        )
+
+
+def _since(location: str, log: tuple[str, ...]) -> tuple[str, ...]:
+    """The metadata files after this one. The log may have forgotten it: then all that it has."""
+    return log[log.index(location) + 1 :] if location in log else log

@@ -1,0 +1,285 @@
+"""The journal of a session: what it plans, what it has written, what it tries to commit. Below the table's location.
+
+    metadata/deltacompact/5c…/plan.json         the plan, planner version, who works on it; before any work
+                              alive             signs of life
+                              group-3.json      group 3 is written: its outputs, with metrics, and its dead rows
+                              commit-77.json    snapshot 77 may be committed, with these groups; before the attempt
+                              ended             the holder gave up, and what is written may be committed by others
+                              holder-1.json     somebody took over; or the last one: what is to be deleted
+
+A holder may commit while its number is the greatest. Whoever takes over puts the next `holder` if it is absent, and
+only then reads the records. The former holder records a commit, and only then looks whether it still holds the journal.
+So either it sees that it was replaced, or the new holder sees the record, and deletes nothing that is in it. The new
+holder's own commit moves the branch, and an attempt of the former one that is under way fails on that.
+
+The last holder lists what is to be deleted. From then on nobody commits from this journal, and anybody may finish the
+deletions. `plan.json` goes before the holders: a journal without a plan is no longer held by anyone.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
+from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
+from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plain, plan_document, value_of
+from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
+from deltacompact.catalog.iceberg.rewrite.signs_of_life import Holder
+from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
+from deltacompact.storage.objects import ObjectStore
+
+FOLDER = "metadata/deltacompact/"
+"""Below the table's location: a folder for each session."""
+PLANNER_VERSION = 1
+"""Grows with every change of how groups are planned or written: what other code wrote is not committed."""
+
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS = ("lower_bounds", "upper_bounds")
+_TUPLES = ("partition", "split_offsets", "equality_ids")
+
+
+class TakenOverError(ConflictError):
+    """Another process took this one for dead and works on its journal. Nothing of it may be deleted here."""
+
+
+class UntrustedError(CorruptionError):
+    """A journal that cannot be resumed: it is damaged, or other code wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGroup:
+    """The record of a group, by its number in the plan."""
+
+    number: int
+    outputs: tuple[ContentFile, ...]
+    dead_by_position: int
+    dead_by_key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All that a journal says. `commits` are groups by snapshot id; `delete` is None unless the journal is finished."""
+
+    plan: Mapping[str, Any]
+    groups: tuple[WrittenGroup, ...]
+    commits: Mapping[int, tuple[int, ...]]
+    delete: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A journal that this process holds, as holder `number`."""
+
+    store: ObjectStore
+    session: str
+    number: int
+
+    @classmethod
+    def begin(cls, store: ObjectStore, plan: RewritePlan) -> Journal:
+        """Record a plan, before any work."""
+        journal = cls(store, uuid.uuid4().hex, 0)
+        body = _holding() | {"planner": PLANNER_VERSION, "document": plan_document(plan)}
+        store.put(journal.folder + "plan.json", _sealed(body))
+        return journal
+
+    @classmethod
+    def take_over(cls, store: ObjectStore, session: str) -> Journal | None:
+        """The journal of a dead session. None: somebody else was faster, or nothing of it is left."""
+        number = 1 + _last_holder(stat.path for stat in store.list(folder_of(session)))
+        journal = cls(store, session, number)
+        if not store.put_if_absent(journal._holder(number), _sealed(_holding())):
+            return None
+        if _is_there(store, journal.folder + "plan.json"):
+            return journal
+        store.delete([journal._holder(number)])
+        return None
+
+    @property
+    def folder(self) -> str:
+        return folder_of(self.session)
+
+    def sign(self) -> None:
+        """A sign of life."""
+        self.store.put(self.folder + "alive", b"")
+
+    def written(self, rewritten: Rewritten) -> None:
+        """Record that all outputs of a group are complete."""
+        body = {
+            "number": rewritten.group.number,
+            "outputs": [file_document(file) for file in rewritten.outputs],
+            "dead_by_position": rewritten.dead_by_position,
+            "dead_by_key": rewritten.dead_by_key,
+        }
+        self.store.put(f"{self.folder}group-{rewritten.group.number}.json", _sealed(body))
+
+    def before_attempt(self, snapshot_id: int, groups: Sequence[int]) -> None:
+        """Record that a snapshot with some of these groups may be committed from now on.
+
+        Raises TakenOverError if another process holds the journal: then it must not be committed.
+        """
+        body = {"snapshot_id": snapshot_id, "groups": list(groups)}
+        self.store.put(f"{self.folder}commit-{snapshot_id}.json", _sealed(body))
+        if not self._is_held():
+            raise self._taken_over()
+
+    def ended(self) -> None:
+        """Say that this process does not go on, so that the next one does not have to wait for signs of life."""
+        self.store.put(self.folder + "ended", b"")
+
+    def finish(self, delete: Sequence[str]) -> tuple[str, ...]:
+        """Close the journal: these outputs are in no snapshot, and never will be. Returns what may be deleted now.
+
+        Raises TakenOverError if another process holds the journal.
+        """
+        closing = self._holder(self.number + 1)
+        if not self.store.put_if_absent(closing, _sealed(_holding() | {"delete": list(delete)})):
+            raise self._taken_over()
+        if not _is_there(self.store, self.folder + "plan.json"):
+            self.store.delete([closing])
+            raise self._taken_over()
+        return tuple(delete)
+
+    def clear(self) -> None:
+        """Delete a finished journal, when its outputs have been deleted."""
+        paths = [stat.path for stat in self.store.list(self.folder)]
+        holders = sorted(path for path in paths if path.startswith(self.folder + "holder-"))
+        plan = self.folder + "plan.json"
+        self.store.delete([path for path in paths if path != plan and path not in holders])
+        self.store.delete([plan])
+        self.store.delete(holders)
+
+    def read(self) -> Records:
+        """All records. Raises UntrustedError for a damaged one."""
+        return read(self.store, self.session, [stat.path for stat in self.store.list(self.folder)])
+
+    def _holder(self, number: int) -> str:
+        return f"{self.folder}holder-{number}.json"
+
+    def _is_held(self) -> bool:
+        # in this order: a holder that replaced us deletes the plan before it deletes its own mark
+        is_newest = not _is_there(self.store, self._holder(self.number + 1))
+        return is_newest and _is_there(self.store, self.folder + "plan.json")
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"session {self.session} gave no sign of life for a while, and another process took its work over"
+        )
+
+
+def folder_of(session: str) -> str:
+    return f"{FOLDER}{session}/"
+
+
+def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
+    """The records at these paths of a session's folder. Raises UntrustedError if they cannot be resumed."""
+    folder = folder_of(session)
+    names = sorted(path.removeprefix(folder) for path in paths)
+    plan = plan_of(store, session)
+    groups, commits = [], {}
+    delete: tuple[str, ...] | None = None
+    for name in names:
+        if name.startswith(("group-", "commit-", "holder-")):
+            body = _opened(store, folder + name)
+            try:
+                match name.partition("-")[0]:
+                    case "group":
+                        outputs = tuple(file_of(document) for document in body["outputs"])
+                        groups.append(
+                            WrittenGroup(body["number"], outputs, body["dead_by_position"], body["dead_by_key"])
+                        )
+                    case "commit":
+                        commits[int(body["snapshot_id"])] = tuple(body["groups"])
+                    case _ if "delete" in body:
+                        delete = tuple(body["delete"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise UntrustedError(f"{folder}{name} is damaged: {error}") from error
+    return Records(plan, tuple(sorted(groups, key=lambda group: group.number)), commits, delete)
+
+
+def plan_of(store: ObjectStore, session: str) -> Mapping[str, Any]:
+    """The document of the plan. Raises UntrustedError where it is damaged or other code wrote it."""
+    body = _opened(store, folder_of(session) + "plan.json")
+    if body.get("planner") != PLANNER_VERSION:
+        raise UntrustedError(f"another version of deltacompact wrote it (planner {body.get('planner')})")
+    document: Mapping[str, Any] = body["document"]
+    return document
+
+
+def holder_of(store: ObjectStore, session: str, paths: Iterable[str]) -> Holder:
+    """The process that holds the journal."""
+    number = _last_holder(paths)
+    name = f"holder-{number}.json" if number else "plan.json"
+    return Holder(**_opened(store, folder_of(session) + name)["holder"])
+
+
+def _holding() -> dict[str, Any]:
+    return {"holder": asdict(Holder.this())}
+
+
+def _last_holder(paths: Iterable[str]) -> int:
+    """The number of the last holder. 0: the process that wrote the plan."""
+    return max((_number(path) for path in paths if path.rpartition("/")[2].startswith("holder-")), default=0)
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("-")[2].removesuffix(".json"))
+
+
+def _is_there(store: ObjectStore, path: str) -> bool:
+    try:
+        store.stat(path)
+    except NotFoundError:
+        return False
+    return True
+
+
+# Documents
+
+
+def _sealed(body: Mapping[str, Any]) -> bytes:
+    return json.dumps({"format": 1, "sha256": checksum(body), "body": body}).encode()
+
+
+def _opened(store: ObjectStore, path: str) -> dict[str, Any]:
+    try:
+        document = json.loads(store.get(path))
+        body: dict[str, Any] = document["body"]
+        if document["format"] != 1 or document["sha256"] != checksum(body):
+            raise ValueError("its SHA-256 differs")
+    except (ValueError, KeyError, TypeError) as error:
+        raise UntrustedError(f"{path} is damaged: {error}") from error
+    return body
+
+
+def file_document(file: ContentFile) -> dict[str, Any]:
+    """A content file as JSON values, with all of its fields."""
+    document = {field.name: getattr(file, field.name) for field in fields(file)}
+    document["partition"] = [plain(value) for value in file.partition]
+    document["key_metadata"] = plain(file.key_metadata)
+    for name in _COUNTS:
+        document[name] = sorted(document[name].items())
+    for name in _BOUNDS:
+        document[name] = [(number, bound.hex()) for number, bound in sorted(document[name].items())]
+    return document
+
+
+def file_of(document: Mapping[str, Any]) -> ContentFile:
+    """The content file of `file_document`."""
+    values = dict(document)
+    for name in _COUNTS:
+        values[name] = dict(values[name])
+    for name in _BOUNDS:
+        values[name] = {number: bytes.fromhex(bound) for number, bound in values[name]}
+    for name in _TUPLES:
+        values[name] = tuple(values[name])
+    file = ContentFile(**values)
+    return replace(
+        file,
+        content=Content(file.content),
+        partition=tuple(value_of(value) for value in file.partition),
+        key_metadata=value_of(file.key_metadata),
+    )

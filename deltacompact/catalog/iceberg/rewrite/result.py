@@ -1,0 +1,59 @@
+"""What a rewrite did, counted as its snapshots are committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltacompact.catalog.iceberg.commit.committer import Committed
+from deltacompact.catalog.iceberg.rewrite.proposals import RewriteOutcome
+
+
+@dataclass(slots=True)
+class RewriteResult:
+    """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key.
+
+    `refused` has a line for each group that others touched and that is still as it was. `resumed` groups had been
+    written by a session that died. `notes` tell about other sessions. `nothing_to_do` says why there was nothing to
+    rewrite.
+    """
+
+    table_id: str
+    branch: str
+    snapshots: list[int] = field(default_factory=list)
+    groups: int = 0
+    files_in: int = 0
+    files_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    dead_by_position: int = 0
+    dead_by_key: int = 0
+    delete_files_removed: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    redone: int = 0
+    resumed: int = 0
+    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    nothing_to_do: str | None = None
+    executor: str = ""
+
+    def count(self, done: Committed[RewriteOutcome]) -> None:
+        """Add what a commit brought."""
+        if done.snapshot is None:
+            return
+        self.snapshots.append(done.snapshot.snapshot_id)
+        self.delete_files_removed += done.outcome.removed_deletes
+        for rewritten in done.outcome.groups:
+            self.groups += 1
+            self.files_in += len(rewritten.group.inputs)
+            self.files_out += len(rewritten.outputs)
+            self.bytes_in += rewritten.group.bytes
+            self.bytes_out += sum(file.file_bytes for file in rewritten.outputs)
+            self.rows_in += rewritten.group.rows
+            self.rows_out += rewritten.rows
+            self.dead_by_position += rewritten.dead_by_position
+            self.dead_by_key += rewritten.dead_by_key
+            for source in rewritten.group.inputs:
+                reason = source.reason.value
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1

@@ -1,0 +1,152 @@
+"""Options that choose: `where` by partition and column bounds, dangling deletes in all partitions, groups at a time."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.iceberg.deletes.finding import Finder
+
+T = "ns.t"
+
+
+def table_of(lake):
+    """Two days with two files each: ids 0‥9, 10‥19 on day 1, 20‥29, 30‥39 on day 2."""
+    schema = pa.schema(
+        [("id", pa.int64()), ("day", pa.date32()), ("price", pa.decimal128(9, 2)), ("name", pa.string())]
+    )
+    lake.create(T, schema)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("day")
+        update.add_identity("price")
+    for first in (0, 10, 20, 30):
+        day = datetime.date(2026, 1, 1 + first // 20)
+        price = Decimal("1.50") if first < 20 else Decimal("-2.50")
+        lake.append(T, [{"id": first + n, "day": day, "price": price, "name": f"name {first + n}"} for n in range(10)])
+
+
+def firsts(result_or_plan):
+    """The least id of each chosen file."""
+    chosen = [source.entry.file for group in result_or_plan.groups for source in group.inputs]
+    return sorted(int.from_bytes(file.lower_bounds[1], "little") for file in chosen)
+
+
+@pytest.mark.parametrize(
+    ("where", "chosen"),
+    [
+        ("day = '2026-01-01'", [0, 10]),
+        ("day > '2026-01-01'", [20, 30]),
+        ("price = 1.50", [0, 10]),
+        ("price < 0", [20, 30]),
+        ("id >= 35", [30]),
+        ("id < 5 or id = 25", [0, 20]),
+        ("day = '2026-01-01' and id > 12", [10]),
+        ("name is null", []),
+        ("name like 'name 3%'", [0, 30]),
+        ("not id < 30", [30]),
+        ("id in (1, 39)", [0, 30]),
+    ],
+)
+def test_where_chooses_files_by_partition_and_bounds(lake, where, chosen):
+    table_of(lake)
+    assert firsts(lake.prepared(T, rewrite_all=True, where=where).plan()) == chosen
+
+
+def test_only_whole_files_are_rewritten_and_no_row_is_lost(lake):
+    table_of(lake)
+    before = lake.rows(T)
+    result = lake.rewrite(T, rewrite_all=True, where="id = 3 or id = 15")
+    assert (result.files_in, result.files_out, result.rows_out) == (2, 1, 20)
+    assert lake.rows(T) == before
+    result = lake.rewrite(T, rewrite_all=True, where="id = 1000")
+    assert result.nothing_to_do == "3 files: no rows in them for which `where` is true"
+
+
+def test_files_of_older_specs_are_chosen_by_their_own_partition(lake):
+    table_of(lake)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.remove_field("day")
+    lake.append(T, [{"id": 40, "day": datetime.date(2026, 1, 2), "price": Decimal("9.00"), "name": None}])
+    assert firsts(lake.prepared(T, rewrite_all=True, where="day = '2026-01-02'").plan()) == [20, 30, 40]
+    assert firsts(lake.prepared(T, rewrite_all=True, where="price = 9").plan()) == [40]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("id >", "where 'id >' is not an expression about this table"),
+        ("nobody = 1", "is not an expression about this table: .*nobody"),
+        ("day = 'today'", "is not an expression about this table"),
+        ("", "option where is empty"),
+    ],
+)
+def test_a_bad_expression_is_refused_in_one_line_before_any_work(lake, where, message):
+    table_of(lake)
+    before = lake.state(T)
+    with pytest.raises(InputError, match=message) as caught:
+        lake.rewrite(T, rewrite_all=True, where=where)
+    assert "\n" not in str(caught.value)
+    assert lake.state(T) == before
+
+
+# Dangling deletes
+
+
+def test_rule_08_dangling_deletes_of_all_partitions_are_removed_when_asked_for(lake):
+    """No file is chosen, but a delete lies in a partition that has no older data any more."""
+    table_of(lake)
+    lake.delete_by_key(T, {"id": [3]}, partition=_partition(lake, 0))
+    lake.delete_by_key(T, {"id": [1000]}, partition=(0, b"\0\0\0\0"))
+    assert lake.rewrite(T, min_input_files=9).nothing_to_do
+    result = lake.rewrite(T, min_input_files=9, remove_dangling_deletes=True)
+    assert (result.delete_files_removed, len(result.snapshots), result.nothing_to_do) == (1, 1, None)
+    (left,) = lake.state(T).deletes
+    assert left.file.partition == _partition(lake, 0)
+    again = lake.rewrite(T, min_input_files=9, remove_dangling_deletes=True)
+    assert again.snapshots == [] and again.nothing_to_do
+
+
+def test_rule_09_a_dangling_delete_stays_if_older_data_comes_meanwhile(lake):
+    lake.create(T, pa.schema([("id", pa.int64())]))
+    lake.delete_by_key(T, {"id": [2]})
+    lake.append(T, [{"id": 1}])
+    lake.append(T, [{"id": 5}])
+    added = []
+
+    def add_older():
+        if not added:
+            added.append(lake.add_data(T, [{"id": 2}, {"id": 3}], sequence_number=0))
+
+    result = lake.rewrite(T, rewrite_all=True, remove_dangling_deletes=True, before_commit=add_older)
+    assert result.delete_files_removed == 0
+    assert len(lake.state(T).deletes) == 1
+    lake.rewrite(T, rewrite_all=True)
+    assert sorted(row["id"] for row in lake.rows(T)) == [1, 3, 5]
+
+
+def _partition(lake, first):
+    return next(
+        entry.file.partition
+        for entry in lake.state(T).data
+        if int.from_bytes(entry.file.lower_bounds[1], "little") == first
+    )
+
+
+def test_so_many_groups_are_rewritten_at_a_time(lake, monkeypatch):
+    table_of(lake)
+    waves = []
+    find = Finder.find
+
+    def counted(self, asked):
+        waves.append(len(asked))
+        return find(self, asked)
+
+    monkeypatch.setattr(Finder, "find", counted)
+    before = lake.rows(T)
+    result = lake.rewrite(T, rewrite_all=True, max_file_group_input_files=1, max_concurrent_file_group_rewrites=3)
+    assert (waves, result.groups, len(result.snapshots)) == ([3, 1], 4, 1)
+    assert lake.rows(T) == before
