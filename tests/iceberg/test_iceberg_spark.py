@@ -6,7 +6,10 @@ reads the same rows.
 
 from __future__ import annotations
 
+import pytest
 from iceberg_lake import sorted_rows
+
+from deltacompact.base.errors import Interrupted
 
 T = "ns.t"
 MERGE_ON_READ = "'format-version'='2', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read'"
@@ -209,3 +212,36 @@ def test_partition_paths_with_odd_characters(lake, spark_lake):
     spark_lake.sql(f"delete from {{{T}}} where id = 2")
     check(lake, spark_lake, pyiceberg_reads=False)
     assert len(sorted_rows(spark_lake.rows(T))) == 4
+
+
+def test_rule_17_files_that_move_to_another_spec_after_an_interruption(lake, spark_lake):
+    """Spark prunes by the partition values that we wrote, also in files of a session that was interrupted."""
+    create(spark_lake, "id bigint, at timestamp, name string")
+    for day in (1, 2, 3):
+        values = ", ".join(f"({day * 10 + n}, timestamp '2026-01-0{day} 0{n}:30:00', 'name {day}')" for n in range(5))
+        spark_lake.sql(f"insert into {{{T}}} values {values}")
+    spark_lake.sql(f"delete from {{{T}}} where id = 12")
+    for field in ("days(at)", "bucket(8, name)", "truncate(4, name)"):
+        spark_lake.sql(f"alter table {{{T}}} add partition field {field}")
+    before = spark_lake.rows(T)
+    options = {"output_spec_id": lake.state(T).metadata.default_spec_id, "partial_progress_enabled": True}
+    stops = iter([False, True])
+
+    def stop():
+        if next(stops):
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="1 of 3 groups written and not committed"):
+        lake.rewrite(T, rewrite_all=True, before_commit=stop, **options)
+    assert spark_lake.rows(T) == before
+    result = lake.rewrite(T, rewrite_all=True, **options)
+    assert (result.resumed, len(lake.state(T).data)) == (1, 3)
+    assert {entry.file.spec_id for entry in lake.state(T).data} == {options["output_spec_id"]}
+    assert spark_lake.rows(T) == before
+    assert len(lake.rows(T)) == len(before)
+    for day, rows in ((1, 4), (2, 5), (3, 5)):
+        found = spark_lake.sql(
+            f"select count(*) from {{{T}}} where at between timestamp '2026-01-0{day} 00:00:00' "
+            f"and timestamp '2026-01-0{day} 23:00:00' and name = 'name {day}'"
+        )
+        assert found.collect()[0][0] == rows
