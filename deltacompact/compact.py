@@ -342,7 +342,7 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     table's, or a table that cannot be the destination.
     """
     source_table_id, options = request.source_table_id, request.options
-    source = catalog.table(source_table_id)
+    source = catalog.declared(source_table_id)
     chosen = _partitions(catalog, source_table_id, request.partitions)
     keys = _keys(source, request.primary_keys, request.sort_keys)
     destination = request.destination_table_id or source_table_id

@@ -2,6 +2,8 @@
 
 Every operation runs in a process that remembers nothing, unless it says "again". `DELTACOMPACT_WRITE_DOCS=1 pytest
 tests/test_requests.py` writes today's numbers into the page.
+
+How many requests wait for each other is measured with a store that takes a while to answer.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from deltacompact.storage.memory import MemoryStore
 
 PAGE = Path(__file__).parent.parent / "docs/requests.md"
 _TABLE = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end -->)", re.S)
-LOCAL = Settings(executor="local", local_threads=1)
+LOCAL = Settings(executor="local", local_threads=2)
 
 
 class Lake:
@@ -148,6 +150,7 @@ OPERATIONS = [
     Operation("compact for the first time", 20, lakes((3, 0)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact", 20, lakes((3, 1), (3, 30)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact, nothing to do", 6, IDLE, lambda lake: lake.compact(lake.fresh())),
+    Operation("compact again, nothing to do", 2, IDLE, lambda lake: lake.compact(lake.warm)),
     Operation("compact a table, nothing to do", 20, many(0), lambda lake: lake.compact(lake.fresh())),
     Operation(
         "compact a table, one partition changed",
@@ -209,6 +212,30 @@ def test_the_page_has_the_bounds_and_todays_numbers(measured: dict[str, dict[str
         PAGE.write_text(told)
     else:
         assert told == text
+
+
+CHAINS = {
+    "append": 5,
+    "read": 5,
+    "compact for the first time": 16,
+    "compact": 19,
+    "compact, nothing to do": 3,
+    "compact again, nothing to do": 1,
+    "compact a table, one partition changed": 22,
+}
+"""So many requests at most wait for each other, those included that read and write rows and index. The page says so."""
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> None:
+    operation = next(operation for operation in OPERATIONS if operation.name == name)
+    lake = next(iter(operation.lakes.values()))()
+    operation.prepare(lake)
+    lake.store.reset()
+    lake.store.latency_s = 0.03
+    operation.work(lake)
+    assert len(lake.store.chain()) <= CHAINS[name], lake.store.chain()
+    assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
 
 
 def test_a_log_that_an_older_release_wrote_has_no_head_and_gets_one_with_the_next_append() -> None:
