@@ -31,7 +31,7 @@ from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
-from deltacompact.executors.choose import capacities, executors_for
+from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
 from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
@@ -261,7 +261,7 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
     options, lane_of = job.terms.options, job.lanes
     sessions = Counter(lane_of.values())
     at_once = {lane: min(count, sessions_at_once(lane, options, job.waits)) for lane, count in sessions.items()}
-    executors = executors_for(options, at_once)
+    executors = executors_for(options, at_once, job.waits)
     room_of = rooms(capacities(options, executors), at_once)
 
     def planned(work: Work) -> CompactionPlan | NothingToDo | Exception:
@@ -287,6 +287,14 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
             executor.stop()
 
     plans = side_by_side(job.work, planned, job.read_at_once)
+    share_slots(
+        executors,
+        [
+            own.task_places
+            for work, own in zip(job.work, plans, strict=True)
+            if isinstance(own, CompactionPlan) and lane_of[work.partition] is Lane.POOL
+        ],
+    )
     runs = [
         Run(
             Claim.of(lane_of[work.partition], own) if isinstance(own, CompactionPlan) else None,

@@ -22,6 +22,7 @@ from counting_store import CountingStore
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
@@ -31,6 +32,7 @@ from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.compact import Request, prepare
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.storage.memory import MemoryStore
 
@@ -236,6 +238,33 @@ def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> No
     operation.work(lake)
     assert len(lake.store.chain()) <= CHAINS[name], lake.store.chain()
     assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
+
+
+def test_the_chain_does_not_grow_with_the_number_of_hash_buckets() -> None:
+    """Two CPUs, 64 buckets in 8 tasks: their index files are read and written side by side."""
+    lake = Lake()
+    for start in (0, 500, 1000):
+        lake.warm.append("t", pa.table({"k": range(start, start + 1000)}))
+    settings = Settings(executor="local", limits=Limits(groups=8))
+    for start, rows in (2000, 0), (0, 100):
+        lake.warm.append("t", pa.table({"k": range(start, start + rows)}, pa.schema([("k", pa.int64())])))
+        lake.store.reset()
+        lake.store.latency_s = 0.04
+        compact("t", delta_catalog_client=lake.fresh(), hash_bucket_count=64, settings=settings)
+        assert len(lake.store.chain()) <= 22, lake.store.chain()
+        lake.store.latency_s = 0.0
+
+
+def test_an_index_file_has_the_bytes_that_its_manifest_says() -> None:
+    lake = Lake(1, 3)
+    lake.compact(lake.fresh())
+    manifest = read_manifest(lake.store, lake.fresh().state("t", Partition()).index)
+    assert [file.bytes for file in manifest.files] == [lake.store.stat(file.path).bytes for file in manifest.files]
+    lake.append_to_all(1)
+    fetched = [path for kind, path in lake.counted(lambda: lake.compact(lake.fresh())) if kind == "fetch"]
+    assert [path for path in fetched if "/index/" in path and "masks" not in path] == [
+        file.path for file in manifest.files
+    ]
 
 
 def test_a_log_that_an_older_release_wrote_has_no_head_and_gets_one_with_the_next_append() -> None:

@@ -23,7 +23,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
-from deltacompact.index.index_files import IndexFile, bucket_writer
+from deltacompact.index.index_files import Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import LiveBits, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
@@ -179,13 +179,14 @@ def write_index(
         task.expired_position,
     )
     written, rows, tombstones = [], 0, 0
-    for chunks in task.folded.chunks(store, held):
-        entry_bytes, chunk_entries = task.folded.encoding.entry_bytes, task.folded.chunk_entries
-        with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file, chunk_entries) as writer:
-            for chunk in chunks:
-                writer.write(_repointed(publisher, chunk))
-            written.append(writer.close())
-        rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
+    sizes = task.folded.encoding.entry_bytes, task.rows_per_index_file, task.folded.chunk_entries
+    with Closing(store) as closing:
+        for chunks in task.folded.chunks(store, held):
+            with bucket_writer(store, path_of, *sizes, closing) as writer:
+                for chunk in chunks:
+                    writer.write(_repointed(publisher, chunk))
+                written.append(writer.close())
+            rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
     if publisher.left:
         raise CorruptionError("more pointers were assigned than rows live: the round's index was changed meanwhile")
     return IndexResult(tuple(written), rows, tombstones)

@@ -21,7 +21,7 @@ from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
-from deltacompact.index.index_files import BucketWriter, IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import (
     IndexManifest,
@@ -117,10 +117,10 @@ class DedupeTask:
     path_of: Callable[[], str]
     chunk_entries: int
 
-    def bucket_writer(self, store: ObjectStore) -> contextlib.AbstractContextManager[BucketWriter]:
+    def bucket_writer(self, store: ObjectStore, closing: Closing) -> contextlib.AbstractContextManager[BucketWriter]:
         """A writer of one bucket's entries."""
         sizes = self.rows_per_index_file, self.chunk_entries
-        return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes)
+        return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes, closing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +136,14 @@ def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult
     """Fold the new entries (a parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
-    for folded in _folded_buckets(store, task, parts):
-        with task.bucket_writer(store) as writer:
-            for chunk in folded:
-                live += live_rows(chunk, len(live))
-                writer.write(chunk)
-            written.append(writer.close())
-        counts += folded.counts
+    with Closing(store) as closing:
+        for folded in _folded_buckets(store, task, parts):
+            with task.bucket_writer(store, closing) as writer:
+                for chunk in folded:
+                    live += live_rows(chunk, len(live))
+                    writer.write(chunk)
+                written.append(writer.close())
+            counts += folded.counts
     return DedupeResult(tuple(written), counts, live)
 
 
@@ -192,10 +193,11 @@ def dedupe_run(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeRe
     """Dedupe for one of several rounds: writes the changes as one more run of the session's index."""
     result, run, _ = _changes(store, task, parts)
     written = []
-    for bucket in task.buckets:
-        with task.bucket_writer(store) as writer:
-            writer.write(*run.of(bucket))
-            written.append(writer.close())
+    with Closing(store) as closing:
+        for bucket in task.buckets:
+            with task.bucket_writer(store, closing) as writer:
+                writer.write(*run.of(bucket))
+                written.append(writer.close())
     return replace(result, files=tuple(written))
 
 
