@@ -172,6 +172,7 @@ def _submit_dedupe(
         plan.options.rows_per_primary_key_index_file,
         bench.paths("index", ".arrow"),
         plan.options.limits.chunk_entries,
+        plan.options.limits.reading,
     )
     step, returns = _DEDUPE[method]
     receivers = ((bench.paced, replace(task, buckets=buckets)) for buckets in layout.tasks)

@@ -164,8 +164,9 @@ def _planned(
     for source, copies, reader in begun_ahead(
         enumerate(task.sources), lambda numbered: _begun(store, task, *numbered, ahead)
     ):
-        for of_group in () if masks else read_each_masks(store, task.masks_paths):  # while the first files are opened
-            masks |= of_group
+        if not masks:  # they are read while the first files are opened
+            for of_group in read_each_masks(store, task.masks_paths, ahead.limits):
+                masks |= of_group
         lives = live_mask(masks[source.ordinal], source.file.rows)
         piece = Piece(source.file, lives, _rows_of(lives, source))
         tells_codec = codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET
