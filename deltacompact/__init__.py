@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.rewrite.rewrite import RewriteResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.compact import CompactionResult, SessionResult, compact
-    from deltacompact.storage.s3 import S3Settings
+    from deltacompact.storage.s3_access import S3Settings
 
 __version__ = "0.1.0"
 
@@ -83,7 +83,7 @@ _MODULES = {
         "OperationType",
         "SortKey",
     ),
-    "storage.s3": ("S3Settings",),
+    "storage.s3_access": ("S3Settings",),
     "base.settings": ("Settings",),
     "base.errors": (
         "ConflictError",

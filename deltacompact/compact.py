@@ -21,7 +21,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import ContentType, OperationType, Partition, SortKey, Table, TableKeys
-from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -40,7 +40,6 @@ from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
 from deltacompact.session.driver import Published, Session
 from deltacompact.session.side_by_side import Run, run_side_by_side
-from deltacompact.storage.objects import Fetches
 from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
 from deltacompact.tabular.formats import suffix_of
@@ -286,7 +285,7 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
         for executor in executors.values():
             executor.stop()
 
-    plans = side_by_side(job.work, planned, job.read_at_once)
+    plans = side_by_side(job.work, planned, job.at_once)
     share_slots(
         executors,
         [
@@ -319,22 +318,21 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A prepared compaction job run: its work by partition. `waits`: the store is behind a network."""
+    """A prepared compaction job run: its work by partition, of which so many are read at a time.
+
+    `waits`: the store is behind a network.
+    """
 
     source_table_id: str
     destination_table_id: str
     terms: Terms
     work: tuple[Work, ...]
     waits: bool
+    at_once: int
 
     @property
     def snapshots(self) -> list[Snapshot]:
         return [work.found for work in self.work if isinstance(work.found, Snapshot)]
-
-    @property
-    def read_at_once(self) -> int:
-        """How many partitions are read at a time."""
-        return READ_AT_ONCE if self.waits else 1
 
     @property
     def lanes(self) -> dict[Partition, Lane]:
@@ -359,14 +357,13 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
     in_place = destination == source_table_id
     idle = idle_streams(catalog, source_table_id, chosen, options.purge) if in_place else {}
-    waits = isinstance(catalog.store, Fetches)
 
     def work(partition: Partition) -> Work:
         stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
         return Work(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
-    return Job(source_table_id, destination, terms, tuple(found), waits)
+    return Job(source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once)
 
 
 def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:

@@ -64,7 +64,7 @@ from deltacompact.catalog.delta_stream.table_documents import (
 )
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_store
-from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.s3_access import S3Settings
 from deltacompact.tabular import schemas
 
 if TYPE_CHECKING:
@@ -164,10 +164,11 @@ class DeltaStreamCatalog:
 
     def table(self, table_id: str) -> Table:
         """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
+        path = TablePaths.of(table_id).source
         known = self._tables.get(table_id)
         if known is not None and (known.source_table_id is not None or known.holds_streams):
             return self.declared(table_id)
-        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(table_id), self.at_once)
+        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(path), self.at_once)
         if source is not None:
             self._tables[table_id] = table = of_source(table, source["source_table_id"])
         return table
@@ -492,9 +493,8 @@ class DeltaStreamCatalog:
         except NotFoundError:
             return None
 
-    def _source_document(self, table_id: str) -> dict[str, Any] | None:
+    def _source_document(self, path: str) -> dict[str, Any] | None:
         """What source.json says; None where there is none."""
-        path = TablePaths.of(table_id).source
         try:
             return document(self.store.get(path), path)
         except NotFoundError:
