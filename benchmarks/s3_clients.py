@@ -137,7 +137,8 @@ def obstore_loop(endpoint: str) -> tuple[Fetch, Write]:
 
 
 def deltacompact_client(endpoint: str) -> tuple[Fetch, Write]:
-    from deltacompact.storage.s3 import S3Settings, S3Store
+    from deltacompact.storage.s3 import S3Store
+    from deltacompact.storage.s3_access import S3Settings
 
     store = S3Store(BUCKET, "", S3Settings(endpoint_url=endpoint, region=REGION))
     store.stat(KEY)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.catalog.publication.publication import PublicationResult
     from deltacompact.compact import CompactionResult, SessionResult, compact
-    from deltacompact.storage.s3 import S3Settings
+    from deltacompact.storage.s3_access import S3Settings
 
 __version__ = "0.1.0"
 
@@ -95,7 +95,7 @@ _MODULES = {
         "OperationType",
         "SortKey",
     ),
-    "storage.s3": ("S3Settings",),
+    "storage.s3_access": ("S3Settings",),
     "base.settings": ("Settings",),
     "base.errors": (
         "ConflictError",

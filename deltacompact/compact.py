@@ -21,7 +21,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.events import EventSink, SessionFinished, fan_out, logger
 from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, SortKey, Table, TableKeys
-from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
+from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -31,7 +31,7 @@ from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.catalog.delta_stream.table_documents import check_keys
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
-from deltacompact.executors.choose import capacities, executors_for
+from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
 from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
@@ -40,7 +40,6 @@ from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
 from deltacompact.session.driver import Published, Session
 from deltacompact.session.side_by_side import Run, run_side_by_side
-from deltacompact.storage.objects import Fetches
 from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
 from deltacompact.tabular.formats import suffix_of
@@ -328,7 +327,7 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
     options, lane_of = job.terms.options, job.lanes
     sessions = Counter(lane_of.values())
     at_once = {lane: min(count, sessions_at_once(lane, options, job.waits)) for lane, count in sessions.items()}
-    executors = executors_for(options, at_once)
+    executors = executors_for(options, at_once, job.waits)
     room_of = rooms(capacities(options, executors), at_once)
 
     def planned(work: Work) -> CompactionPlan | NothingToDo | Exception:
@@ -353,7 +352,15 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
         for executor in executors.values():
             executor.stop()
 
-    plans = side_by_side(job.work, planned, job.read_at_once)
+    plans = side_by_side(job.work, planned, job.at_once)
+    share_slots(
+        executors,
+        [
+            own.task_places
+            for work, own in zip(job.work, plans, strict=True)
+            if isinstance(own, CompactionPlan) and lane_of[work.partition] is Lane.POOL
+        ],
+    )
     runs = [
         Run(
             Claim.of(lane_of[work.partition], own) if isinstance(own, CompactionPlan) else None,
@@ -378,9 +385,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A prepared compaction job run: its work by partition. `waits`: the store is behind a network.
+    """A prepared compaction job run: its work by partition, of which so many are read at a time.
 
-    `publication`: the Iceberg table that shows the destination's rows.
+    `waits`: the store is behind a network. `publication`: the Iceberg table that shows the destination's rows.
     """
 
     source_table_id: str
@@ -388,16 +395,12 @@ class Job:
     terms: Terms
     work: tuple[Work, ...]
     waits: bool
+    at_once: int
     publication: str | None = None
 
     @property
     def snapshots(self) -> list[Snapshot]:
         return [work.found for work in self.work if isinstance(work.found, Snapshot)]
-
-    @property
-    def read_at_once(self) -> int:
-        """How many partitions are read at a time."""
-        return READ_AT_ONCE if self.waits else 1
 
     @property
     def lanes(self) -> dict[Partition, Lane]:
@@ -417,7 +420,7 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     publication = _publication(catalog, destination, destination == source_table_id)
     if publication is not None:
         options = _for_iceberg(options, destination)
-    source = catalog.table(source_table_id)
+    source = catalog.declared(source_table_id)
     chosen = _partitions(catalog, source_table_id, request.partitions)
     keys = _keys(source, request.primary_keys, request.sort_keys)
     if destination != source_table_id:
@@ -425,14 +428,13 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
     in_place = destination == source_table_id
     idle = idle_streams(catalog, source_table_id, chosen, options.purge) if in_place else {}
-    waits = isinstance(catalog.store, Fetches)
 
     def work(partition: Partition) -> Work:
         stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
         return Work(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
-    return Job(source_table_id, destination, terms, tuple(found), waits, publication)
+    return Job(source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, publication)
 
 
 def _publication(catalog: DeltaStreamCatalog, table_id: str, in_place: bool) -> str | None:

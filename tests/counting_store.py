@@ -4,6 +4,11 @@
         catalog.append(…)
     store.by_kind()      {"get": 2, "put": 1, "put_if_absent": 1}
 
+With a latency, it also tells the chain: the requests that waited for each other.
+
+    get ──┐ put ──┐       the chain is get, put: the fetch began before the get had ended
+      fetch ──┐
+
 It fetches ranges as a store behind a network does, so the code under test takes the paths that it takes on S3.
 """
 
@@ -12,9 +17,10 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any
 
 import pyarrow as pa
@@ -37,16 +43,28 @@ _NAMES = [
 class CountingStore:
     """Another store, with a list of the requests to it: (method, path)."""
 
-    def __init__(self, inner: ObjectStore) -> None:
+    def __init__(self, inner: ObjectStore, latency_s: float = 0.0) -> None:
         self.inner = inner
         self.uri = inner.uri
         self.requests: list[tuple[str, str]] = []
+        self.latency_s = latency_s
+        self._answering = ThreadPoolExecutor(64)
+        self._spans: list[tuple[float, float, str]] = []
         self._lock = threading.Lock()
         self._at_once = 0
         self.at_once_max = 0
 
     def reset(self) -> None:
         self.requests = []
+        self._spans = []
+
+    def chain(self) -> list[str]:
+        """The longest chain of requests, each of which began after the one before it had been answered."""
+        longest: list[tuple[float, list[str]]] = []
+        for began, ended, name in sorted(self._spans):
+            before = max((chain for end, chain in longest if end <= began), key=len, default=[])
+            longest.append((ended, [*before, name]))
+        return max((chain for _, chain in longest), key=len, default=[])
 
     def by_kind(self) -> Counter[str]:
         return Counter(kind for kind, _ in self.requests)
@@ -66,11 +84,14 @@ class CountingStore:
             self.requests.append((kind, path))
             self._at_once += 1
             self.at_once_max = max(self.at_once_max, self._at_once)
+        began = time.perf_counter()
         try:
+            time.sleep(self.latency_s)
             yield
         finally:
             with self._lock:
                 self._at_once -= 1
+                self._spans.append((began, time.perf_counter(), f"{kind} {path}"))
 
     def get(self, path: str) -> bytes:
         with self._counted("get", path):
@@ -85,12 +106,17 @@ class CountingStore:
             return self.inner.put_if_absent(path, data)
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
+        def fetched() -> Fetched:
+            with self._counted("fetch", path):
+                return ranged(self.inner.get(path), start, length)
+
+        if self.latency_s:
+            return self._answering.submit(fetched)
         answer: Future[Fetched] = Future()
-        with self._counted("fetch", path):
-            try:
-                answer.set_result(ranged(self.inner.get(path), start, length))
-            except Exception as error:
-                answer.set_exception(error)
+        try:
+            answer.set_result(fetched())
+        except Exception as error:
+            answer.set_exception(error)
         return answer
 
     def open(self, path: str) -> pa.NativeFile:
@@ -98,8 +124,10 @@ class CountingStore:
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        with self._counted("writer", path), self.inner.writer(path) as sink:
+        with self.inner.writer(path) as sink:
             yield sink
+            with self._counted("writer", path):
+                pass  # a small file is sent when it is closed
 
     def stat(self, path: str) -> ObjectStat:
         with self._counted("stat", path):

@@ -203,18 +203,18 @@ def test_no_credentials_and_a_metadata_service_that_says_nothing(s3, black_hole,
 def test_after_the_first_answer_requests_are_patient(s3_catalog_uri, monkeypatch):
     from deltacompact.storage.opening import open_store
 
-    monkeypatch.setattr(s3_store, "_ANSWERED", set())
+    monkeypatch.setattr(s3_store, "ANSWERED", set())
     store = open_store(s3_catalog_uri)
     sent = []
-    send = s3_store._first_send
+    send = s3_store.first_send
 
     def counted(*given):
         sent.append(given)
         return send(*given)
 
-    monkeypatch.setattr(s3_store, "_first_send", counted)
+    monkeypatch.setattr(s3_store, "first_send", counted)
     store.put("x", b"1")
     assert store.get("x") == b"1" and len(sent) == 1, "the first request alone is bounded, and it is no further one"
     travelled = pickle.loads(pickle.dumps(store))
-    monkeypatch.setattr(s3_store, "_ANSWERED", set())
+    monkeypatch.setattr(s3_store, "ANSWERED", set())
     assert pickle.loads(pickle.dumps(travelled)).get("x") == b"1"

@@ -14,7 +14,7 @@ from deltacompact.storage import s3 as s3_store
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import PROBE, refuse_overwriting
 from deltacompact.storage.opening import open_store
-from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.s3_access import S3Settings
 from deltacompact.storage.traffic import listening
 
 

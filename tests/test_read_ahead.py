@@ -20,7 +20,7 @@ from stores import InterceptedStore, unmeasured  # noqa: F401
 from tables import compacted_files, problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, SessionResult, Settings, compact
-from deltacompact.base.limits import READ_LIMITS, ReadLimits
+from deltacompact.base.limits import READ_LIMITS, Limits, ReadLimits
 from deltacompact.base.model import OperationType, Partition
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.live_bitmaps import read_each_masks
@@ -216,6 +216,22 @@ def test_many_files_of_masks_are_read_side_by_side(tmp_path: Path) -> None:
     found = list(read_each_masks(store, paths))
     assert [len(masks[number]) for number, masks in enumerate(found)] == [number * 100_000 for number in range(20)]
     assert store.under_way_max >= 8
+
+
+def test_index_and_masks_are_read_within_the_limits_of_the_settings() -> None:
+    store = RemoteStore()
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["k"])
+    catalog.append("t", table(3_000))
+    limits = Limits(reading=ReadLimits(request_bytes=2_000, tail_bytes=2_000, whole_bytes=2_000, gap_bytes=1))
+    settings = Settings(executor="local", limits=limits)
+    run(catalog, settings)
+    catalog.append("t", table(1_000, start=2_500))
+    store.forget()
+    run(catalog, settings)
+    lengths = [length for path, _, length in store.ranges if "/index/" in path]
+    assert len(lengths) > 3_000 * 32 / 2_000 and max(lengths) == 2_000
+    assert problems(catalog) == []
 
 
 def test_a_store_in_memory_needs_no_fetching() -> None:

@@ -2,6 +2,8 @@
 
 Every operation runs in a process that remembers nothing, unless it says "again". `DELTACOMPACT_WRITE_DOCS=1 pytest
 tests/test_requests.py` writes today's numbers into the page.
+
+How many requests wait for each other is measured with a store that takes a while to answer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from counting_store import CountingStore
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
@@ -29,12 +32,13 @@ from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.compact import Request, prepare
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.storage.memory import MemoryStore
 
 PAGE = Path(__file__).parent.parent / "docs/requests.md"
 _TABLE = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end -->)", re.S)
-LOCAL = Settings(executor="local", local_threads=1)
+LOCAL = Settings(executor="local", local_threads=2)
 
 
 class Lake:
@@ -148,6 +152,7 @@ OPERATIONS = [
     Operation("compact for the first time", 20, lakes((3, 0)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact", 20, lakes((3, 1), (3, 30)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact, nothing to do", 6, IDLE, lambda lake: lake.compact(lake.fresh())),
+    Operation("compact again, nothing to do", 2, IDLE, lambda lake: lake.compact(lake.warm)),
     Operation("compact a table, nothing to do", 20, many(0), lambda lake: lake.compact(lake.fresh())),
     Operation(
         "compact a table, one partition changed",
@@ -209,6 +214,57 @@ def test_the_page_has_the_bounds_and_todays_numbers(measured: dict[str, dict[str
         PAGE.write_text(told)
     else:
         assert told == text
+
+
+CHAINS = {
+    "append": 5,
+    "read": 5,
+    "compact for the first time": 16,
+    "compact": 19,
+    "compact, nothing to do": 3,
+    "compact again, nothing to do": 1,
+    "compact a table, one partition changed": 22,
+}
+"""So many requests at most wait for each other, those included that read and write rows and index. The page says so."""
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> None:
+    operation = next(operation for operation in OPERATIONS if operation.name == name)
+    lake = next(iter(operation.lakes.values()))()
+    operation.prepare(lake)
+    lake.store.reset()
+    lake.store.latency_s = 0.03
+    operation.work(lake)
+    assert len(lake.store.chain()) <= CHAINS[name], lake.store.chain()
+    assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
+
+
+def test_the_chain_does_not_grow_with_the_number_of_hash_buckets() -> None:
+    """Two CPUs, 64 buckets in 8 tasks: their index files are read and written side by side."""
+    lake = Lake()
+    for start in (0, 500, 1000):
+        lake.warm.append("t", pa.table({"k": range(start, start + 1000)}))
+    settings = Settings(executor="local", limits=Limits(groups=8))
+    for start, rows in (2000, 0), (0, 100):
+        lake.warm.append("t", pa.table({"k": range(start, start + rows)}, pa.schema([("k", pa.int64())])))
+        lake.store.reset()
+        lake.store.latency_s = 0.04
+        compact("t", delta_catalog_client=lake.fresh(), hash_bucket_count=64, settings=settings)
+        assert len(lake.store.chain()) <= 22, lake.store.chain()
+        lake.store.latency_s = 0.0
+
+
+def test_an_index_file_has_the_bytes_that_its_manifest_says() -> None:
+    lake = Lake(1, 3)
+    lake.compact(lake.fresh())
+    manifest = read_manifest(lake.store, lake.fresh().state("t", Partition()).index)
+    assert [file.bytes for file in manifest.files] == [lake.store.stat(file.path).bytes for file in manifest.files]
+    lake.append_to_all(1)
+    fetched = [path for kind, path in lake.counted(lambda: lake.compact(lake.fresh())) if kind == "fetch"]
+    assert [path for path in fetched if "/index/" in path and "masks" not in path] == [
+        file.path for file in manifest.files
+    ]
 
 
 def test_a_log_that_an_older_release_wrote_has_no_head_and_gets_one_with_the_next_append() -> None:

@@ -23,7 +23,7 @@ from deltacompact.storage import upload as uploads
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import Copies
 from deltacompact.storage.opening import open_store
-from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.s3_access import S3Settings
 from deltacompact.storage.throttle import Pace, paced
 from deltacompact.storage.traffic import listening
 from deltacompact.storage.upload import BLOCK_BYTES, MIB, Upload

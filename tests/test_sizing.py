@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 
 from deltacompact.base.limits import LIMITS, Limits
+from deltacompact.base.settings import Settings
+from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning import sizing
 
 GIB = sizing.GIB
@@ -109,3 +111,19 @@ def test_limits_are_handed_in():
     assert not sizing.adds_run(100, [1] * 7, 1, 0, 32, GIB, LIMITS)
     assert sizing.adds_run(100, [1] * 7, 1, 0, 32, GIB, Limits(runs_max=9))
     assert not sizing.fits_held(10, 1, 32, 12 * 32, LIMITS) and sizing.fits_held(10, 1, 32, 20 * 32, LIMITS)
+
+
+def test_tasks_that_wait_share_slots_only_as_far_as_a_share_of_the_memory_goes() -> None:
+    task, slot = sizing.TASK_BASE_BYTES + 700 * (1 << 20), 12 * GIB
+    assert sizing.task_places(2, 4, task, slot) == 8
+    assert sizing.task_places(2, 1, task, slot) == 2
+    assert sizing.task_places(2, 4, sizing.TASK_BASE_BYTES + 2_500 * (1 << 20), slot) == 2
+    assert sizing.task_places(2, 4, 40 * GIB, slot) == 2, "one task for each slot may take what it takes"
+
+
+def test_only_tasks_of_this_process_on_a_store_behind_a_network_share_slots() -> None:
+    assert LocalExecutor(Settings(), waits=True).capacity.tasks_per_slot > 1
+    for settings in (Settings(local_threads=2), Settings(concurrent_tasks=2)):
+        assert LocalExecutor(settings, waits=True).capacity.tasks_per_slot == 1, "the user has said how many"
+    assert LocalExecutor(Settings()).capacity.tasks_per_slot == 1
+    assert LocalExecutor(Settings(), inline=3, waits=True).capacity.tasks_per_slot == 1

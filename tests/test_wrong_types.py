@@ -15,7 +15,7 @@ from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
-from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.s3_access import S3Settings
 
 ROWS = pa.table({"id": [1], "day": ["a"]})
 

@@ -2,6 +2,7 @@
 
 done_for_each(["a", "b", "c"], work)      b fails  ->  ([result of a, result of c], [("b", its error)])
 side_by_side(["a", "b", "c"], work, 64)   all begin at once; the results are in order
+both(read_table, read_source, 64)         two pieces of work that do not wait for each other
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import TypeVar, cast
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -33,6 +34,12 @@ def side_by_side(partitions: Iterable[P], work: Callable[[P], T], at_once: int) 
         return [future.result() for future in futures]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
+
+
+def both(first: Callable[[], P], second: Callable[[], T], at_once: int) -> tuple[P, T]:
+    """The results of two pieces of work, side by side as above. With `at_once` 1, the second begins after the first."""
+    one, other = side_by_side([first, second], lambda work: work(), at_once)
+    return cast(P, one), cast(T, other)
 
 
 def done_for_each(

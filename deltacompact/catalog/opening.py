@@ -15,7 +15,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
 from deltacompact.catalog.delta_stream import catalog as delta_stream
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.s3_access import S3Settings
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from typing_extensions import TypeIs

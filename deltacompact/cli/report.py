@@ -56,7 +56,7 @@ def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
         except Exception as error:
             return about | {"error": error_document(error)}, [error]
 
-    plans = side_by_side(job.work, planned, job.read_at_once)
+    plans = side_by_side(job.work, planned, job.at_once)
     return Shown([about for about, _ in plans], tuple(error for _, errors in plans for error in errors))
 
 

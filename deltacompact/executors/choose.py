@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.settings import Settings
@@ -27,8 +27,11 @@ def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Execut
     return executors_for(settings, {lane: 1})[lane]
 
 
-def executors_for(settings: Settings, sessions: Mapping[Lane, int]) -> dict[Lane, Executor]:
-    """One executor for each lane, where so many sessions run at a time. Together they keep to the rate limits."""
+def executors_for(settings: Settings, sessions: Mapping[Lane, int], waits: bool = False) -> dict[Lane, Executor]:
+    """One executor for each lane, where so many sessions run at a time. Together they keep to the rate limits.
+
+    `waits`: the store is behind a network.
+    """
     in_process = [lane for lane in sessions if lane is not Lane.CLUSTER]
     executors: dict[Lane, Executor] = {}
     processes = 1
@@ -38,8 +41,15 @@ def executors_for(settings: Settings, sessions: Mapping[Lane, int]) -> dict[Lane
         executors[Lane.CLUSTER] = cluster = RayExecutor(settings, beside=bool(in_process))
         processes += cluster.capacity.slots
     for lane in in_process:
-        executors[lane] = LocalExecutor(settings, sessions[lane] if lane is Lane.INLINE else 0, processes)
+        executors[lane] = LocalExecutor(settings, sessions[lane] if lane is Lane.INLINE else 0, processes, waits)
     return executors
+
+
+def share_slots(executors: Mapping[Lane, Executor], places: Iterable[int]) -> None:
+    """Let tasks of this process share its CPUs. `places`: how many may run at a time, by the plan of each session."""
+    pool = executors.get(Lane.POOL)
+    if isinstance(pool, LocalExecutor):
+        pool.share_slots(min(places, default=1))
 
 
 def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[Lane, Capacity]:

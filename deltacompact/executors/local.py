@@ -53,16 +53,21 @@ def _value(argument: Any) -> Any:
     return argument.task.results()[argument.number] if isinstance(argument, _Later) else argument
 
 
+TASKS_PER_SLOT = 4
+"""On a store behind a network: while some tasks wait for their first bytes or their last part, others use the CPU."""
+
+
 class LocalExecutor:
     """One thread a task, `local_threads` at a time.
 
     `inline`: so many sessions run their tasks in threads of their own, each in the one that asks for its result.
-    `processes` share the rate limits of the settings, this one among them.
+    `processes` share the rate limits of the settings, this one among them. `waits`: the store is behind a network, so
+    tasks may share CPUs unless the settings say how many run at a time; `share_slots` begins that.
     """
 
     name = "local"
 
-    def __init__(self, settings: Settings, inline: int = 0, processes: int = 1) -> None:
+    def __init__(self, settings: Settings, inline: int = 0, processes: int = 1, waits: bool = False) -> None:
         memory = psutil.virtual_memory().total
         threads = settings.local_threads or os.cpu_count() or 1
         threads = 1 if inline else min(threads, settings.concurrent_tasks or threads)
@@ -72,6 +77,7 @@ class LocalExecutor:
             settings.memory_per_task_bytes or memory // max(2, os.cpu_count() or 1),
             settings.object_store_bytes or int(memory * 0.3),
             settings.limits.local_nodes,
+            TASKS_PER_SLOT if waits and not (inline or settings.local_threads or settings.concurrent_tasks) else 1,
         )
         self.tasks_per_process = inline or threads
         self.pace = Pace.of(settings, processes)
@@ -80,6 +86,12 @@ class LocalExecutor:
     @property
     def capacity(self) -> Capacity:
         return self._capacity
+
+    def share_slots(self, places: int) -> None:
+        """Run so many tasks at a time. Call it before the first task."""
+        if places > self.tasks_per_process:
+            self._pool = ThreadPoolExecutor(places, "deltacompact")
+            self.tasks_per_process = places
 
     def submit(
         self,

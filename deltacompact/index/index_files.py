@@ -11,7 +11,9 @@ count of each file and the CRC-32 of each batch. Readers verify both, and the or
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,7 @@ from deltacompact.base.errors import CorruptionError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields
 from deltacompact.storage.fetched_file import FetchedFile, ReadAhead
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular.damage import is_stores_fault
 
@@ -116,6 +118,55 @@ def _session_object(file_store: ObjectStore, name: str, fetched: FetchedFile | N
         raise kind(f"{file_store.uri}{name} cannot be read: {text_of(error)}") from error
 
 
+FILES_CLOSING = 16
+CLOSING_BYTES = 8 << 20
+"""Files of a task that are closed while it writes the next ones: so many, and so many bytes together."""
+
+
+class Closing:
+    """Closes small files beside the work of a task, if their store is behind a network: there, closing sends the file.
+
+        bucket 0: written, closing      bucket 1: written, closing      bucket 2: being written
+
+    A task of many buckets then waits about once, not once for each. The end of the block waits for all. A large file is
+    sent while it is written, which takes the memory that a task has for it: it waits for the small ones.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._threads = ThreadPoolExecutor(FILES_CLOSING, "closing") if isinstance(store, Fetches) else None
+        self._under_way: deque[tuple[Future[None], int]] = deque()
+
+    def __enter__(self) -> Closing:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        with self._threads or contextlib.nullcontext():
+            if kind is None:
+                self.wait()
+
+    def close(self, file: contextlib.ExitStack, size: int) -> None:
+        """Close a file of so many bytes, now or soon. Raises the error of an earlier one that could not be closed."""
+        if self._threads is None or size > CLOSING_BYTES:
+            file.close()
+            return
+        while len(self._under_way) >= FILES_CLOSING or self._bytes + size > CLOSING_BYTES:
+            self._wait_for_first()
+        self._under_way.append((self._threads.submit(file.close), size))
+
+    def wait(self) -> None:
+        """Wait for all files that are closed now."""
+        while self._under_way:
+            self._wait_for_first()
+
+    @property
+    def _bytes(self) -> int:
+        return sum(size for _, size in self._under_way)
+
+    def _wait_for_first(self) -> None:
+        closed, _ = self._under_way.popleft()
+        closed.result()
+
+
 class BucketWriter:
     """Writes one bucket's entries, in digest order, as files of at most `rows_per_file` entries.
 
@@ -123,7 +174,13 @@ class BucketWriter:
     """
 
     def __init__(
-        self, store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int, chunk_entries: int
+        self,
+        store: ObjectStore,
+        path_of: Any,
+        entry_bytes: int,
+        rows_per_file: int,
+        chunk_entries: int,
+        closing: Closing | None = None,
     ) -> None:
         self.files: list[IndexFile] = []
         self.rows = 0
@@ -133,6 +190,7 @@ class BucketWriter:
         self._entry_bytes = entry_bytes
         self._rows_per_file = rows_per_file
         self._chunk_entries = chunk_entries
+        self._closing = closing
         self._schema = pa.schema([pa.field("entry", pa.binary(entry_bytes), nullable=False)])
         self._waiting: list[Entries] = []
         self._waiting_rows = 0
@@ -185,7 +243,7 @@ class BucketWriter:
         self._open = contextlib.ExitStack()
         sink = self._open.enter_context(self._store.writer(self._path))
         self._sink = sink
-        self._ipc = self._open.enter_context(pa.ipc.new_file(sink, self._schema))
+        self._ipc = pa.ipc.new_file(sink, self._schema)  # closed once: each time it would write its footer
 
     def _write_chunk(self, entries: Entries) -> None:
         entries = np.ascontiguousarray(entries)
@@ -193,23 +251,36 @@ class BucketWriter:
         self._ipc.write_batch(pa.record_batch([column], schema=self._schema))
         self._crc32s.append(_kernels.crc32(entries))
         self._file_rows += len(entries)
+        if self._closing is not None and self._file_rows * self._entry_bytes > CLOSING_BYTES:
+            self._closing.wait()
 
     def _end_file(self) -> None:
         if self._open is None:
             return
         self._ipc.close()
         size = self._sink.tell()
-        self._open.close()
-        self._open = None
+        ended, self._open = self._open, None
+        if self._closing is None:
+            ended.close()
+        else:
+            self._closing.close(ended, size)
         self.files.append(IndexFile(self._path, self._file_rows, size, tuple(self._crc32s)))
 
 
 @contextlib.contextmanager
 def bucket_writer(
-    store: ObjectStore, path_of: Any, entry_bytes: int, rows_per_file: int, chunk_entries: int
+    store: ObjectStore,
+    path_of: Any,
+    entry_bytes: int,
+    rows_per_file: int,
+    chunk_entries: int,
+    closing: Closing | None = None,
 ) -> Iterator[BucketWriter]:
-    """A BucketWriter that removes its unfinished file if the block fails. Call its `close` inside the block."""
-    writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries)
+    """A BucketWriter that removes its unfinished file if the block fails. Call its `close` inside the block.
+
+    With `closing`, its files are there when that block ends.
+    """
+    writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries, closing)
     try:
         yield writer
     except BaseException:

@@ -47,15 +47,15 @@ def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
         out.write_batch(pa.record_batch(columns, schema=_SCHEMA))
 
 
-def read_masks(store: ObjectStore, path: str) -> Masks:
+def read_masks(store: ObjectStore, path: str, limits: ReadLimits = READ_LIMITS) -> Masks:
     """The masks of one file. Raises CorruptionError if a checksum differs."""
-    (masks,) = read_each_masks(store, [path])
+    (masks,) = read_each_masks(store, [path], limits)
     return masks
 
 
-def read_each_masks(store: ObjectStore, paths: Iterable[str]) -> Iterator[Masks]:
+def read_each_masks(store: ObjectStore, paths: Iterable[str], limits: ReadLimits = READ_LIMITS) -> Iterator[Masks]:
     """The masks of each file, in order. Remote files are fetched ahead."""
-    ahead = ReadAhead()
+    ahead = ReadAhead(limits)
     for path, opened in begun_ahead(paths, lambda path: (path, session_object(store, path, ahead))):
         masks: Masks = {}
         with opened as source:
@@ -71,9 +71,9 @@ def read_each_masks(store: ObjectStore, paths: Iterable[str]) -> Iterator[Masks]
 class LiveBits:
     """The live bitmaps of files with deletion vectors. Each file of masks is read once."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, limits: ReadLimits = READ_LIMITS) -> None:
         self._store = store
-        self._masks = functools.cache(functools.partial(read_masks, store))
+        self._masks = functools.cache(functools.partial(read_masks, store, limits=limits))
 
     def of(self, file: DataFile) -> npt.NDArray[np.uint8] | None:
         """The live bitmap of a file; None: all rows live."""
@@ -110,7 +110,7 @@ def live_tables_of_each(
     store: ObjectStore, parts: Sequence[Part], limits: ReadLimits = READ_LIMITS
 ) -> Iterator[LiveSlices]:
     """Slices like those of `files.read_each`, without dead rows."""
-    bits = LiveBits(store)
+    bits = LiveBits(store, limits)
     for part, slices in zip(parts, files.read_each(store, parts, limits), strict=True):
         yield _without_dead(slices, part.file, bits.of(part.file))
 

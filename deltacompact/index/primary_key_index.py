@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import FORMAT_VERSION, DataFile, ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
@@ -202,14 +203,17 @@ def read_index(
     Remote files are fetched from this call on. Raises CorruptionError if checksum, row count, order or bucket
     contradict the manifest.
     """
-    return _newest_of(store, manifest, read_runs(store, manifest, bucket, ahead or ReadAhead()))
+    ahead = ahead or ReadAhead()
+    return _newest_of(store, manifest, read_runs(store, manifest, bucket, ahead), ahead.limits)
 
 
-def _newest_of(store: ObjectStore, manifest: IndexManifest, runs: list[Iterator[Entries]]) -> Iterator[Entries]:
+def _newest_of(
+    store: ObjectStore, manifest: IndexManifest, runs: list[Iterator[Entries]], limits: ReadLimits
+) -> Iterator[Entries]:
     if len(runs) == 1 and not manifest.relocations:
         yield from runs[0]
         return
-    relocator = Relocator(store, manifest.relocations)
+    relocator = Relocator(store, manifest.relocations, limits)
     # The newest runs are small. They are merged first, so the entries of the large ones are copied once.
     for chunk in functools.reduce(lambda newer, older: _merged(older, newer), reversed(runs)):
         yield relocator.relocated(_kernels.present_entries(chunk))

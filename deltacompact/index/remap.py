@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import Entries
 from deltacompact.index.live_bitmaps import read_each_masks
@@ -56,8 +57,9 @@ class Relocation:
 class Relocator:
     """Applies relocations to entries. Reads masks when they are first needed."""
 
-    def __init__(self, store: ObjectStore, relocations: Sequence[Relocation]) -> None:
+    def __init__(self, store: ObjectStore, relocations: Sequence[Relocation], limits: ReadLimits = READ_LIMITS) -> None:
         self._store = store
+        self._limits = limits
         self._relocations = relocations
         self._ranks = functools.cache(self._load)
 
@@ -78,7 +80,7 @@ class Relocator:
     def _load(self, number: int) -> _kernels.SurvivorRanks:
         files = self._relocations[number].files
         paths = list(dict.fromkeys(file.masks_path for file in files))
-        masks = dict(zip(paths, read_each_masks(self._store, paths), strict=True))
+        masks = dict(zip(paths, read_each_masks(self._store, paths, self._limits), strict=True))
         ranks = _kernels.SurvivorRanks(
             _numbers(self._relocations[number]), np.array([file.rows for file in files], np.int64)
         )

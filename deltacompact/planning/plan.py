@@ -40,12 +40,16 @@ FILE_NUMBER_MAX = 2**32 - 3
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The machine or cluster. It decides how the work is divided, never the result. `nodes` has the slots of each."""
+    """The machine or cluster. It decides how the work is divided, never the result. `nodes` has the slots of each.
+
+    `tasks_per_slot`: so many tasks may share a slot, because most of them wait for a store behind a network.
+    """
 
     slots: int
     memory_per_task_bytes: int
     object_store_bytes: int
     nodes: tuple[int, ...] = ()
+    tasks_per_slot: int = 1
 
     @property
     def node_slots(self) -> tuple[int, ...]:
@@ -201,7 +205,17 @@ class CompactionPlan:
         hashing = math.ceil(self.round_rows / self.task_rows)
         outputs = math.ceil(self.data_bytes / self.target_file_bytes)
         groups = max(map(self.bucket_groups, self.rounds))
-        return max(1, min(self.capacity.slots, max(hashing, outputs, groups)))
+        return max(1, min(self.task_places, max(hashing, outputs, groups)))
+
+    @property
+    def task_places(self) -> int:
+        """How many tasks may run at a time: one for each slot, or a few more where they share slots."""
+        return sizing.task_places(
+            self.capacity.slots,
+            self.capacity.tasks_per_slot,
+            self.planned_peak_bytes,
+            self.capacity.memory_per_task_bytes,
+        )
 
     @property
     def planned_held_bytes(self) -> int:

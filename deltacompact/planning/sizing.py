@@ -81,6 +81,9 @@ NODE_OBJECT_STORE_SHARE = 0.3
 MASKS_SHARE_OF_MEMORY = 1 / 16
 """Every task that reads an index holds the masks of its relocations. They may take this share of its memory."""
 
+SHARED_SLOTS_MEMORY = 0.25
+"""Tasks that share slots may take this share of the memory of all slots. One task for each slot may take all of it."""
+
 TARGET_FILE_BYTES_MIN = 256 << 20
 TARGET_FILE_BYTES_MAX = 512 << 20
 TARGET_FILES = 64
@@ -260,6 +263,16 @@ def peak_task_bytes(
     pointing = pointer_rows * SPLIT_BYTES + 4 * chunk_bytes
     under_way = ROOMS_OF_A_READER * limits.reading.read_ahead_bytes + UPLOAD_BYTES
     return int(TASK_BASE_BYTES + under_way + max(hashing, folding, pointing, 4 * read_bytes))
+
+
+def task_places(slots: int, tasks_per_slot: int, task_bytes: int, memory_per_task_bytes: int) -> int:
+    """How many tasks of a process may run at a time. Beyond one for each slot, as many as fit a share of the memory.
+
+    2 slots of 12 GiB, 4 tasks a slot, tasks of 0.7 GiB above the process's own    8: they take 5.6 GiB
+    the same with tasks of 2.5 GiB                                                 2
+    """
+    fit = int(slots * memory_per_task_bytes * SHARED_SLOTS_MEMORY) // max(1, task_bytes - TASK_BASE_BYTES)
+    return max(slots, min(slots * tasks_per_slot, fit))
 
 
 def _power_of_two(n: int) -> int:

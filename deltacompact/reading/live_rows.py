@@ -104,7 +104,7 @@ def live_sources(
     """Every file that has a live row, with one bit for each of its rows."""
     decided, partition = fold_plan(store, snapshot, table), snapshot.partition
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
-    base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations)
+    base, relocator = BaseIndex(manifest, decided.base_ordinals), Relocator(store, manifest.relocations, limits)
     ordinals = np.arange(len(decided.sources), dtype=np.uint32)
     ranks = _kernels.SurvivorRanks(ordinals, np.array([source.file.rows for source in decided.sources], np.int64))
     for source in decided.sources:
@@ -121,7 +121,7 @@ def live_sources(
         for work in slices(deltas, 4_000_000)
     ]
     new_of_bucket = ((bucket, [entries for part in hashed for entries in part.of(bucket)]) for bucket in range(count))
-    for _, new, found in base.newest_of_each(store, new_of_bucket, decided.encoding, relocator):
+    for _, new, found in base.newest_of_each(store, new_of_bucket, decided.encoding, relocator, limits):
         folded = Folded(new, iter([found]), decided.encoding, decided.positions, decided.tombstone_retention)
         run, dead_ordinals, dead_rows = _kernels.changes(found, np.concatenate(list(folded)))
         ranks.unmark(dead_ordinals, dead_rows)

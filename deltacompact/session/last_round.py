@@ -109,7 +109,7 @@ def _assign_pointers(
     exchange = _exchange(bench, outputs)
     survivors_sent = _send_survivors(bench, outputs, deduped, sources, exchange)
     receivers = (
-        (bench.paced, number, group, path, deduped.layout.parcels, exchange)
+        (bench.paced, number, group, path, deduped.layout.parcels, exchange, bench.plan.options.limits.reading)
         for number, (group, path) in enumerate(zip(outputs.groups, masks_paths, strict=True))
     )
     ranked = gather(bench.executor, sources, assign, receivers, survivors_sent, returns=deduped.layout.parcel_count)
@@ -137,9 +137,9 @@ def _send_survivors(
 
 
 def _folded_buckets(bench: Workbench, deduped: Deduped) -> list[FoldedBuckets]:
-    encoding, chunk_entries = bench.plan.encoding, bench.plan.options.limits.chunk_entries
+    encoding, limits = bench.plan.encoding, bench.plan.options.limits
     return [
-        FoldedBuckets(encoding, group, buckets, deduped.index, chunk_entries)
+        FoldedBuckets(encoding, group, buckets, deduped.index, limits.chunk_entries, limits.reading)
         for group, buckets in enumerate(deduped.layout.tasks)
     ]
 

@@ -109,14 +109,15 @@ class SessionRecords:
         self._folder = workspace.session(session)
         self._data_folders = tuple(workspace.folder(room, session) for room in ("data", "index"))
         self._present: dict[str, int] = {}
-        self._begun_here = False
+        self.begun_here = False
+        """Whether this attempt has put the plan: then no earlier attempt has recorded anything."""
 
     def adopt_plan(self, plan: CompactionPlan) -> SessionRecord:
         """Put this plan's record, or get the record of an earlier attempt. Raises UnresumableError."""
         data = _encoded(asdict(SessionRecord.of(plan)))
-        self._begun_here = self._store.put_if_absent(self._folder + PLAN, data)
+        self.begun_here = self._store.put_if_absent(self._folder + PLAN, data)
         return SessionRecord.from_json(
-            self._parsed(PLAN, data if self._begun_here else self._store.get(self._folder + PLAN))
+            self._parsed(PLAN, data if self.begun_here else self._store.get(self._folder + PLAN))
         )
 
     def put(self, name: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +127,7 @@ class SessionRecords:
 
     def earlier(self, name: str) -> dict[str, Any] | None:
         """A record of an earlier attempt; None where there is none. Raises UnresumableError where it cannot be read."""
-        if self._begun_here:
+        if self.begun_here:
             return None
         try:
             return self._parsed(name, self._store.get(self._folder + name))

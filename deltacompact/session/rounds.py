@@ -130,7 +130,7 @@ def dedupe_round(bench: Workbench, round_: Round, before: Folding) -> Deduped:
 
 
 def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
-    """Step 1 for a round's files."""
+    """Step 1 for a round's files. Raises ConflictError where the session can no longer publish."""
     plan = bench.plan
     sources = plan.sources[round_.first : round_.stop]
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
@@ -140,6 +140,7 @@ def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
     senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in tasks]
     sizes = [sum(stop - start for start, stop in (piece.rows for piece in work)) for work in tasks]
     hashed = scatter(bench.executor, layout, hash_bucket, senders, sizes=sizes)
+    bench.check_in_the_right()  # the tasks work meanwhile; nothing is written before the next step
     bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
     return hashed
 
@@ -171,6 +172,7 @@ def _submit_dedupe(
         plan.options.rows_per_primary_key_index_file,
         bench.paths("index", ".arrow"),
         plan.options.limits.chunk_entries,
+        plan.options.limits.reading,
     )
     step, returns = _DEDUPE[method]
     receivers = ((bench.paced, replace(task, buckets=buckets)) for buckets in layout.tasks)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
-from deltacompact.storage.s3 import aws_client
+from deltacompact.storage.s3_access import aws_client
 
 _EVENT_VERSION = 1
 _ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{1,256}(?P<fifo>\.fifo)?")

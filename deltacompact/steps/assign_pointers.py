@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import ReadLimits
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.entries import Entries
-from deltacompact.index.index_files import IndexFile, bucket_writer
+from deltacompact.index.index_files import Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import LiveBits, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
@@ -51,12 +52,13 @@ class FoldedBuckets:
     buckets: range
     index: IndexManifest | None
     chunk_entries: int
+    reading: ReadLimits
 
     def chunks(self, store: ObjectStore, held: Groups | None) -> Iterator[Iterator[Entries]]:
         """The entries of each bucket, in digest order. The index files of the next buckets are fetched ahead."""
         if held is None:
             assert self.index is not None
-            index, ahead = self.index, ReadAhead()
+            index, ahead = self.index, ReadAhead(self.reading)
             yield from begun_ahead(self.buckets, lambda bucket: read_index(store, index, bucket, ahead))
             return
         for bucket in self.buckets:
@@ -114,6 +116,7 @@ def assign(
     masks_path: str,
     parcel_starts: Sequence[int],
     exchange_path_of: Callable[[], str] | None,
+    reading: ReadLimits,
     *sent: Sent,
 ) -> Iterator[Parcel]:
     """Rank the survivors of group `number`, and store the masks of its files.
@@ -122,16 +125,16 @@ def assign(
     [parcel_starts[i], parcel_starts[i + 1]).
     """
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
-    bits = LiveBits(store)
+    bits = LiveBits(store, reading)
     for ordinal, file in group.whole:
         ranks.fill(ordinal, bits.of(file))
     alive = [living for living, _ in sent]
-    for (_, died), pointers in zip(sent, taken_of_each(store, alive, number), strict=True):
+    for (_, died), pointers in zip(sent, taken_of_each(store, alive, number, reading), strict=True):
         ranks.unmark(*died.of(number))
         ranks.mark(*pointers)
     write_masks(store, masks_path, {Ordinal(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
     # Ranks within the group fit 32 bits: it has fewer than 2^32 rows.
-    ranked = [ranks.ranks(*pointers).astype(np.uint32) for pointers in taken_of_each(store, alive, number)]
+    ranked = [ranks.ranks(*pointers).astype(np.uint32) for pointers in taken_of_each(store, alive, number, reading)]
     yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)
 
 
@@ -166,7 +169,8 @@ def write_index(
 ) -> IndexResult:
     """Write the session's entries with pointers for readers. `ranked` has a parcel of ranks from each source group."""
     pointers, group = task.pointers, task.folded.group
-    (ranks,), offsets = _one_after_another([ranks for (ranks,) in taken_of_each(store, ranked, group)])
+    taken = taken_of_each(store, ranked, group, task.folded.reading)
+    (ranks,), offsets = _one_after_another([ranks for (ranks,) in taken])
     publisher = _kernels.Publisher(
         pointers.group_of,
         pointers.number_of,
@@ -179,13 +183,14 @@ def write_index(
         task.expired_position,
     )
     written, rows, tombstones = [], 0, 0
-    for chunks in task.folded.chunks(store, held):
-        entry_bytes, chunk_entries = task.folded.encoding.entry_bytes, task.folded.chunk_entries
-        with bucket_writer(store, path_of, entry_bytes, task.rows_per_index_file, chunk_entries) as writer:
-            for chunk in chunks:
-                writer.write(_repointed(publisher, chunk))
-            written.append(writer.close())
-        rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
+    sizes = task.folded.encoding.entry_bytes, task.rows_per_index_file, task.folded.chunk_entries
+    with Closing(store) as closing:
+        for chunks in task.folded.chunks(store, held):
+            with bucket_writer(store, path_of, *sizes, closing) as writer:
+                for chunk in chunks:
+                    writer.write(_repointed(publisher, chunk))
+                written.append(writer.close())
+            rows, tombstones = rows + writer.rows, tombstones + writer.tombstones
     if publisher.left:
         raise CorruptionError("more pointers were assigned than rows live: the round's index was changed meanwhile")
     return IndexResult(tuple(written), rows, tombstones)

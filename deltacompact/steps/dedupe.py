@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import GONE, TOMBSTONE, Entries, fields, none
-from deltacompact.index.index_files import BucketWriter, IndexFile, bucket_writer
+from deltacompact.index.index_files import BucketWriter, Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import (
     IndexManifest,
@@ -82,12 +83,13 @@ class BaseIndex:
         new_of_bucket: Iterable[tuple[int, list[Entries]]],
         encoding: Encoding,
         relocator: Relocator,
+        limits: ReadLimits = READ_LIMITS,
     ) -> Iterator[tuple[int, list[Entries], Entries]]:
         """Each bucket, its new entries, and the index's newest entries of their keys, with the session's ordinals.
 
         The files of the next buckets are fetched ahead. Those of buckets without new keys are not opened.
         """
-        ahead = ReadAhead()
+        ahead = ReadAhead(limits)
 
         def begun(bucket: int, new: list[Entries]) -> tuple[int, list[Entries], list[Iterator[Entries]]]:
             return bucket, new, read_runs(store, self.manifest, bucket, ahead) if any(map(len, new)) else []
@@ -116,11 +118,12 @@ class DedupeTask:
     rows_per_index_file: int
     path_of: Callable[[], str]
     chunk_entries: int
+    reading: ReadLimits
 
-    def bucket_writer(self, store: ObjectStore) -> contextlib.AbstractContextManager[BucketWriter]:
+    def bucket_writer(self, store: ObjectStore, closing: Closing) -> contextlib.AbstractContextManager[BucketWriter]:
         """A writer of one bucket's entries."""
         sizes = self.rows_per_index_file, self.chunk_entries
-        return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes)
+        return bucket_writer(store, self.path_of, self.encoding.entry_bytes, *sizes, closing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +139,14 @@ def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult
     """Fold the new entries (a parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
-    for folded in _folded_buckets(store, task, parts):
-        with task.bucket_writer(store) as writer:
-            for chunk in folded:
-                live += live_rows(chunk, len(live))
-                writer.write(chunk)
-            written.append(writer.close())
-        counts += folded.counts
+    with Closing(store) as closing:
+        for folded in _folded_buckets(store, task, parts):
+            with task.bucket_writer(store, closing) as writer:
+                for chunk in folded:
+                    live += live_rows(chunk, len(live))
+                    writer.write(chunk)
+                written.append(writer.close())
+            counts += folded.counts
     return DedupeResult(tuple(written), counts, live)
 
 
@@ -172,9 +176,9 @@ def dedupe_changes(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iter
 def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> tuple[DedupeResult, Groups, Pointers]:
     runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     dead: list[Pointers] = []
-    relocator = Relocator(store, task.base.manifest.relocations)
+    relocator = Relocator(store, task.base.manifest.relocations, task.reading)
     new_of_bucket = ((bucket, _of_bucket(parts, bucket)) for bucket in task.buckets)
-    for _, new, found in task.base.newest_of_each(store, new_of_bucket, task.encoding, relocator):
+    for _, new, found in task.base.newest_of_each(store, new_of_bucket, task.encoding, relocator, task.reading):
         folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
         run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
         runs.append(run)
@@ -192,10 +196,11 @@ def dedupe_run(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeRe
     """Dedupe for one of several rounds: writes the changes as one more run of the session's index."""
     result, run, _ = _changes(store, task, parts)
     written = []
-    for bucket in task.buckets:
-        with task.bucket_writer(store) as writer:
-            writer.write(*run.of(bucket))
-            written.append(writer.close())
+    with Closing(store) as closing:
+        for bucket in task.buckets:
+            with task.bucket_writer(store, closing) as writer:
+                writer.write(*run.of(bucket))
+                written.append(writer.close())
     return replace(result, files=tuple(written))
 
 
@@ -205,7 +210,7 @@ def _of_bucket(parts: Sequence[Groups], bucket: int) -> list[Entries]:
 
 def _folded_buckets(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> Iterator[Folded]:
     """The fold of each bucket. The index files of the next buckets are fetched ahead."""
-    ahead = ReadAhead()
+    ahead = ReadAhead(task.reading)
     bases = begun_ahead(task.buckets, lambda bucket: task.base.chunks(store, bucket, task.encoding, ahead))
     for bucket, base in zip(task.buckets, bases, strict=True):
         yield Folded(_of_bucket(parts, bucket), base, task.encoding, task.positions, task.tombstone_retention)

@@ -23,8 +23,8 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
-from deltacompact.storage.fetched_file import Range, ReadAhead, begun_ahead
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.fetched_file import FILES_AHEAD, Range, ReadAhead, begun_ahead
+from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.tabular import prefetch, schemas, writing
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.files import FileReader, Part
@@ -161,32 +161,41 @@ def _planned(
     options, share_min = task.options, task.limits.copied_group_share_min
     codec, planned = options.codec, list[Piece]()
     masks: Masks = {}
-    for source, reader in begun_ahead(
-        task.sources, lambda source: (source, _reader_to_copy(store, task, source, ahead))
+    for source, copies, reader in begun_ahead(
+        enumerate(task.sources), lambda numbered: _begun(store, task, *numbered, ahead)
     ):
-        for of_group in () if masks else read_each_masks(store, task.masks_paths):  # while the first files are opened
-            masks |= of_group
+        if not masks:  # they are read while the first files are opened
+            for of_group in read_each_masks(store, task.masks_paths, ahead.limits):
+                masks |= of_group
         lives = live_mask(masks[source.ordinal], source.file.rows)
         piece = Piece(source.file, lives, _rows_of(lives, source))
-        if reader is None and codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET:
+        tells_codec = codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET
+        if reader is None and tells_codec:
             reader = FileReader(store, Part(piece.file), ahead)
         if reader is not None:
             opened.enter_context(reader)
+            piece = replace(piece, reader=reader)
+        if reader is not None and (copies or tells_codec):
             parquet = reader.parquet
             found = copyable_ranges(parquet, piece.file, task.schema, options, lives, piece.rows, share_min)
             codec = codec or codec_of(parquet.metadata)
-            piece = replace(piece, copied=found, reader=reader)
+            piece = replace(piece, copied=found)
             if not reader.is_remote:
                 reader.close()
         planned.append(piece)
     return replace(options, codec=codec), planned
 
 
-def _reader_to_copy(
-    store: ObjectStore, task: MaterializeTask, source: LiveRange, ahead: ReadAhead
-) -> FileReader | None:
+def _begun(
+    store: ObjectStore, task: MaterializeTask, number: int, source: LiveRange, ahead: ReadAhead
+) -> tuple[LiveRange, bool, FileReader | None]:
+    """A source, whether its row groups may be copied, and its reader if it is to be opened now.
+
+    That is so for files with such row groups, and for the first remote files: they come together with the masks.
+    """
     copies = may_be_copied(source.file, task.options, task.limits.copied_group_share_min)
-    return FileReader(store, Part(source.file), ahead, to_copy=True) if copies else None
+    is_ahead = number <= FILES_AHEAD and isinstance(store, Fetches)
+    return source, copies, FileReader(store, Part(source.file), ahead, to_copy=copies) if copies or is_ahead else None
 
 
 def _with_readers(store: ObjectStore, pieces: Sequence[Piece], ahead: ReadAhead) -> Iterator[Piece]:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.index.index_files import OpenObject, session_object
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
@@ -79,9 +80,11 @@ def parcels(
         yield Stored(path, groups.first)
 
 
-def taken_of_each(store: ObjectStore, parcels: Sequence[Parcel], group: int) -> Iterator[Arrays]:
+def taken_of_each(
+    store: ObjectStore, parcels: Sequence[Parcel], group: int, limits: ReadLimits = READ_LIMITS
+) -> Iterator[Arrays]:
     """The rows of one group in each parcel. Stored parcels are fetched ahead."""
-    ahead = ReadAhead()
+    ahead = ReadAhead(limits)
 
     def begun(parcel: Parcel) -> tuple[Parcel, OpenObject | None]:
         return parcel, None if isinstance(parcel, Groups) else session_object(store, parcel.path, ahead)

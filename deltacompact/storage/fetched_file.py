@@ -344,7 +344,8 @@ class FetchedFile(pa.PythonFile):  # type: ignore[misc]
 
 def open_fetched(store: RemoteStore, path: str, limits: ReadLimits = READ_LIMITS) -> FetchedFile:
     """Open a file of a remote store. Waits for the first answer, and raises NotFoundError if there is no such file."""
-    file = FetchedFile(_Ranges(store, path, ReadAhead(limits), None, False))
+    file = ReadAhead(limits).file(store, path)
+    assert file is not None, "a remote store fetches"
     file.size()
     return file
 

@@ -22,7 +22,7 @@ from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
 
 if TYPE_CHECKING:
-    from deltacompact.storage.s3 import S3Settings
+    from deltacompact.storage.s3_access import S3Settings
 
 
 def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> ObjectStore:
@@ -32,7 +32,8 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
     if parts.scheme == "s3":
         if not parts.netloc:
             raise InputError(f"{text!r} names no bucket")
-        from deltacompact.storage.s3 import S3Settings, S3Store
+        from deltacompact.storage.s3 import S3Store
+        from deltacompact.storage.s3_access import S3Settings
 
         return S3Store(parts.netloc, parts.path, s3 or S3Settings.from_environment())
     if parts.scheme == "file":

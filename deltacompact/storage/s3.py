@@ -1,4 +1,4 @@
-"""S3 as an object store: the only door to boto3.
+"""S3 as an object store.
 
 put if absent   PutObject with If-None-Match: *      412: another writer was first; 409: try again
                 tested once in each process: some stores with an S3 interface ignore the header
@@ -7,7 +7,8 @@ one object      obstore (s3_objects.py); boto3 where obstore cannot: keys that i
 a large file    a multipart upload (upload.py), completed at the end of the block, aborted if it fails; if the process
                 dies, a vacuum finds the upload
 random access   ranges of a file, several at a time: see fetched_file.py
-first request   must be answered within 9 seconds, credentials included; later requests have long time-outs and retries
+first request   must be answered within 9 seconds, credentials included (first_answer.py)
+settings        and credentials: s3_access.py
 """
 
 from __future__ import annotations
@@ -17,24 +18,32 @@ import contextlib
 import functools
 import logging
 import os
-import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
-from deltacompact.base.settings import at_least
 from deltacompact.base.wording import text_of
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
+from deltacompact.storage.first_answer import ANSWERED, FIRST_ANSWER_S, bounded, first_send
 from deltacompact.storage.objects import Fetched, ObjectStat, refuse_overwriting
+from deltacompact.storage.s3_access import (
+    REQUESTS_AT_ONCE,
+    SET_THEM,
+    Access,
+    S3Settings,
+    client_config,
+    resolved,
+    session_of,
+    static_credentials,
+)
 from deltacompact.storage.s3_objects import BACKOFF, Objects, Reach, RequestFailed
 from deltacompact.storage.s3_parts import S3Parts
 from deltacompact.storage.traffic import tell
@@ -47,67 +56,8 @@ _PROBED: set[tuple[str | None, str]] = set()
 _PROBING = threading.RLock()
 
 _LOG = logging.getLogger("deltacompact")
-_REQUESTS_AT_ONCE = 32
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
 """S3's answers for a bucket of another region. boto3 follows it there."""
-_FIRST_ANSWER_S = 9.0
-_SILENT_S = 2.0
-"""Waits shorter than this are not reported."""
-_SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
-_CHECK_IT = "is it the right endpoint (AWS_ENDPOINT_URL, region), and can this machine reach it?"
-
-
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """How to reach S3. A None comes from boto3's own chain (environment, profile, instance role)."""
-
-    endpoint_url: str | None = None
-    region: str | None = None
-    profile: str | None = None
-    role_arn: str | None = None
-    kms_key_id: str | None = None
-    max_attempts: int = 10
-    timeout_s: float = 60.0
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        texts = ("endpoint_url", "region", "profile", "role_arn", "kms_key_id")
-        for name in (*texts, "access_key", "secret_key", "session_token"):
-            expect.text_or_none(name, getattr(self, name))
-        at_least("max_attempts", self.max_attempts, 1)
-        if not expect.number("timeout_s", self.timeout_s) > 0:
-            raise InputError(f"timeout_s is {self.timeout_s!r}, it must be greater than 0")
-
-    @classmethod
-    def from_environment(cls) -> S3Settings:
-        """Each field from DELTACOMPACT_S3_<FIELD>, if that variable is set."""
-        chosen: dict[str, Any] = {}
-        for setting in fields(cls):
-            if value := os.environ.get(f"DELTACOMPACT_S3_{setting.name.upper()}"):
-                kind: Any = type(setting.default) if setting.default is not None else str
-                try:
-                    chosen[setting.name] = kind(value)
-                except ValueError:
-                    raise InputError(f"DELTACOMPACT_S3_{setting.name.upper()}={value!r} is not a number") from None
-        return cls(**chosen)
-
-
-_ANSWERED: set[S3Settings] = set()
-"""Settings whose endpoint has answered a request of this process."""
-
-
-@dataclass(frozen=True, slots=True)
-class _StaticCredentials:
-    """Credentials of settings or environment. They travel to workers with the store; credentials of roles do not."""
-
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    token: str | None = field(repr=False)
-
-
-Access = tuple[S3Settings, _StaticCredentials | None]
 
 
 @dataclass(slots=True)
@@ -129,20 +79,20 @@ class S3Store:
     def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
         self.bucket = bucket
         self.prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
-        self.settings = _resolved(settings)
+        self.settings = resolved(settings)
         self.uri = f"s3://{bucket}/{self.prefix}"
-        self._static = _static_credentials(settings)
+        self._static = static_credentials(settings)
         self._live: _Live | None = None
         self._elsewhere = False
 
     def __getstate__(self) -> dict[str, Any]:
         # Clients cannot be pickled: every process builds its own. If the endpoint has answered the sender of the store,
         # its workers do not bound their first request.
-        return {**self.__dict__, "_live": None, "_answered": self.settings in _ANSWERED}
+        return {**self.__dict__, "_live": None, "_answered": self.settings in ANSWERED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state.pop("_answered"):
-            _ANSWERED.add(state["settings"])
+            ANSWERED.add(state["settings"])
         self.__dict__.update(state)
 
     @property
@@ -368,7 +318,7 @@ class S3Store:
     def _objects(self, path: str) -> Objects | None:
         """By which to ask for an object. None: boto3 must."""
         objects = self._connected().objects
-        able = self.settings in _ANSWERED and not self._elsewhere and s3_objects.usable()
+        able = self.settings in ANSWERED and not self._elsewhere and s3_objects.usable()
         return objects if able and s3_objects.can_name(self.prefix + path) else None
 
     def _connected(self) -> _Live:
@@ -380,30 +330,28 @@ class S3Store:
 
     def _made(self) -> _Live:
         expires_s = time.monotonic() + self._CREDENTIALS_LAST_S
-        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        deadline_s = time.monotonic() + FIRST_ANSWER_S
         may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
-        if self.settings in _ANSWERED or may_ask_its_user:
+        if self.settings in ANSWERED or may_ask_its_user:
             client, objects = self._clients()
         else:
             try:
-                client, objects = _bounded(
+                client, objects = bounded(
                     self._clients, deadline_s, f"connecting to {self.uri}: looking for AWS credentials"
                 )
             except TimeoutError:
-                raise InputError(
-                    f"no AWS credentials for {self.uri} within {_FIRST_ANSWER_S:g} s: {_SET_THEM}"
-                ) from None
+                raise InputError(f"no AWS credentials for {self.uri} within {FIRST_ANSWER_S:g} s: {SET_THEM}") from None
         client.meta.events.register("before-send.s3", functools.partial(self._send, client, deadline_s))
         client.meta.events.register("needs-retry.s3", _heed_slow_down)
         client.meta.events.register("before-sign.s3.UploadPart", _unsigned)
         return _Live(client, objects, expires_s, os.getpid())
 
     def _clients(self) -> tuple[Any, Objects]:
-        session = _session(self.settings, self._static)
-        client = session.client("s3", config=_client_config(self.settings), endpoint_url=self.settings.endpoint_url)
+        session = session_of(self.settings, self._static)
+        client = session.client("s3", config=client_config(self.settings), endpoint_url=self.settings.endpoint_url)
         found = session.get_credentials()
         if found is None:
-            raise InputError(f"no AWS credentials: {_SET_THEM}")
+            raise InputError(f"no AWS credentials: {SET_THEM}")
         frozen = found.get_frozen_credentials()
         signed = client.generate_presigned_url("get_object", Params={"Bucket": self.bucket, "Key": "k"})
         reach = Reach(
@@ -425,10 +373,10 @@ class S3Store:
             time.sleep(wait_s)
         key = unquote(urlsplit(request.url).path).partition(f"{self.bucket}/")[2]
         tell(event_name.rpartition(".")[2], key, int(request.headers.get("Content-Length") or 0))
-        if self.settings in _ANSWERED:
+        if self.settings in ANSWERED:
             return None
-        answer = _first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
-        _ANSWERED.add(self.settings)
+        answer = first_send(client._endpoint.http_session.send, request, max(deadline_s, time.monotonic() + 3))
+        ANSWERED.add(self.settings)
         return answer
 
     @contextlib.contextmanager
@@ -467,13 +415,13 @@ class S3Store:
 @functools.cache
 def _asking_threads() -> ThreadPoolExecutor:
     """The threads of this process in which boto3 waits for answers."""
-    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, "deltacompact-s3-requests")
+    return ThreadPoolExecutor(REQUESTS_AT_ONCE, "deltacompact-s3-requests")
 
 
 @functools.cache
 def _uploading() -> ThreadPoolExecutor:
     """The threads of this process that send parts."""
-    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, "deltacompact-s3-uploads")
+    return ThreadPoolExecutor(REQUESTS_AT_ONCE, "deltacompact-s3-uploads")
 
 
 for _threads in (_asking_threads, _uploading):  # a forked child has none of them
@@ -501,7 +449,7 @@ def whole_bucket(bucket: str, access: Access | None = None) -> S3Store:
     """
     if access is None:
         settings = S3Settings.from_environment()
-        access = settings, _static_credentials(settings)
+        access = settings, static_credentials(settings)
     return _opened_bucket(bucket, access)
 
 
@@ -511,113 +459,6 @@ def _opened_bucket(bucket: str, access: Access) -> S3Store:
     store = S3Store(bucket, "", settings)
     store._static = static
     return store
-
-
-def _first_send(send: Callable[[Any], Any], request: Any, deadline_s: float) -> Any:
-    """Send the first request to an endpoint, up to three times. Any answer counts, even an error."""
-    from botocore.exceptions import BotoCoreError
-
-    url = urlsplit(request.url)
-    endpoint = f"{url.scheme}://{url.netloc}"
-    for left in (2, 1, 0):
-        try:
-            return _bounded(lambda: send(request), deadline_s, f"connecting to {endpoint}")
-        except TimeoutError:
-            raise StoreError(f"{endpoint} did not answer within {_FIRST_ANSWER_S:g} s: {_CHECK_IT}") from None
-        except BotoCoreError as error:
-            if not left:
-                raise StoreError(f"{endpoint} does not answer: {text_of(error)}: {_CHECK_IT}") from error
-            request.reset_stream()
-            time.sleep(0.3)
-    raise AssertionError("unreachable")
-
-
-def _bounded(call: Callable[[], Any], deadline_s: float, doing: str) -> Any:
-    """The result of the call, which runs in a thread. Raises TimeoutError at the deadline and abandons the thread."""
-    outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            outcome.put((call(), None))
-        except BaseException as error:
-            outcome.put((None, error))
-
-    threading.Thread(target=run, name="deltacompact-connects", daemon=True).start()
-    try:
-        value, error = outcome.get(timeout=min(_SILENT_S, max(0.0, deadline_s - time.monotonic())))
-    except queue.Empty:
-        _LOG.warning("%s ...", doing)
-        try:
-            value, error = outcome.get(timeout=max(0.0, deadline_s - time.monotonic()))
-        except queue.Empty:
-            raise TimeoutError(doing) from None
-    if error is not None:
-        raise error
-    return value
-
-
-def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
-    """A boto3 client of another AWS service, with the settings of S3 but few retries and short time-outs."""
-    from botocore.config import Config
-
-    settings = _resolved(S3Settings.from_environment())
-    session = _session(settings, _static_credentials(settings))
-    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
-    return session.client(service, region_name=region or settings.region, config=config)
-
-
-def _resolved(settings: S3Settings) -> S3Settings:
-    """The settings, completed from the environment of the process that opens the store, for its workers too."""
-    environment = os.environ.get
-    return replace(
-        settings,
-        endpoint_url=settings.endpoint_url or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL"),
-        region=settings.region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION"),
-    )
-
-
-def _client_config(settings: S3Settings) -> Any:
-    from botocore.config import Config
-
-    return Config(
-        retries={"mode": "standard", "total_max_attempts": settings.max_attempts},  # BACKOFF heeds SlowDown
-        signature_version="s3v4",
-        connect_timeout=settings.timeout_s,
-        read_timeout=settings.timeout_s,
-        max_pool_connections=_REQUESTS_AT_ONCE,
-    )
-
-
-def _static_credentials(settings: S3Settings) -> _StaticCredentials | None:
-    if settings.access_key and settings.secret_key:
-        return _StaticCredentials(settings.access_key, settings.secret_key, settings.session_token)
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if settings.profile or not (key and secret):
-        return None
-    return _StaticCredentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
-
-
-def _session(settings: S3Settings, static: _StaticCredentials | None) -> Any:
-    import boto3
-
-    credentials = {}
-    if static:
-        credentials = {
-            "aws_access_key_id": static.access_key,
-            "aws_secret_access_key": static.secret_key,
-            "aws_session_token": static.token,
-        }
-    session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **credentials)
-    if not settings.role_arn:
-        return session
-    answer = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
-    assumed = answer["Credentials"]
-    return boto3.Session(
-        aws_access_key_id=assumed["AccessKeyId"],
-        aws_secret_access_key=assumed["SecretAccessKey"],
-        aws_session_token=assumed["SessionToken"],
-        region_name=session.region_name,
-    )
 
 
 def _code(error: Any) -> str:

@@ -94,9 +94,9 @@ class PacedStore:
         self._pace = pace
         self._reads, self._writes, self._requests = _allowances(pace)
 
-    def alike(self, store: ObjectStore) -> PacedStore:
+    def alike(self, store: ObjectStore) -> ObjectStore:
         """Another store that shares this allowance."""
-        return PacedRemote(store, self._pace) if isinstance(store, Fetches) else PacedStore(store, self._pace)
+        return paced(store, self._pace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._store, self._pace)

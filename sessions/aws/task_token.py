@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deltacompact.base.wording import one_line
-from deltacompact.storage.s3 import aws_client
+from deltacompact.storage.s3_access import aws_client
 from sessions.base.settings import HEARTBEAT_S
 
 logger = logging.getLogger("deltacompact.sessions")

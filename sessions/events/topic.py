@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deltacompact.sinks.sns import TopicArn
-from deltacompact.storage.s3 import aws_client
+from deltacompact.storage.s3_access import aws_client
 
 BATCH_MAX = 10
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
-from deltacompact.storage.s3 import aws_client
+from deltacompact.storage.s3_access import aws_client
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
 LONG_POLL_S = 20

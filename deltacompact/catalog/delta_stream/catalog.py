@@ -43,7 +43,7 @@ from deltacompact.base.model import (
     Token,
     whole_number,
 )
-from deltacompact.base.partitions import READ_AT_ONCE, side_by_side
+from deltacompact.base.partitions import READ_AT_ONCE, both, side_by_side
 from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.delta_stream.listing import Listing, read_listing
@@ -64,7 +64,7 @@ from deltacompact.catalog.delta_stream.table_documents import (
 )
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_store
-from deltacompact.storage.s3 import S3Settings
+from deltacompact.storage.s3_access import S3Settings
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.scan import Selection
@@ -169,13 +169,17 @@ class DeltaStreamCatalog:
 
     def table(self, table_id: str) -> Table:
         """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
-        known = self._declared(table_id)
-        if known.source_table_id is None and not known.holds_streams:
-            self._tables[table_id] = known = self._with_source(known)
-        return known
+        path = TablePaths.of(table_id).source
+        known = self._tables.get(table_id)
+        if known is not None and (known.source_table_id is not None or known.holds_streams):
+            return self.declared(table_id)
+        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(path), self.at_once)
+        if source is not None:
+            self._tables[table_id] = table = of_source(table, source["source_table_id"])
+        return table
 
-    def _declared(self, table_id: str) -> Table:
-        """The table with its keys. Its source is there only if an earlier call looked for it."""
+    def declared(self, table_id: str) -> Table:
+        """The table with its keys. Its source is there only if an earlier call has looked for it."""
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
@@ -223,7 +227,9 @@ class DeltaStreamCatalog:
 
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
-        table, paths = self.table(table_id), TablePaths.of(table_id)
+        table, paths = self.declared(table_id), TablePaths.of(table_id)
+        if not table.partition_keys:
+            return [Partition()] if self.log(table_id, Partition()).exists() else []
         marks = [paths.partition_of(stat.path, table.partition_keys) for stat in self.store.list(paths.partitions)]
         marked = [partition for partition in marks if partition is not None]
         listed = self.listing(table_id) if self.is_remote and len(marked) >= self.log_limits.streams_listed_min else {}
@@ -244,7 +250,7 @@ class DeltaStreamCatalog:
 
     def partition(self, table_id: str, given: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""
-        partition = Partition.of(self.table(table_id).partition_keys, given)
+        partition = Partition.of(self.declared(table_id).partition_keys, given)
         if not self.log(table_id, partition).exists():
             raise NotFoundError(f"table {table_id!r} has no partition {partition}")
         return partition
@@ -259,12 +265,12 @@ class DeltaStreamCatalog:
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
         """Declare `keys` where the table has none. Returns the table's keys. Raises InputError where they differ."""
-        table, paths = self.table(table_id), TablePaths.of(table_id)
+        table, paths = self.declared(table_id), TablePaths.of(table_id)
         if table.keys is None:
             if keys is None:
                 raise InputError(f"table {table_id!r} has no primary keys yet: name them")
             self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
-            table = self.table(table_id)
+            table = self.declared(table_id)
         assert table.keys is not None
         check_keys(table, keys)
         return table.keys
@@ -468,7 +474,7 @@ class DeltaStreamCatalog:
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
     ) -> tuple[StreamWriter, OperationType, TableKeys | None]:
-        table = self._declared(table_id)
+        table = self.declared(table_id)
         chosen = Partition.of(table.partition_keys, partition)
         if not self._holds_rows_of_its_own(table_id, chosen):
             table = self.table(table_id)
@@ -537,13 +543,12 @@ class DeltaStreamCatalog:
         except NotFoundError:
             return None
 
-    def _with_source(self, table: Table) -> Table:
-        """The table with its source from source.json, if that exists."""
-        path = TablePaths.of(table.table_id).source
+    def _source_document(self, path: str) -> dict[str, Any] | None:
+        """What source.json says; None where there is none."""
         try:
-            return of_source(table, document(self.store.get(path), path)["source_table_id"])
+            return document(self.store.get(path), path)
         except NotFoundError:
-            return table
+            return None
 
 
 def stream_files(state: StreamState) -> list[DataFile]:

@@ -83,7 +83,7 @@ def read_listing(catalog: DeltaStreamCatalog, table_id: str) -> Listing:
         streams = document["streams"]
         if document["format"] != FORMAT_VERSION or document["sha256"] != _checksum(paths.root, streams):
             return {}
-        keys = catalog.table(table_id).partition_keys
+        keys = catalog.declared(table_id).partition_keys
         found = {Partition(tuple(zip(keys, values, strict=True))): ListedStream(*fields) for values, *fields in streams}
         return {partition: listed for partition, listed in found.items() if is_version(listed.version)}
     except (NotFoundError, ValueError, LookupError, TypeError):

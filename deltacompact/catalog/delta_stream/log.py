@@ -28,6 +28,7 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION
+from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.catalog.delta_stream import heads
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly
 from deltacompact.catalog.delta_stream.heads import Head, RecentEntries
@@ -50,7 +51,7 @@ from deltacompact.catalog.delta_stream.log_entries import (
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths
 from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.catalog.delta_stream.tokens import Tokens
-from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.storage.objects import Fetches, ObjectStat, ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class StreamLog:
         """The seals that led to versions: version and number of each seal."""
         self._keeps_heads = isinstance(store, Fetches)
         """On a local disk a head would cost an append more than it saves a reader."""
+        self._at_once = READ_AT_ONCE if self._keeps_heads else 1
 
     # Reading
 
@@ -122,7 +124,7 @@ class StreamLog:
     def recent(self) -> StreamState:
         """The active version as this process or the head last saw it: entries may have come since."""
         if self._active not in self._seen:
-            self._active = self._hinted()
+            self._active, _ = self._hinted()
         state = self._seen.get(self._active)
         if state is None:
             self._head = Head(GENESIS)  # there is nothing more to learn from it
@@ -136,9 +138,9 @@ class StreamLog:
 
         `strictly` lists the rest of the log instead of probing, which finds entries beyond a missing one.
         """
-        version = self._active
+        version, listed = self._active, None
         if version == GENESIS and (GENESIS not in self._seen or self._seen[GENESIS].sealed):
-            version = self._hinted()
+            version, listed = self._hinted(strictly)
         while True:
             state, tail = self._seen.get(version), 0
             if state is None:
@@ -148,14 +150,14 @@ class StreamLog:
                 else:
                     successor = last[0].successor
             elif not state.sealed:
-                state = self.state(version, strictly)
+                state = self.state(version, strictly, listed)
             if state is not None:
                 if not state.sealed:
                     self._active, self._begun = version, True
                     return state
                 successor, tail = state.sealed.successor, state.tail
             self._led_by[successor] = (version, tail - 1)
-            version = successor
+            version, listed = successor, None
 
     def chain(self) -> Iterator[StreamState]:
         """Every version from the genesis to the active one."""
@@ -165,15 +167,18 @@ class StreamLog:
             state = self.state(state.sealed.successor)
             yield state
 
-    def state(self, version: str, strictly: bool = False) -> StreamState:
-        """Replay a version's log. Raises CorruptionError where an entry is missing before others."""
+    def state(self, version: str, strictly: bool = False, listed: list[ObjectStat] | None = None) -> StreamState:
+        """Replay a version's log. Raises CorruptionError where an entry is missing before others.
+
+        `listed` is a listing of the rest of the log that was made a moment ago.
+        """
         known = self._seen.get(version)
         if known is None:
             state = self._replayed(version, *self._first_look(version))
         elif known.sealed:
             return known
         elif strictly:
-            tail = self._listed_tail(version, known.tail, self._unlisted.pop(version, known.tail))
+            tail = self._listed_tail(version, known.tail, self._unlisted.pop(version, known.tail), listed)
             state = replay(version, self._entries(version, known.tail, tail), known)
         else:
             state = replay(version, list(self._entries_from(version, known.tail)), known)
@@ -332,7 +337,7 @@ class StreamLog:
             with ThreadPoolExecutor(16) as threads:
                 yield from threads.map(self._read, paths)
 
-    def _listed_tail(self, version: str, known: int = 0, first: int = 0) -> int:
+    def _listed_tail(self, version: str, known: int = 0, first: int = 0, listed: list[ObjectStat] | None = None) -> int:
         """The sequence number after the last entry that a listing of the version shows, which begins at `first`.
 
         A listing is not atomic: one page may miss an entry while a later page has the next one. So get each entry that
@@ -340,11 +345,9 @@ class StreamLog:
         log has lost its end; so it is listed as well.
         """
         first = max(0, min(first, known - 1))
-        after = self.paths.entry(version, first - 1) if first else ""
-        stats = self.store.list(self.paths.version(version), after)
-        listed = sorted(n for stat in stats if (n := self.paths.sequence(version, stat.path)) is not None)
+        stats = self._list(version, first) if listed is None else listed
         tail = first
-        for sequence in listed:
+        for sequence in sorted(n for stat in stats if (n := self.paths.sequence(version, stat.path)) is not None):
             while tail < sequence:
                 if not self._is_there(version, tail):
                     raise self._hole(version, tail, self.paths.entry(version, sequence))
@@ -353,6 +356,11 @@ class StreamLog:
         if tail < known and not self._is_there(version, known - 1):
             raise self._hole(version, known - 1, "a head that was made of it")
         return max(tail, known)
+
+    def _list(self, version: str, first: int) -> list[ObjectStat]:
+        """The objects in a version's folder, from its entry number `first` on."""
+        after = self.paths.entry(version, first - 1) if first else ""
+        return list(self.store.list(self.paths.version(version), after))
 
     def _is_there(self, version: str, sequence: int) -> bool:
         try:
@@ -415,18 +423,28 @@ class StreamLog:
 
     # The head
 
-    def _hinted(self) -> str:
+    def _hinted(self, strictly: bool = False) -> tuple[str, list[ObjectStat] | None]:
         """The version to follow seals from: the one that the head names, or the genesis.
 
         A head counts only if the seal that led to its version is there. Its entries need not be read again.
+        `strictly`: the log is to be listed from the head's first entry on; meanwhile, that is done.
         """
         head, self._head = self._head or self._read_head(), None
-        if head is None or not (head.version == GENESIS or self._is_released(head)):
-            return GENESIS
+        if head is None:
+            return GENESIS, None
+        released, listed = both(
+            lambda: head.version == GENESIS or self._is_released(head),
+            lambda: self._list(head.version, head.first) if strictly and head.entries else None,
+            self._at_once,
+        )
+        if not released:
+            return GENESIS, None
         if head.tail and head.version not in self._seen:
-            with contextlib.suppress(DeltaCompactError):  # then the log itself is read, and says what is wrong
+            try:
                 self._seen[head.version] = self._replayed_head(head)
-        return head.version
+            except DeltaCompactError:  # the log itself is read, and says what is wrong
+                listed = None
+        return head.version, listed
 
     def _read_head(self) -> Head | None:
         try:

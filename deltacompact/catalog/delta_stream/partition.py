@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
+from deltacompact.base.partitions import both
 from deltacompact.catalog.delta_stream.advice import advised
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
@@ -107,14 +108,21 @@ class DeltaStreamPartition:
         positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]
         tokens = base.tokens_inherited(now_ms)
         opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
-        self.check(snapshot, session)
-        # Two first compactions with different keys cannot both pass; nor can one into a table that others append to.
-        if self._in_place:
-            self._catalog.declare_keys(self._source.table_id, result.keys)
-        else:
-            table = self._catalog.table(self._source.table_id)
-            open_destination(self._catalog, table, result.keys, self._destination_id, self.partition)
-        successor = self._log.write_version(opened.number, [opened, Compacted(compacted)], session)
+
+        def prepare() -> None:
+            # Two first compactions with different keys cannot both pass, nor one into a table that others append to.
+            self.check(snapshot, session)
+            if self._in_place:
+                self._catalog.declare_keys(self._source.table_id, result.keys)
+            else:
+                table = self._catalog.table(self._source.table_id)
+                open_destination(self._catalog, table, result.keys, self._destination_id, self.partition)
+
+        def write() -> str:
+            return self._log.write_version(opened.number, [opened, Compacted(compacted)], session)
+
+        # A refused session leaves no trace in a table that it would have begun.
+        _, successor = both(prepare, write, self._catalog.at_once if self._in_place else 1)
         state = self._log.release(base, successor, lambda state: self._check(snapshot, session, state), now_ms, session)
         return PublishedVersion(state.version, compacted)
 

@@ -44,7 +44,7 @@ def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
     if not uri.startswith("s3://"):
         store = open_store(uri)
         return ForeignFolder(store.root) if isinstance(store, LocalStore) else store
-    from deltacompact.storage.s3 import S3Settings
+    from deltacompact.storage.s3_access import S3Settings
 
     settings = S3Settings.from_environment()
     chosen = replace(

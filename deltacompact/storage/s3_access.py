@@ -1,0 +1,134 @@
+"""Who asks S3, and where: settings, credentials, and boto3's clients. The only door to boto3.
+
+S3Settings(region="eu-west-1", role_arn=…)     from the caller, else from the environment
+credentials                                    those of the environment travel to workers with the store; others come
+                                               from boto3's chain in each process, and those of a role expire
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+from deltacompact.base.settings import at_least
+
+REQUESTS_AT_ONCE = 32
+"""Connections of a client."""
+
+SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How to reach S3. A None comes from boto3's own chain (environment, profile, instance role)."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    role_arn: str | None = None
+    kms_key_id: str | None = None
+    max_attempts: int = 10
+    timeout_s: float = 60.0
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        texts = ("endpoint_url", "region", "profile", "role_arn", "kms_key_id")
+        for name in (*texts, "access_key", "secret_key", "session_token"):
+            expect.text_or_none(name, getattr(self, name))
+        at_least("max_attempts", self.max_attempts, 1)
+        if not expect.number("timeout_s", self.timeout_s) > 0:
+            raise InputError(f"timeout_s is {self.timeout_s!r}, it must be greater than 0")
+
+    @classmethod
+    def from_environment(cls) -> S3Settings:
+        """Each field from DELTACOMPACT_S3_<FIELD>, if that variable is set."""
+        chosen: dict[str, Any] = {}
+        for setting in fields(cls):
+            if value := os.environ.get(f"DELTACOMPACT_S3_{setting.name.upper()}"):
+                kind: Any = type(setting.default) if setting.default is not None else str
+                try:
+                    chosen[setting.name] = kind(value)
+                except ValueError:
+                    raise InputError(f"DELTACOMPACT_S3_{setting.name.upper()}={value!r} is not a number") from None
+        return cls(**chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCredentials:
+    """Credentials of settings or environment. They travel to workers with the store; credentials of roles do not."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: str | None = field(repr=False)
+
+
+Access = tuple[S3Settings, StaticCredentials | None]
+
+
+def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
+    """A boto3 client of another AWS service, with the settings of S3 but few retries and short time-outs."""
+    from botocore.config import Config
+
+    settings = resolved(S3Settings.from_environment())
+    session = session_of(settings, static_credentials(settings))
+    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
+    return session.client(service, region_name=region or settings.region, config=config)
+
+
+def resolved(settings: S3Settings) -> S3Settings:
+    """The settings, completed from the environment of the process that opens the store, for its workers too."""
+    environment = os.environ.get
+    return replace(
+        settings,
+        endpoint_url=settings.endpoint_url or environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL"),
+        region=settings.region or environment("AWS_REGION") or environment("AWS_DEFAULT_REGION"),
+    )
+
+
+def client_config(settings: S3Settings) -> Any:
+    from botocore.config import Config
+
+    return Config(
+        retries={"mode": "standard", "total_max_attempts": settings.max_attempts},  # BACKOFF heeds SlowDown
+        signature_version="s3v4",
+        connect_timeout=settings.timeout_s,
+        read_timeout=settings.timeout_s,
+        max_pool_connections=REQUESTS_AT_ONCE,
+    )
+
+
+def static_credentials(settings: S3Settings) -> StaticCredentials | None:
+    if settings.access_key and settings.secret_key:
+        return StaticCredentials(settings.access_key, settings.secret_key, settings.session_token)
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if settings.profile or not (key and secret):
+        return None
+    return StaticCredentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
+
+
+def session_of(settings: S3Settings, static: StaticCredentials | None) -> Any:
+    import boto3
+
+    credentials = {}
+    if static:
+        credentials = {
+            "aws_access_key_id": static.access_key,
+            "aws_secret_access_key": static.secret_key,
+            "aws_session_token": static.token,
+        }
+    session = boto3.Session(profile_name=settings.profile, region_name=settings.region, **credentials)
+    if not settings.role_arn:
+        return session
+    answer = session.client("sts").assume_role(RoleArn=settings.role_arn, RoleSessionName="deltacompact")
+    assumed = answer["Credentials"]
+    return boto3.Session(
+        aws_access_key_id=assumed["AccessKeyId"],
+        aws_secret_access_key=assumed["SecretAccessKey"],
+        aws_session_token=assumed["SessionToken"],
+        region_name=session.region_name,
+    )
