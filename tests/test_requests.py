@@ -222,7 +222,7 @@ CHAINS = {
     "compact for the first time": 16,
     "compact": 19,
     "compact, nothing to do": 3,
-    "compact again, nothing to do": 1,
+    "compact again, nothing to do": 2,
     "compact a table, one partition changed": 22,
 }
 """So many requests at most wait for each other, those included that read and write rows and index. The page says so."""
