@@ -141,6 +141,7 @@ def compact(
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
+    attempt: str | None = None,
 ) -> ConvertResult: ...
 
 
@@ -153,6 +154,7 @@ def compact(
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
+    attempt: str | None = None,
 ) -> UpsertResult: ...
 
 

@@ -14,6 +14,7 @@ from sessions_records import session
 from test_sessions_dispatch import SLOW, Place
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.events import GroupWritten
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, Outcome, Session, SessionState
 from sessions.base.settings import DispatcherSettings
@@ -133,6 +134,17 @@ def test_a_retry_counts_what_the_first_try_took():
     assert group.left(now_s).seconds == pytest.approx(400, abs=1)
     assert begun.expected_first == again.expected_first
     assert group.patience_s(60) == 2 * 10 * 400 and group.patience_s(9000) == 18000
+
+
+def test_written_groups_of_an_iceberg_branch_are_progress():
+    state = StateStore(MemoryStore())
+    running = session(state=SessionState.RUNNING, started_s=time.time(), attempt="run-1/1/1")
+    state.add_session(running)
+    report = SessionReport(state, state.session("run-1", running.id), lambda: None)
+    report(GroupWritten("ns.t", {}, written=3, groups=4, rows=30, bytes=300))
+    progress = state.session("run-1", running.id).value.progress
+    assert (progress.stage, progress.tasks_done, progress.tasks) == ("materialize", 3, 4)
+    assert 0 < progress.share < 1
 
 
 def test_what_a_start_takes_is_learned(place):

@@ -20,6 +20,7 @@ from typing import Any
 from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.base.events import (
     Event,
+    GroupWritten,
     RoundCompleted,
     SessionFinished,
     SessionStarted,
@@ -104,6 +105,9 @@ class SessionReport:
                 self._still_ours()
             case SessionFinished():
                 self.error_named = event.error_named
+            case GroupWritten():
+                self._progress = Progress(stage="materialize", tasks=event.groups, tasks_done=event.written)
+                self._tell()
             case RoundCompleted():
                 self._progress = replace(self._progress, round=event.round)
                 self._tell()

@@ -55,6 +55,19 @@ def test_each_compaction_is_one_snapshot_with_the_compacted_files_by_reference(o
     assert len(orders.shown()) == 21
 
 
+@pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
+def test_a_publication_is_not_compacted_by_itself(orders, mode):
+    """Its files belong to the delta table, and the next publication would refuse those of somebody else."""
+    orders.append([{"id": 1, "v": "a"}])
+    orders.compact()
+    orders.publish()
+    options = {"key-columns": "id"} if mode == "upsert" else None
+    catalog = deltacompact.open_catalog(orders.lake.catalog)
+    with pytest.raises(InputError, match=r"'ns\.\w+' is a publication: its files belong to the delta table in file:"):
+        deltacompact.compact(ICEBERG, delta_catalog_client=catalog, mode=mode, options=options)
+    assert orders.snapshots() == 1
+
+
 def test_dead_rows_under_deletion_vectors_are_position_deletes(orders):
     orders.append([{"id": number, "v": "a"} for number in range(100)])
     orders.compact()

@@ -30,7 +30,7 @@ from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
 from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, no_sink
 from deltacompact.catalog.iceberg.table import locations, pyiceberg_door
-from deltacompact.catalog.iceberg.table.metadata import MAIN, Snapshot
+from deltacompact.catalog.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
 from deltacompact.catalog.iceberg.upsert.options import upsert_options
@@ -98,11 +98,7 @@ class IcebergCatalog:
         A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
         work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
         """
-        expect.text_or_none("the table", table_id)
-        if not isinstance(options or {}, Mapping):
-            raise InputError(f"options is {options!r}, it must be a dict of Iceberg's option names")
-        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
-        work = Maintain(table, branch, options or {}, dry_run, say=say)
+        work = Maintain(self._table(table_id), branch, _named(options), dry_run, say=say)
         return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
 
     def plan_conversion(
@@ -145,16 +141,9 @@ class IcebergCatalog:
         upsert = self._upsert(table_id, options, branch, settings or Settings())
         return upsert.run(None if plan is None else upsert_document.plan_from_json(plan, upsert.state()))
 
-    def _upsert(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Upsert:
-        return Upsert(self._table(table_id), branch, upsert_options(_named(options)), settings)
-
-    def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
-        chosen = convert_options(_named(options))
-        return Convert(self._table(table_id), branch, chosen, settings)
-
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         """A branch as it is now: its live data files and delete files."""
-        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        table = self._table(table_id)
         reader = StateReader(locations.store_of(table.metadata.location, table.io_properties))
         return reader.read(table.metadata, branch)
 
@@ -164,12 +153,28 @@ class IcebergCatalog:
 
     def committed_by(self, table_id: str, work: str) -> tuple[Snapshot, ...]:
         """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""
-        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
-        return committed_by(table.metadata.snapshots.values(), work)
+        return committed_by(self._table(table_id).metadata.snapshots.values(), work)
+
+    def _upsert(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Upsert:
+        return Upsert(self._compactable(table_id), branch, upsert_options(_named(options)), settings)
+
+    def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
+        chosen = convert_options(_named(options))
+        return Convert(self._compactable(table_id), branch, chosen, settings)
 
     def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
-        table = self._table(table_id)
+        table = self._compactable(table_id)
         return Rewrite(table, branch, rewrite_options(_named(options), table.metadata.properties), settings)
+
+    def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
+        """The table, unless its files belong to somebody else. Raises InputError."""
+        table = self._table(table_id)
+        if (owner := table.metadata.properties.get(PUBLICATION)) is not None:
+            raise InputError(
+                f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "
+                "compact that one"
+            )
+        return table
 
     def _table(self, table_id: str) -> pyiceberg_door.IcebergTable:
         expect.text_or_none("the table", table_id)

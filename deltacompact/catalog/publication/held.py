@@ -42,7 +42,7 @@ def held_files(target: str, where: str, old_s: float, dry_run: bool) -> frozense
     kept = reached.of(found for found in table.metadata.snapshots.values() if found.snapshot_id not in expired)
     if expired and not dry_run:
         gone = reached.of(table.metadata.snapshots[number] for number in expired)
-        table.without_snapshots(expired)
+        table.expire(expired, ())
         for path in sorted(gone.own - kept.own):
             locations.discard(reached.store, path)
     return frozenset(path.removeprefix(where) for path in kept.data if path.startswith(where))

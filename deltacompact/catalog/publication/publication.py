@@ -31,7 +31,7 @@ from deltacompact.catalog.iceberg.commit.committer import Committer
 from deltacompact.catalog.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.metadata import MAIN
+from deltacompact.catalog.iceberg.table.metadata import MAIN, PUBLICATION
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.catalog.publication.columns import (
@@ -50,8 +50,6 @@ from deltacompact.catalog.publication.target import Target
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 
-SHOWS = "deltacompact.publication"
-"""The property of an Iceberg table that names the table whose rows it shows."""
 _FORMAT_VERSION = 2
 _RUNS_MAX = 10
 
@@ -135,7 +133,7 @@ class _Publishing:
     @property
     def _properties(self) -> dict[str, str]:
         """Whoever expires snapshots or drops the table must not delete the compacted files: they are the stream's."""
-        return {SHOWS: self._shows, "gc.enabled": "false"}
+        return {PUBLICATION: self._shows, "gc.enabled": "false"}
 
     def run(self, declare: bool = False) -> PublicationResult:
         """Compare and commit. If some streams cannot be shown, the others are, and the first error is raised.
@@ -232,7 +230,7 @@ class _Publishing:
             raise InputError(
                 f"{name} has format version {metadata.format_version}: publications have version {_FORMAT_VERSION}"
             )
-        shows = metadata.properties.get(SHOWS)
+        shows = metadata.properties.get(PUBLICATION)
         if shows not in (None, self._shows):
             raise InputError(f"{name} shows {shows}, not {self._shows}: a publication needs a table of its own")
         if shows is None and metadata.branch(MAIN) is not None:

@@ -18,6 +18,8 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.catalog.iceberg.table.content_files import Spec
 
 MAIN = "main"
+PUBLICATION = "deltacompact.publication"
+"""The property of a table that shows a delta table's rows: where that one is."""
 
 
 @dataclass(frozen=True, slots=True)

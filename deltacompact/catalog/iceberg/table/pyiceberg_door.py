@@ -217,15 +217,6 @@ class IcebergTable:
             raise InputError(f"Iceberg table {table_id!r} cannot take the columns: {text_of(error)}") from error
         return self.reloaded()
 
-    def without_snapshots(self, expired: Collection[int]) -> IcebergTable:
-        """The table without these snapshots. No file is deleted. Heads of branches and tags cannot be among them."""
-        try:
-            with _answering(self._table.catalog.name):
-                self._table.maintenance.expire_snapshots().by_ids(list(expired)).commit()
-        except (CommitFailedException, ValueError) as error:
-            raise ConflictError(f"{self.metadata.table_id}: {text_of(error)}") from error
-        return self.reloaded()
-
     def reloaded(self) -> IcebergTable:
         """The same table, as it is now. Raises ConflictError if it was dropped and created again."""
         found = self.load(self._table.catalog, self.metadata.table_id)
