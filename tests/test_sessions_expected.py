@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from sessions_processes import until
-from sessions_records import session
+from sessions_records import plan, session
 from test_sessions_dispatch import SLOW, Place
 
 from deltacompact.base.errors import InputError, NotFoundError
@@ -138,13 +138,14 @@ def test_a_retry_counts_what_the_first_try_took():
 
 def test_written_groups_of_an_iceberg_branch_are_progress():
     state = StateStore(MemoryStore())
-    running = session(state=SessionState.RUNNING, started_s=time.time(), attempt="run-1/1/1")
+    planned = plan({"branch": "main"}, stage_s={"dedupe": 1.0, "materialize": 3.0})
+    running = session(state=SessionState.RUNNING, started_s=time.time(), attempt="run-1/1/1", plan=planned)
     state.add_session(running)
     report = SessionReport(state, state.session("run-1", running.id), lambda: None)
     report(GroupWritten("ns.t", {}, written=3, groups=4, rows=30, bytes=300))
     progress = state.session("run-1", running.id).value.progress
     assert (progress.stage, progress.tasks_done, progress.tasks) == ("materialize", 3, 4)
-    assert 0 < progress.share < 1
+    assert progress.share == pytest.approx((1 + 3 * 3 / 4) / 4)
 
 
 def test_what_a_start_takes_is_learned(place):
