@@ -138,7 +138,7 @@ def test_a_retry_counts_what_the_first_try_took():
 
 def test_written_groups_of_an_iceberg_branch_are_progress():
     state = StateStore(MemoryStore())
-    planned = plan({"branch": "main"}, stage_s={"dedupe": 1.0, "materialize": 3.0})
+    planned = plan({"branch": "main"}, rounds=1, stage_s={"dedupe": 1.0, "materialize": 3.0})
     running = session(state=SessionState.RUNNING, started_s=time.time(), attempt="run-1/1/1", plan=planned)
     state.add_session(running)
     report = SessionReport(state, state.session("run-1", running.id), lambda: None)
