@@ -177,7 +177,7 @@ def test_job_runs_on_iceberg_tables_from_submit_to_sla(place, capsys):
     assert Counter(place.committed()) == {"nightly/1/1": 1, "audit/1/1": 1}
     assert "has no table 'ns.none'" in place.run("no-table").error
     assert "has no branch 'none'" in place.run("no-branch").error
-    assert "'delete-file-treshold' is none of" in place.run("no-option").error
+    assert "'delete-file-treshold': did you mean 'delete-file-threshold'?" in place.run("no-option").error
 
     session = place.session("nightly")
     outcome = session.outcome

@@ -2,11 +2,14 @@
 
 counted(1, "file") -> "1 file"       counted(12_000, "row") -> "12,000 rows"
 with_article("integer") -> "an integer"
+unknown_option("rewrite", ["rewrite-all"]) -> "unknown option 'rewrite': did you mean 'rewrite-all'?"
 text_of(OSError("no   route")) -> "no route"       one_line(OSError("no   route")) -> "OSError: no route"
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError
@@ -20,6 +23,14 @@ def counted(count: int, thing: str, things: str | None = None) -> str:
 def with_article(noun: str) -> str:
     """ "a string", "an integer"."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def unknown_option(name: str, known: Collection[str]) -> str:
+    """What is said of an option that nobody knows: the known one that it may have been meant to be, or all of them."""
+    spelled = {option.lower(): option for option in known}
+    nearest = difflib.get_close_matches(name.lower(), spelled, 1, 0.5)
+    meant = f"did you mean {spelled[nearest[0]]!r}?" if nearest else f"known are {', '.join(known)}"
+    return f"unknown option {name!r}: {meant}"
 
 
 def text_of(message: object) -> str:

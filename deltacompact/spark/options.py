@@ -12,13 +12,13 @@ An unknown option is an error. Otherwise a typo like `operation_colum` would tur
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Table, Token, partition_text
+from deltacompact.base.wording import unknown_option
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
 
 READ_OPTIONS = ("catalog", "table", "partition")
@@ -66,14 +66,11 @@ class WriteTarget:
 def check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise InputError for an unknown option, and name the nearest known option. Case does not count."""
     for name in options:
-        spelled = {option.lower(): option for option in known}
-        if name.lower() in spelled:
+        if name.lower() in {option.lower() for option in known}:
             continue
         if name.lower() in ("path", "paths"):
             raise InputError(f"{options[name]!r}: a path names no table: give options 'catalog' and 'table' instead")
-        nearest = difflib.get_close_matches(name.lower(), spelled, 1, 0.5)
-        meant = f"did you mean {spelled[nearest[0]]!r}?" if nearest else f"known are {', '.join(known)}"
-        raise InputError(f"unknown option {name!r}: {meant}")
+        raise InputError(unknown_option(name, known))
 
 
 def catalog_of(options: Mapping[str, str]) -> tuple[DeltaStreamCatalog, str]:

@@ -140,7 +140,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "ICEBERG", "ns.nobody"], "has no table 'ns.nobody'"),
         (["compact", "ICEBERG", "nobody"], "name it as namespace.table"),
         (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
-        (["compact", "ICEBERG", T, "--option", "size=1"], "option 'size' is none of target-file-size-bytes"),
+        (["compact", "ICEBERG", T, "--option", "size=1"], "unknown option 'size': known are target-file-size-bytes"),
         (["compact", "ICEBERG", T, "--option", "rewrite-all"], "--option 'rewrite-all': write KEY=VALUE"),
         (["compact", "ICEBERG", T, "--where", "id ="], "is not an expression about this table"),
         (["compact", "ICEBERG", T, "--where", "id = 1", "--from-plan", "p"], "--where and --from-plan: a plan has"),

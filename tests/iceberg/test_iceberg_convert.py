@@ -839,7 +839,7 @@ def test_missing_and_damaged_files_are_named(lake):
 def test_unknown_names_are_refused(lake):
     table_of(lake, [1])
     refused(lake, NotFoundError, "has no branch 'nobody'", branch="nobody")
-    with pytest.raises(InputError, match="option 'rewrite-all' of convert is none of max-files-to-convert, "):
+    with pytest.raises(InputError, match="unknown option 'rewrite-all': known are max-files-to-convert, "):
         convert_options({"rewrite-all": "true"})
     for name, value in (("max-files-to-convert", "0"), ("partial-progress.enabled", "yes")):
         with pytest.raises(InputError, match=f"option {name}: '{value}' is "):

@@ -1004,7 +1004,7 @@ def test_metadata_files_that_the_log_forgot_go(lake):
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"older": "7d"}, "option 'older' is none of"),
+        ({"older": "7d"}, "unknown option 'older': did you mean 'older-than'?"),
         ({"older-than": "soon"}, "option older-than: 'soon' is neither a span"),
         ({"older-than": "2999-01-01T00:00:00Z"}, "has not come yet"),
         ({"retain-last": "0"}, "retain-last is '0': it must be a whole number of at least 1"),

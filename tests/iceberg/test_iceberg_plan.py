@@ -176,7 +176,7 @@ def test_the_tables_target_is_the_default():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("target-size", "1", "option 'target-size' is none of target-file-size-bytes"),
+        ("target-size", "1", "unknown option 'target-size': did you mean 'target-file-size-bytes'?"),
         ("min-input-files", "0", "'0' is not a whole number of at least 1"),
         ("min-input-files", "many", "'many' is not a whole number"),
         ("rewrite-all", "yes", "'yes' is neither true nor false"),

@@ -210,7 +210,8 @@ def test_rule_10_a_file_that_was_rewritten_meanwhile_is_compared_again(tmp_path)
     lake.append(T, rows((1, "a"), (2, "a")))
     lake.append(T, rows((1, "b", 1, "D")))
     once = iter([lambda: lake.rewrite(T, rewrite_all=True)])
-    result = upsert(lake, key_columns="id", operation_column="op", before_commit=lambda: next(once, int)())
+    trusting = {"operation_column": "op", "trust_row_order": True}
+    result = upsert(lake, key_columns="id", before_commit=lambda: next(once, int)(), **trusting)
     assert (result.redone, result.files, result.rows_deleting) == (1, 1, 1)
     (mark,) = lake.state(T).deletes
     assert mark.file.referenced_data_file == lake.state(T).data[0].file.path
@@ -351,7 +352,8 @@ class Writers(RuleBasedStateMachine):
                 self.carry_out(writers)
             views.append(view(self.lake))
 
-        doing = prepared(self.lake, key_columns="id", operation_column="op", before_commit=meanwhile)
+        chosen = {"key_columns": "id", "operation_column": "op", "trust_row_order": True}
+        doing = prepared(self.lake, before_commit=meanwhile, **chosen)
         with contextlib.suppress(ConflictError):
             result = doing.run()
             assert views or result.nothing_to_do

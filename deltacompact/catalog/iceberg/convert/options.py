@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import unknown_option
 
 MAX_COMMITS = 10
 
@@ -40,7 +41,7 @@ def convert_options(chosen: Mapping[str, Any]) -> ConvertOptions:
     values: dict[str, Any] = {}
     for name, value in chosen.items():
         if name not in _FIELDS:
-            raise InputError(f"option {name!r} of convert is none of {', '.join(_FIELDS)}")
+            raise InputError(unknown_option(name, _FIELDS))
         values[_FIELDS[name]] = _value(name, value)
     return ConvertOptions(**values)
 

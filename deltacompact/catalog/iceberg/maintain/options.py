@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import unknown_option
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -60,7 +61,7 @@ def maintain_options(chosen: Mapping[str, Any], properties: Mapping[str, str], n
     `allow-younger-than-24h`.
     """
     if unknown := [name for name in chosen if name not in _NAMES]:
-        raise InputError(f"option {unknown[0]!r} is none of {', '.join(_NAMES)}")
+        raise InputError(unknown_option(unknown[0], _NAMES))
     for name, other in (
         ("older-than", "history.expire.max-snapshot-age-ms"),
         ("retain-last", "history.expire.min-snapshots-to-keep"),

@@ -14,6 +14,7 @@ from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import unknown_option
 
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
@@ -119,7 +120,7 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
     values: dict[str, Any] = {}
     for name, value in chosen.items():
         if name not in _FIELDS:
-            raise InputError(f"option {name!r} is none of {', '.join(_FIELDS)}")
+            raise InputError(unknown_option(name, _FIELDS))
         values[_FIELDS[name]] = _value(name, value)
     if "target_file_bytes" not in values and (target := properties.get("write.target-file-size-bytes")) is not None:
         values["target_file_bytes"] = _value("target-file-size-bytes", target)

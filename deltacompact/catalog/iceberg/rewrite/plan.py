@@ -278,8 +278,10 @@ def _moved(
 
 
 def _group(number: int, scope: Scope, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
+    """The oldest rows come first: outputs have one sequence number, so only the order of rows says which are newer."""
     size = sum(source.entry.file.file_bytes for source in members)
-    return FileGroup(number, *scope, tuple(members), expected_output_files(size, options))
+    oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
+    return FileGroup(number, *scope, tuple(oldest_first), expected_output_files(size, options))
 
 
 def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[Input]]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
+from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 
 THROUGH = "deltacompact.upserted-through"
@@ -29,11 +30,12 @@ COLUMNS = "deltacompact.upserted"
 class Settled:
     """All rows of files up to this file sequence number have been compared. `snapshot_id` is the one that says so.
 
-    `has_grown`: rows may have been added since.
+    No rows have come up to the sequence number `until`. `has_grown`: later ones may have come since.
     """
 
     through: int
     snapshot_id: int
+    until: int
     has_grown: bool
 
 
@@ -44,9 +46,26 @@ def settled(metadata: TableMetadata, head: Snapshot | None, recorded: str) -> Se
     if ours is None:
         return None
     through = int(ours.summary[THROUGH])
-    is_complete = line[-1].sequence_number <= through + 1  # else the snapshots in between have been expired
-    later = takewhile(lambda snapshot: snapshot.sequence_number > through, line)
-    return Settled(through, ours.snapshot_id, not is_complete or any(map(_may_add_rows, later)))
+    later = list(takewhile(lambda snapshot: snapshot.sequence_number > through, line))
+    if line[-1].sequence_number > through + 1:  # snapshots in between have been expired
+        return Settled(through, ours.snapshot_id, through, True)
+    growing = [snapshot.sequence_number for snapshot in later if _may_add_rows(snapshot)]
+    until = min(growing) - 1 if growing else line[0].sequence_number
+    return Settled(through, ours.snapshot_id, until, bool(growing))
+
+
+def has_merged_commits(metadata: TableMetadata, entry: Entry) -> bool:
+    """Whether the file may have rows of several commits without saying of which: it replaced others.
+
+    Its file sequence number is greater than that of its rows, or the snapshot that added it removed data files. In
+    version 3 each row has the number of its own commit.
+    """
+    if entry.file.first_row_id is not None:
+        return False
+    if entry.file_sequence_number is not None and entry.file_sequence_number > entry.sequence:
+        return True
+    adding = metadata.snapshots.get(entry.snapshot_id or 0)
+    return adding is not None and int(adding.summary.get("deleted-data-files", "0")) > 0
 
 
 def _ancestors(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.wording import unknown_option
 
 DELETE_VALUES = ("D", "d", "delete", "DELETE")
 """What Debezium, Kafka Connect and most others write where a row says that its key is deleted."""
@@ -35,6 +36,7 @@ class UpsertOptions:
     operation_column    says whether a row is a delete (None: no row is)
     delete_values       by one of these values
     reach               see Reach; None: the table, or each partition where that is the same
+    trusts_row_order    in files that replaced others, later rows are newer
     """
 
     key_columns: tuple[str, ...] = ()
@@ -42,9 +44,10 @@ class UpsertOptions:
     operation_column: str | None = None
     delete_values: tuple[str, ...] = DELETE_VALUES
     reach: Reach | None = None
+    trusts_row_order: bool = False
 
 
-_NAMES = ("key-columns", "sort-columns", "operation-column", "delete-values", "scope")
+_NAMES = ("key-columns", "sort-columns", "operation-column", "delete-values", "scope", "trust-row-order")
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 
 
@@ -52,7 +55,7 @@ def upsert_options(chosen: Mapping[str, Any]) -> UpsertOptions:
     """The options by their names. Raises InputError naming the option."""
     for name in chosen:
         if name not in _NAMES:
-            raise InputError(f"option {name!r} is none of {', '.join(_NAMES)}")
+            raise InputError(unknown_option(name, _NAMES))
     operation = str(chosen["operation-column"]).strip() if "operation-column" in chosen else None
     if operation == "":
         raise InputError("option operation-column is empty: name a column")
@@ -66,6 +69,7 @@ def upsert_options(chosen: Mapping[str, Any]) -> UpsertOptions:
         operation,
         _refuse_repeated("delete-values", _listed(chosen, "delete-values")) or DELETE_VALUES,
         _reach(chosen["scope"]) if "scope" in chosen else None,
+        _yes_or_no("trust-row-order", chosen.get("trust-row-order", False)),
     )
 
 
@@ -94,6 +98,13 @@ def _sort_key(text: str) -> SortKey:
     if direction.lower() not in _DIRECTIONS:
         raise InputError(f"option sort-columns: {text!r} ends neither in asc nor in desc")
     return SortKey(name.strip(), _DIRECTIONS[direction.lower()])
+
+
+def _yes_or_no(name: str, value: Any) -> bool:
+    said = str(value).strip().lower()
+    if said not in ("true", "false"):
+        raise InputError(f"option {name}: {value!r} is neither true nor false")
+    return said == "true"
 
 
 def _reach(value: Any) -> Reach:

@@ -14,7 +14,7 @@ Everywhere else the whole table is one key space, unless the option `scope=parti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
@@ -24,7 +24,7 @@ from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns, upsert_columns
-from deltacompact.catalog.iceberg.upsert.history import Settled, settled
+from deltacompact.catalog.iceberg.upsert.history import Settled, has_merged_commits, settled
 from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
 
 VERSIONS = (2, 3)
@@ -121,6 +121,9 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
         (entry for entry in state.data if entry.file.path in paths),
         key=lambda entry: (entry.sequence, entry.file.path.encode()),
     )
+    done = settled(state.metadata, state.snapshot, _recorded(columns, reach))
+    if not options.trusts_row_order:
+        _refuse_lost_order(state, chosen, columns, reach, done.until if done else 0)
     index = DeleteIndex(state if chosen else replace(state, deletes=()))
     return UpsertPlan(
         state.metadata.table_id,
@@ -134,8 +137,32 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
         reach,
         tuple(Input(entry, index.applying_to(entry), _key_space(entry, reach)) for entry in chosen),
         len(state.data) - len(chosen),
-        settled(state.metadata, state.snapshot, _recorded(columns, reach)),
+        done,
     )
+
+
+def _refuse_lost_order(
+    state: TableState, chosen: Sequence[Entry], columns: UpsertColumns, reach: Reach, until: int
+) -> None:
+    """Refuse rows of which nobody knows which are newer, because a rewrite has merged several commits into one file.
+
+    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. Sort columns
+    are enough if no file has an older number: then nothing was committed in between what was merged.
+    """
+    unsettled = [(entry, _key_space(entry, reach)) for entry in chosen if entry.sequence > until]
+    oldest: dict[KeySpace, Entry] = {}
+    for entry, space in unsettled:  # in the order of sequence numbers
+        oldest.setdefault(space, entry)
+    for entry, space in unsettled:
+        is_ordered = bool(columns.sort) and oldest[space].sequence == entry.sequence
+        if has_merged_commits(state.metadata, entry) and not is_ordered:
+            how = (
+                f"; {oldest[space].file.path} may be of a commit in between" if columns.sort else ": name sort-columns"
+            )
+            raise InputError(
+                f"{entry.file.path} replaced other files, so its rows have one sequence number, whichever commits they "
+                f"came with{how}, or say trust-row-order=true if later rows in a file are newer"
+            )
 
 
 def _key_space(entry: Entry, reach: Reach) -> KeySpace:

@@ -90,4 +90,5 @@ def _options(options: Mapping[str, Any]) -> UpsertOptions:
         options["operation_column"],
         tuple(options["delete_values"]),
         None if options["reach"] is None else Reach(options["reach"]),
+        options["trusts_row_order"],
     )
