@@ -22,7 +22,7 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     if value.startswith("iceberg://"):
-        raise InputError(f"CATALOG {value} is an Iceberg catalog, which only plan, compact and maintain take")
+        raise InputError(f"CATALOG {value} is an Iceberg catalog, which plan, compact, validate and maintain take")
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)

@@ -11,8 +11,9 @@ import click
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.settings import DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli.answers import Failed, answer_for_partitions, for_each
+from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each
 from deltacompact.cli.arguments import (
+    any_catalog_argument,
     catalog_argument,
     json_option,
     one_partition,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.delta_stream.vacuum import VacuumResult
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.maintenance.check import CheckResult
 
 
@@ -63,19 +65,39 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
 
 
 @click.command()
-@catalog_argument
+@any_catalog_argument
 @table_argument
 @partition_option
+@click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main.")
+@click.option("--before", type=int, metavar="ID", help="Iceberg: a snapshot; default: what a compaction found.")
+@click.option("--after", type=int, metavar="ID", help="Iceberg: the other; default: the newest compaction.")
 @json_option
-def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], as_json: bool) -> None:
-    """Let Spark recompute the table and compare rows and index.
+def validate(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    partition: Sequence[str],
+    branch: str | None,
+    before: int | None,
+    after: int | None,
+    as_json: bool,
+) -> None:
+    """Let Spark recompute the table and compare rows and index. Of an Iceberg table, Spark compares two snapshots.
 
     \b
     deltacompact validate ./lake orders
+    deltacompact validate iceberg://prod db.orders
     """
+    from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.cli.console import out
     from deltacompact.spark.validate import PartitionReport
     from deltacompact.spark.validate import validate as validate_table
+
+    if is_iceberg_catalog(catalog):
+        if partition:
+            raise InputError("--partition is for delta streams")
+        return _validate_iceberg(catalog, table, branch or "main", before, after, as_json)
+    if branch or before is not None or after is not None:
+        raise InputError("--branch, --before and --after are for Iceberg tables")
 
     def say(report: PartitionReport) -> None:
         out.print(str(report), style="" if report.ok else "red")
@@ -87,6 +109,17 @@ def validate(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], 
     answer_for_partitions(as_json, reports, [], document, say)
     if any(not report.ok for report in reports):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows of its deltas"))
+
+
+def _validate_iceberg(
+    catalog: IcebergCatalog, table: str, branch: str, before: int | None, after: int | None, as_json: bool
+) -> None:
+    from deltacompact.spark.iceberg import validate_snapshots
+
+    report = validate_snapshots(catalog, table, branch, before, after)
+    answer(as_json, {**dataclasses.asdict(report), "ok": report.ok}, str(report))
+    if not report.ok:
+        raise Failed(CorruptionError(f"snapshots {report.before} and {report.after} of {table!r} have different rows"))
 
 
 @click.command()

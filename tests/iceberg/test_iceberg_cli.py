@@ -7,6 +7,7 @@ import re
 
 import pyarrow as pa
 import pytest
+from publications import configure
 
 import deltacompact
 from deltacompact import cli
@@ -18,13 +19,7 @@ T = "ns.t"
 @pytest.fixture
 def configured(lake, monkeypatch):
     """The lake under PyIceberg's own configuration. Returns its URI."""
-    from pyiceberg import catalog
-    from pyiceberg.utils.config import Config
-
-    name = lake.name.upper()
-    for option, value in {"URI": f"sqlite:///{lake.database}", "WAREHOUSE": lake.warehouse, "TYPE": "sql"}.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__{name}__{option}", value)
-    monkeypatch.setattr(catalog, "_ENV_CONFIG", Config())  # PyIceberg reads the environment once, at its import
+    configure(lake, monkeypatch)
     lake.create(T, pa.schema([("id", pa.int64())]))
     for number in range(5):
         lake.append(T, [{"id": number}])
@@ -148,7 +143,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "Iceberg catalog 'nobody' is not configured"),
         (["compact", "iceberg://", T], "iceberg:// names no catalog"),
-        (["show", "ICEBERG", T], "is an Iceberg catalog, which only plan, compact and maintain take"),
+        (["show", "ICEBERG", T], "is an Iceberg catalog, which plan, compact, validate and maintain take"),
         (["maintain", "ICEBERG", T], "maintain does what it is told: --expire-snapshots"),
         (["maintain", "ICEBERG", T, "--remove-orphans", "--option", "older-than=1h"], "is less than 24 hours"),
         (["maintain", "ICEBERG", T, "--rewrite-manifests", "--branch", "b"], "has no branch 'b'"),

@@ -7,6 +7,7 @@ marks      dead rows as delete files          position deletes, or deletion vect
 commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
 rewrite    the mode `rewrite`                 options, plan, outputs, validation, journal, resume, driver
 upsert     the mode `upsert`                  options, columns, plan, comparison by tasks, validation, driver
+comparison which two snapshots must have the same rows
 watching   counts and sizes of a branch, for triggers
 maintain   small metadata                     expire snapshots, rewrite manifests, remove orphans
 running    one step for many tasks, in process or on Ray

@@ -19,6 +19,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.attempts import committed_by
+from deltacompact.catalog.iceberg.comparison import Comparison, comparison
 from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
 from deltacompact.catalog.iceberg.convert.options import convert_options
@@ -54,6 +55,11 @@ class IcebergCatalog:
     @property
     def name(self) -> str:
         return str(self._catalog.name)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """As PyIceberg was configured: type, uri, warehouse, …"""
+        return {name: str(value) for name, value in self._catalog.properties.items()}
 
     def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
         """What a rewrite of a branch would do. Writes nothing."""
@@ -146,6 +152,16 @@ class IcebergCatalog:
         table = self._table(table_id)
         reader = StateReader(locations.store_of(table.metadata.location, table.io_properties))
         return reader.read(table.metadata, branch)
+
+    def comparison(
+        self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None
+    ) -> Comparison:
+        """Which two snapshots of a branch must have the same rows: see comparison.py."""
+        return comparison(self._table(table_id).metadata, branch, before, after)
+
+    def counted(self, table_id: str, snapshot_id: int) -> int | None:
+        """The rows of a snapshot as PyIceberg counts them. None: it cannot read equality deletes."""
+        return self._table(table_id).counted(snapshot_id)
 
     def watched(self, table_id: str, branch: str = MAIN) -> WatchedBranch:
         """A branch that is looked at again and again: only what is new is read."""

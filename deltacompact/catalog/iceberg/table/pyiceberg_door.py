@@ -229,6 +229,13 @@ class IcebergTable:
         """What the catalog says about reaching the files ("s3.endpoint", …)."""
         return dict(self._table.io.properties)
 
+    def counted(self, snapshot_id: int) -> int | None:
+        """The rows of a snapshot, counted by PyIceberg's own reader. None: it cannot read equality deletes."""
+        try:
+            return int(self._table.scan(snapshot_id=snapshot_id).count())
+        except (ValueError, NotImplementedError):
+            return None
+
     def commit(self, snapshot: Snapshot, branch: str) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
