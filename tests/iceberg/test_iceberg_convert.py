@@ -172,6 +172,20 @@ def test_version_3_writes_vectors_with_all_dead_rows(lake):
     assert vectors.keys() == {4, 1}
 
 
+def test_rule_11_a_vector_that_takes_up_older_deletes_has_a_sequence_number_above_all_of_theirs(lake):
+    """With a lesser one, readers would not apply it to the data file that the newest of them deleted from."""
+    table_of(lake, [1, 2, 3, 4])
+    (data,) = lake.state(T).data
+    for position in (0, 1):
+        lake.delete_by_position(T, {data.file.path: [position]})
+    lake.upgrade(T)
+    lake.delete_by_key(T, {"id": [4]})
+    taken_up = [entry.sequence for entry in lake.state(T).deletes]
+    convert(lake)
+    (vector,) = lake.state(T).deletes
+    assert vector.sequence > max(taken_up) and ids(lake) == [3]
+
+
 def test_a_second_run_finds_nothing_to_do_and_says_why(lake):
     table_of(lake, [1, 2])
     lake.delete_by_key(T, {"id": [1]})
