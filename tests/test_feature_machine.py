@@ -238,7 +238,8 @@ def test_small_limits_bring_about_what_only_large_tables_see() -> None:
             verify()
         for key in (20, 21, 22, 0):
             append(None, "upsert", rows(key, s=3))
-        compact(fails=FailsAt(120), **rounds)
+        for operation in range(100, 220, 20):  # not every operation that fails ends a session
+            compact(fails=FailsAt(operation), **rounds)
         compact(**rounds)
         verify()
         compact(destination=True, **how)

@@ -86,7 +86,7 @@ def crashes_of(arguments: tuple[tuple[str, Any], ...]) -> list[tuple[MemoryStore
             assert crashing.failed is not None
             crashes.append((store, f"operation {len(crashes)}: {crashing.failed}"))
         else:
-            assert len(crashes) >= 39, "operations of one session"
+            assert len(crashes) >= 37, "operations of one session"
             return crashes
 
 

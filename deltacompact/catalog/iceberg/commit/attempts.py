@@ -40,6 +40,12 @@ def current_attempt() -> str | None:
     return _current.get()
 
 
+def is_superseded(attempt: str | None, by: str | None) -> bool:
+    """Whether the one is a later attempt at the same work than the other: then the other was given up."""
+    (work, numbers), (of, later) = _numbered(attempt), _numbered(by)
+    return attempt is not None and work == of and later > numbers
+
+
 def committed_by(snapshots: Iterable[Snapshot], work: str) -> tuple[Snapshot, ...]:
     """What all attempts at some work have committed, the oldest first: of "run-1" those of run-1/1/1, run-1/2/1, …"""
     found = (snapshot for snapshot in snapshots if _numbered(snapshot.summary.get(ATTEMPT))[0] == work)
@@ -48,12 +54,8 @@ def committed_by(snapshots: Iterable[Snapshot], work: str) -> tuple[Snapshot, ..
 
 def refuse_superseded(snapshots: Iterable[Snapshot], attempt: str | None) -> None:
     """Raises ConflictError if a later attempt at the same work has committed already."""
-    if attempt is None:
-        return
-    work, numbers = _numbered(attempt)
     for snapshot in snapshots:
-        of, later = _numbered(snapshot.summary.get(ATTEMPT))
-        if of == work and later > numbers:
+        if is_superseded(attempt, by=snapshot.summary.get(ATTEMPT)):
             raise ConflictError(
                 f"attempt {attempt} was given up: {snapshot.summary[ATTEMPT]} has committed {snapshot.snapshot_id}"
             )

@@ -2,6 +2,7 @@
 
     its process ended, on this machine                       dead: nobody has to wait
     it said `ended`: Ctrl-C, an error                        dead
+    its attempt was given up: we are a later one             dead
     last sign 2 s ago, then another one                      alive
     last sign 2 s ago, and none within half a minute         dead
 
@@ -24,6 +25,7 @@ import psutil
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import logger
 from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.commit.attempts import current_attempt, is_superseded
 
 _AT_WORK: set[str] = set()
 """Sessions that threads of this process work on."""
@@ -40,18 +42,24 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a journal. `started_s` tells processes apart that had the same number."""
+    """The process that holds a journal. `started_s` tells processes apart that had the same number.
+
+    `attempt` is the scheduler's name for its work, if it has one.
+    """
 
     machine: str
     process: int
     started_s: float
+    attempt: str | None = None
 
     @classmethod
     def this(cls) -> Holder:
-        return cls(_machine(), os.getpid(), psutil.Process().create_time())
+        return cls(_machine(), os.getpid(), psutil.Process().create_time(), current_attempt())
 
     def is_at_work(self, session: str) -> bool | None:
         """Whether the holder works on the session. None: it is on another machine, so nobody here knows."""
+        if is_superseded(self.attempt, by=current_attempt()):
+            return False
         if self.machine != _machine():
             return None
         if self.process == os.getpid() and self.started_s == Holder.this().started_s:
