@@ -25,7 +25,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile, Fill
 from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_of, digests, read_bucket
+from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_of, digests, newest, read_bucket
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.catalog.iceberg.table import deletion_vectors
 from deltacompact.catalog.iceberg.table.locations import readable
@@ -105,21 +105,37 @@ class Found:
 
 def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     """Write the live bitmaps. Raises InputError naming a bad file, CorruptionError for a position beyond the end."""
-    key_sets = {number: _Keys(store, key_set) for number, key_set in task.key_sets}
     by_path = positions_by_path(store, task.sources, task.reading)
-    found, masks = [], {}
+    asked = []
     for source in task.sources:
         file = described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
         lives = np.ones(file.rows, bool)
         kill(lives, dead_positions(store, source, by_path), source)
-        by_position = file.rows - int(lives.sum())
-        for number in source.key_sets:
-            _kill_by_key(store, lives, source, file, key_sets[number], task)
-        live_rows = int(lives.sum())
-        masks[source.ordinal] = np.packbits(lives, bitorder="little")
-        found.append(Found(source.ordinal, file, live_rows, by_position, file.rows - by_position - live_rows))
-    write_masks(store, task.masks_path, masks)
-    return found
+        asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
+    for number, key_set in task.key_sets:
+        _kill_by_key(store, [one for one in asked if number in one.source.key_sets], _Keys(store, key_set), task)
+    write_masks(store, task.masks_path, {one.source.ordinal: one.mask for one in asked})
+    return [one.found for one in asked]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A data file, which of its rows live, and how many are dead by position."""
+
+    source: Source
+    file: DataFile
+    lives: npt.NDArray[np.bool_]
+    dead_by_position: int
+
+    @property
+    def mask(self) -> npt.NDArray[np.uint8]:
+        return np.packbits(self.lives, bitorder="little")
+
+    @property
+    def found(self) -> Found:
+        live_rows = int(self.lives.sum())
+        dead_by_key = self.file.rows - self.dead_by_position - live_rows
+        return Found(self.source.ordinal, self.file, live_rows, self.dead_by_position, dead_by_key)
 
 
 # Positions
@@ -190,36 +206,69 @@ class _Keys:
         if self._loaded is None or self._loaded[0] != number:
             self._loaded = None  # let the former go before the next comes
             keys = read_bucket(self._store, self._key_set.buckets[number])
+            if len(self._key_set.buckets[number]) > 1:  # a file has each key once
+                keys = newest(keys)
             self._loaded = number, keys.combine_chunks()
         return self._loaded[1]
 
 
-def _kill_by_key(
-    store: ObjectStore, lives: npt.NDArray[np.bool_], source: Source, file: DataFile, keys: _Keys, task: DeadRowsTask
-) -> None:
-    file = field_ids.matched(file, keys.columns)
-    for start in range(0, file.rows, task.rows_at_once):
-        stop = min(file.rows, start + task.rows_at_once)
-        pieces = [
-            digests(table, keys.columns, source.stored.path)
-            for _, table in tables(store, file, keys.columns, (start, stop), task.reading)
-        ]
-        asked = as_arrow(np.concatenate(pieces))
-        buckets = buckets_of(asked, keys.bucket_count) if keys.bucket_count > 1 else None
-        for bucket in range(keys.bucket_count):
-            rows = None if buckets is None else np.flatnonzero(buckets == bucket)
-            ours = asked if rows is None else asked.take(pa.array(rows))
-            dead = _deleted(ours, keys.bucket(bucket), source.stored.sequence_number)
-            lives[start + (dead if rows is None else rows[dead])] = False
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The digests of some rows of a file: the first of them is row `start`."""
+
+    asked: _Asked
+    start: int
+    digests: npt.NDArray[np.uint8]
 
 
-def _deleted(asked: pa.Array, keys: pa.Table, sequence_number: int) -> npt.NDArray[np.int64]:
-    """The places of those digests that a newer delete has: data sequence number < the delete's (rule 1)."""
-    newer = keys.filter(pc.greater(keys["sequence"], sequence_number))
-    if not newer.num_rows:
+def _kill_by_key(store: ObjectStore, asked: Sequence[_Asked], keys: _Keys, task: DeadRowsTask) -> None:
+    """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
+    waiting: list[_Piece] = []
+    for piece in _pieces(store, asked, keys, task):
+        if waiting and sum(len(other.digests) for other in waiting) + len(piece.digests) > task.rows_at_once:
+            _kill_pieces(waiting, keys)
+            waiting = []
+        waiting.append(piece)
+    if waiting:
+        _kill_pieces(waiting, keys)
+
+
+def _pieces(store: ObjectStore, asked: Sequence[_Asked], keys: _Keys, task: DeadRowsTask) -> Iterator[_Piece]:
+    for one in asked:
+        file, path = field_ids.matched(one.file, keys.columns), one.source.stored.path
+        for start in range(0, file.rows, task.rows_at_once):
+            stop = min(file.rows, start + task.rows_at_once)
+            read = tables(store, file, keys.columns, (start, stop), task.reading)
+            yield _Piece(one, start, np.concatenate([digests(table, keys.columns, path) for _, table in read]))
+
+
+def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:
+    asked = as_arrow(np.concatenate([piece.digests for piece in pieces]))
+    sizes = [len(piece.digests) for piece in pieces]
+    written = np.repeat(np.array([piece.asked.source.stored.sequence_number for piece in pieces], np.int64), sizes)
+    are_dead = np.zeros(len(asked), bool)
+    buckets = buckets_of(asked, keys.bucket_count) if keys.bucket_count > 1 else None
+    for bucket in range(keys.bucket_count):
+        rows = None if buckets is None else np.flatnonzero(buckets == bucket)
+        ours = asked if rows is None else asked.take(pa.array(rows))
+        dead = _deleted(ours, keys.bucket(bucket), written if rows is None else written[rows])
+        are_dead[dead if rows is None else rows[dead]] = True
+    for piece, of_piece in zip(pieces, np.split(are_dead, np.cumsum(sizes)[:-1]), strict=True):
+        piece.asked.lives[piece.start : piece.start + len(of_piece)] &= ~of_piece
+
+
+def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The places of those digests that a newer delete has: data sequence number < the delete's (rule 1).
+
+    `written` has the data sequence number of each.
+    """
+    if not keys.num_rows:
         return np.empty(0, np.int64)
-    hit = pc.is_in(asked, value_set=newer["digest"].combine_chunks())
-    return np.flatnonzero(np.asarray(hit))
+    found = pc.index_in(asked, value_set=keys["digest"].combine_chunks())
+    places = np.flatnonzero(np.asarray(pc.is_valid(found)))
+    deleted = np.asarray(keys["sequence"])[np.asarray(found.drop_null())]
+    newer: npt.NDArray[np.int64] = places[written[places] < deleted]
+    return newer
 
 
 def in_pieces(sources: Sequence[Source], rows_max: int) -> list[tuple[Source, ...]]:
