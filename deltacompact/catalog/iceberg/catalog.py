@@ -30,7 +30,7 @@ from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
 from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, no_sink
-from deltacompact.catalog.iceberg.table import locations, pyiceberg_door
+from deltacompact.catalog.iceberg.table import pyiceberg_door
 from deltacompact.catalog.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
@@ -150,8 +150,7 @@ class IcebergCatalog:
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         """A branch as it is now: its live data files and delete files."""
         table = self._table(table_id)
-        reader = StateReader(locations.store_of(table.metadata.location, table.io_properties))
-        return reader.read(table.metadata, branch)
+        return StateReader(table.store).read(table.metadata, branch)
 
     def comparison(
         self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None

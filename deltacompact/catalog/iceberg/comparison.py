@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.catalog.iceberg.commit.committer import SESSION
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.upsert.history import COLUMNS
 
@@ -39,7 +38,7 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
     if before is not None:
         return Comparison(_named(metadata, before).snapshot_id, newest.snapshot_id)
     if after is None:
-        while not _is_ours(newest):
+        while not newest.is_ours:
             parent = metadata.snapshots.get(newest.parent_id or 0)
             if parent is None:
                 return Comparison(None, None, "no compaction of ours is among the snapshots of the branch")
@@ -50,7 +49,7 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
             "name the snapshots to compare by --before and --after"
         )
     oldest = newest
-    while _is_ours(oldest) and COLUMNS not in oldest.summary:
+    while oldest.is_ours and COLUMNS not in oldest.summary:
         parent = metadata.snapshots.get(oldest.parent_id or 0)
         if parent is None:
             raise NotFoundError(
@@ -62,10 +61,6 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
             f"snapshot {newest.snapshot_id} of {metadata.table_id!r} is no compaction of ours: name --before"
         )
     return Comparison(oldest.snapshot_id, newest.snapshot_id)
-
-
-def _is_ours(snapshot: Snapshot) -> bool:
-    return SESSION in snapshot.summary
 
 
 def _named(metadata: TableMetadata, snapshot_id: int) -> Snapshot:

@@ -9,14 +9,13 @@ Manifests never change, so each is read once. Of a file only its size, rows and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.catalog.iceberg.commit.committer import SESSION
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.table import locations, manifests
 from deltacompact.catalog.iceberg.table.content_files import Content, Manifest, Status
@@ -86,7 +85,7 @@ class WatchedBranch:
         if head is None:
             return BranchSizes()
         if self._seen != (table.metadata.uuid, head):
-            store = locations.store_of(table.metadata.location, table.io_properties)
+            store = table.store
             self._sizes = _sizes(table.metadata, head, self._live_files(store, head))
             self._seen = table.metadata.uuid, head
         return self._sizes
@@ -116,8 +115,8 @@ def _read(store: ObjectStore, listed: Sequence[Manifest]) -> dict[str, npt.NDArr
 
 def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> BranchSizes:
     is_data = files["content"] == int(Content.DATA)
-    line = list(_ancestors(metadata, head))
-    foreign = next((snapshot for snapshot in line if SESSION not in snapshot.summary), None)
+    line = list(metadata.ancestors(head))
+    foreign = next((snapshot for snapshot in line if not snapshot.is_ours), None)
     ours = next((snapshot for snapshot in line if _compacted(snapshot)), None)
     new = files["added"] > ours.sequence_number if ours else np.ones(len(files), bool)
     return BranchSizes(
@@ -133,13 +132,5 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
     )
 
 
-def _ancestors(metadata: TableMetadata, head: Snapshot) -> Iterator[Snapshot]:
-    """The head and those before it, as far as they have not been expired."""
-    found: Snapshot | None = head
-    while found is not None:
-        yield found
-        found = metadata.snapshots.get(found.parent_id) if found.parent_id is not None else None
-
-
 def _compacted(snapshot: Snapshot) -> bool:
-    return SESSION in snapshot.summary and any(key in snapshot.summary for key in _COMPACTS)
+    return snapshot.is_ours and any(key in snapshot.summary for key in _COMPACTS)

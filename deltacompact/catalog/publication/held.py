@@ -67,7 +67,7 @@ class _Reached:
     """Reads what snapshots refer to. Each manifest is read once."""
 
     def __init__(self, table: IcebergTable) -> None:
-        self.store = locations.store_of(table.metadata.location, table.io_properties)
+        self.store = table.store
         self._reader = StateReader(self.store)
 
     def of(self, snapshots: Iterable[Snapshot]) -> _Files:

@@ -29,7 +29,6 @@ from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.catalog.iceberg.commit.committer import Committer
 from deltacompact.catalog.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.metadata import MAIN, PUBLICATION
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
@@ -258,7 +257,7 @@ class _Publishing:
         return table.with_columns(columns, self._properties)
 
     def _committed(self, table: IcebergTable, columns: pa.Schema, declare: bool) -> PublicationResult:
-        store = locations.store_of(table.metadata.location, table.io_properties)
+        store = table.store
         files = ListedFiles(self._catalog.store, store, table)
         if declare:
             wanted, _ = self._wanted(columns)

@@ -24,7 +24,7 @@ from deltacompact.catalog.iceberg.commit.attempts import ATTEMPT, current_attemp
 from deltacompact.catalog.iceberg.commit.proposal import Outcome, Propose
 from deltacompact.catalog.iceberg.commit.snapshots import Draft, draft_snapshot
 from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader
 from deltacompact.storage.objects import ObjectStore
@@ -32,8 +32,6 @@ from deltacompact.storage.objects import ObjectStore
 ATTEMPTS_MAX = 100
 UNANSWERED_MAX = 8
 """After so many attempts without an answer we stop asking, and keep every file that they name."""
-SESSION = "deltacompact.session"
-"""The key in a snapshot's summary of who committed it."""
 _WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
 
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
@@ -27,7 +27,6 @@ from deltacompact.catalog.iceberg.deletes.matching import Deletes
 from deltacompact.catalog.iceberg.marks.marking import Marker, ToMark
 from deltacompact.catalog.iceberg.marks.tasks import LiveBitmap
 from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.parquet_files import by_field_id
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
@@ -86,7 +85,7 @@ class Convert:
 
     def state(self) -> TableState:
         """The branch as it was when the table was loaded."""
-        return StateReader(self._store()).read(self.table.metadata, self.branch)
+        return StateReader(self.table.store).read(self.table.metadata, self.branch)
 
     def plan(self) -> ConvertPlan:
         """The plan for the branch. Writes nothing."""
@@ -98,7 +97,7 @@ class Convert:
         Data files that others touched are asked again. Raises ConflictError if others touched them again and again, so
         that nothing could be committed.
         """
-        store = self._store()
+        store = self.table.store
         committer = Committer(store, StateReader(store), self.branch, uuid.uuid4().hex)
         result = ConvertResult(self.table.metadata.table_id, self.branch)
         table = self.table
@@ -126,9 +125,6 @@ class Convert:
             raise ConflictError(f"{result.table_id}: {result.refused[0]}")
         return result
 
-    def _store(self) -> ObjectStore:
-        return locations.store_of(self.table.metadata.location, self.table.io_properties)
-
     def _carried_out(
         self, job: _Job, settled: tuple[Asked, ...], result: ConvertResult
     ) -> tuple[tuple[Asked, ...], list[Asked]]:
@@ -152,19 +148,12 @@ class Convert:
         tasks = Tasks(job.store, executor)
         folder = f"deltacompact-{job.committer.session}-{uuid.uuid4().hex[:8]}/"
         marker = Marker(tasks, job.table.metadata, self.settings, [])
-        try:
+        with marker.committing(folder):
             finder = Finder(tasks, _of_keys(job.table.metadata, job.plan), self.settings.limits, self.sizes, folder)
             marks = marker.marks(list(_dead(finder, asked)))
             self.before_commit()
             converted = Converted(tuple(asked), tuple(marks), settled)
             done = job.committer.commit(job.table, ProposeConversion(job.plan, converted))
-        except (OutcomeUnknownError, Interrupted):
-            raise
-        except BaseException:
-            marker.discard()
-            raise
-        finally:
-            job.store.delete([stat.path for stat in job.store.list(folder)])
         marker.discard(done.outcome.marks)
         return done
 

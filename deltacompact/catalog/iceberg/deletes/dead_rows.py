@@ -112,8 +112,12 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
         lives = np.ones(file.rows, bool)
         kill(lives, dead_positions(store, source, by_path), source)
         asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
+    of_key_set: dict[int, list[_Asked]] = defaultdict(list)
+    for one in asked:
+        for number in one.source.key_sets:
+            of_key_set[number].append(one)
     for number, key_set in task.key_sets:
-        _kill_by_key(store, [one for one in asked if number in one.source.key_sets], _Keys(store, key_set), task)
+        _kill_by_key(store, of_key_set[number], _Keys(store, key_set), task)
     write_masks(store, task.masks_path, {one.source.ordinal: one.mask for one in asked})
     return [one.found for one in asked]
 
@@ -224,11 +228,13 @@ class _Piece:
 def _kill_by_key(store: ObjectStore, asked: Sequence[_Asked], keys: _Keys, task: DeadRowsTask) -> None:
     """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
     waiting: list[_Piece] = []
+    rows = 0
     for piece in _pieces(store, asked, keys, task):
-        if waiting and sum(len(other.digests) for other in waiting) + len(piece.digests) > task.rows_at_once:
+        if waiting and rows + len(piece.digests) > task.rows_at_once:
             _kill_pieces(waiting, keys)
-            waiting = []
+            waiting, rows = [], 0
         waiting.append(piece)
+        rows += len(piece.digests)
     if waiting:
         _kill_pieces(waiting, keys)
 

@@ -18,7 +18,6 @@ from deltacompact.catalog.iceberg.maintain.expire import ExpireResult, ExpireSna
 from deltacompact.catalog.iceberg.maintain.options import maintain_options, refuse_young_orphans
 from deltacompact.catalog.iceberg.maintain.orphans import OrphansResult, RemoveOrphans
 from deltacompact.catalog.iceberg.maintain.rewrite_manifests import ManifestsResult, RewriteManifests
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.metadata import MAIN
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 
@@ -59,7 +58,7 @@ class Maintain:
             _refuse_without_gc(metadata.table_id, metadata.properties)
         if remove_orphans:
             refuse_young_orphans(options, self.chosen)
-        store = locations.store_of(metadata.location, self.table.io_properties)
+        store = self.table.store
         manifests = RewriteManifests(store, self.branch, options.manifest_bytes, self.say)
         if rewrite_manifests:
             manifests.refuse_version_1(metadata)

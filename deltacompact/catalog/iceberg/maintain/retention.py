@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.maintain.options import MaintainOptions
-from deltacompact.catalog.iceberg.table.metadata import MAIN, Ref, Snapshot, TableMetadata
+from deltacompact.catalog.iceberg.table.metadata import MAIN, Ref, TableMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def plan_expiry(metadata: TableMetadata, options: MaintainOptions, now_ms: int) 
     for ref in stays.values():
         if ref.kind == "branch":
             kept |= set(_kept_of_branch(ref, metadata, options, now_ms))
-            led_to |= {snapshot.snapshot_id for snapshot in _ancestors(ref.snapshot_id, metadata)}
+            led_to |= {snapshot.snapshot_id for snapshot in metadata.ancestors(metadata.snapshots.get(ref.snapshot_id))}
         else:
             kept.add(ref.snapshot_id)
             led_to.add(ref.snapshot_id)
@@ -70,14 +70,7 @@ def _ref_stays(name: str, ref: Ref, metadata: TableMetadata, options: MaintainOp
 def _kept_of_branch(ref: Ref, metadata: TableMetadata, options: MaintainOptions, now_ms: int) -> Iterator[int]:
     age_max = options.snapshot_age_ms if ref.max_snapshot_age_ms is None else ref.max_snapshot_age_ms
     least = options.keep_snapshots if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
-    for number, snapshot in enumerate(_ancestors(ref.snapshot_id, metadata)):
+    for number, snapshot in enumerate(metadata.ancestors(metadata.snapshots.get(ref.snapshot_id))):
         if number >= max(1, least) and now_ms - snapshot.timestamp_ms > age_max:
             return
         yield snapshot.snapshot_id
-
-
-def _ancestors(snapshot_id: int | None, metadata: TableMetadata) -> Iterator[Snapshot]:
-    """The snapshot and those before it, as far as the table has them."""
-    while snapshot_id is not None and (snapshot := metadata.snapshots.get(snapshot_id)) is not None:
-        yield snapshot
-        snapshot_id = snapshot.parent_id

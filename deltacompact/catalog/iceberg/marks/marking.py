@@ -10,6 +10,7 @@ file, or several of one partition if the table's `write.delete.granularity` is "
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 import uuid
@@ -17,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from deltacompact.base.errors import Interrupted, OutcomeUnknownError
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.deletes.finding import Asked, source_of
@@ -93,6 +95,22 @@ class Marker:
             if path not in needed:
                 locations.discard(self.tasks.store, path)
         self.written[:] = needed
+
+    @contextlib.contextmanager
+    def committing(self, folder: str) -> Iterator[None]:
+        """What is written in the block is deleted if the block fails, unless it may have been committed.
+
+        `folder`: what tasks hand to each other, which goes in any case.
+        """
+        try:
+            yield
+        except (OutcomeUnknownError, Interrupted):
+            raise
+        except BaseException:
+            self.discard()
+            raise
+        finally:
+            self.tasks.store.delete([stat.path for stat in self.tasks.store.list(folder)])
 
     def _position_deletes(self, dead: Sequence[ToMark]) -> list[Mark]:
         if self.metadata.properties.get("write.delete.granularity", "file").lower() == "partition":

@@ -29,10 +29,8 @@ from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 from deltacompact.catalog.iceberg.rewrite.resume import Left, landed_inputs, left_behind, resume
 from deltacompact.catalog.iceberg.rewrite.session import EVERYWHERE, Session, Terms
 from deltacompact.catalog.iceberg.rewrite.signs_of_life import Signs
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
-from deltacompact.storage.objects import ObjectStore
 
 REDONE_MAX = 3
 """How often groups that others touched are planned and rewritten again."""
@@ -58,7 +56,7 @@ class Rewrite:
 
     def state(self) -> TableState:
         """The branch as it was when the table was loaded."""
-        return StateReader(self._store()).read(self.table.metadata, self.branch)
+        return StateReader(self.table.store).read(self.table.metadata, self.branch)
 
     def plan(self) -> RewritePlan:
         """The plan for the branch. Writes nothing."""
@@ -82,7 +80,7 @@ class Rewrite:
         Groups that other writers touched are planned again. Raises ConflictError if they touched every group, again
         and again.
         """
-        store = self._store()
+        store = self.table.store
         reader = StateReader(store)
         result = RewriteResult(self.table.metadata.table_id, self.branch)
         table, state = self.table, reader.read(self.table.metadata, self.branch)
@@ -138,9 +136,6 @@ class Rewrite:
         if options.output_spec_id is not None:
             choices["partition_of"] = self.table.partition_in(options.output_spec_id)
         return plan_rewrite(state, options, only, busy, **choices)
-
-    def _store(self) -> ObjectStore:
-        return locations.store_of(self.table.metadata.location, self.table.io_properties)
 
     def _resumed(self, left: Left, table: IcebergTable, committer: Committer, result: RewriteResult) -> frozenset[str]:
         """Commit what dead sessions left. Returns the files that they rewrote."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.catalog.iceberg.table.content_files import Spec
 
 MAIN = "main"
+SESSION = "deltacompact.session"
+"""The key in a snapshot's summary of the session of ours that committed it."""
 PUBLICATION = "deltacompact.publication"
 """The property of a table that shows a delta table's rows: where that one is."""
 
@@ -61,6 +63,11 @@ class Snapshot:
     summary: Mapping[str, str] = field(default_factory=dict, hash=False)
     first_row_id: int | None = None
     added_rows: int | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether deltacompact committed it."""
+        return SESSION in self.summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,12 @@ class TableMetadata:
     def identifier_ids(self) -> tuple[int, ...]:
         """The field ids that identify a row, as the current schema has them; empty: it names none."""
         return tuple(json.loads(self.schema_json).get("identifier-field-ids", ()))
+
+    def ancestors(self, head: Snapshot | None) -> Iterator[Snapshot]:
+        """The head and those before it, as far as they have not been expired."""
+        while head is not None:
+            yield head
+            head = None if head.parent_id is None else self.snapshots.get(head.parent_id)
 
     @property
     def data_folder(self) -> str:

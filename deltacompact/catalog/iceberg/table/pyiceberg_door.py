@@ -89,6 +89,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import (
     ContentFile,
     PartitionTuple,
@@ -98,6 +99,7 @@ from deltacompact.catalog.iceberg.table.content_files import (
 )
 from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Ref, Snapshot, StatisticsFile, TableMetadata
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
+from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.field_ids import field_id
 
 _LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
@@ -223,6 +225,11 @@ class IcebergTable:
         if found.metadata.uuid != self.metadata.uuid:
             raise ConflictError(f"table {self.metadata.table_id!r} was dropped and created again meanwhile")
         return found
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store of the table's location."""
+        return locations.store_of(self.metadata.location, self.io_properties)
 
     @property
     def io_properties(self) -> Mapping[str, str]:

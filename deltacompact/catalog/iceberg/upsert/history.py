@@ -13,7 +13,6 @@ keys. Only ancestors of the head count: after a rollback behind our snapshot, it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -41,7 +40,7 @@ class Settled:
 
 def settled(metadata: TableMetadata, head: Snapshot | None, recorded: str) -> Settled | None:
     """What the newest upsert by the same columns has settled. None: there is none among the head's ancestors."""
-    line = list(_ancestors(metadata, head))
+    line = list(metadata.ancestors(head))
     ours = next((snapshot for snapshot in line if snapshot.summary.get(COLUMNS) == recorded), None)
     if ours is None:
         return None
@@ -68,16 +67,8 @@ def has_merged_commits(metadata: TableMetadata, entry: Entry) -> bool:
     return adding is not None and int(adding.summary.get("deleted-data-files", "0")) > 0
 
 
-def _ancestors(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot]:
-    """The head and its ancestors, up to the first one that has been expired."""
-    while head is not None:
-        yield head
-        head = None if head.parent_id is None else metadata.snapshots.get(head.parent_id)
-
-
 def _may_add_rows(snapshot: Snapshot) -> bool:
     """Whether rows may have come with the snapshot. Our own modes say what they add."""
     if snapshot.summary.get("operation") in ("replace", "delete"):
         return False
-    is_ours = "deltacompact.session" in snapshot.summary
-    return not is_ours or int(snapshot.summary.get("added-data-files", "0")) > 0
+    return not snapshot.is_ours or int(snapshot.summary.get("added-data-files", "0")) > 0

@@ -15,14 +15,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
 from deltacompact.catalog.iceberg.deletes.finding import Sizes
 from deltacompact.catalog.iceberg.marks.marking import Mark, Marker, ToMark
 from deltacompact.catalog.iceberg.marks.tasks import LiveBitmap
 from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.catalog.iceberg.upsert.comparing import Comparison
@@ -91,7 +90,7 @@ class Upsert:
 
     def state(self) -> TableState:
         """The branch as it was when the table was loaded."""
-        return StateReader(self._store()).read(self.table.metadata, self.branch)
+        return StateReader(self.table.store).read(self.table.metadata, self.branch)
 
     def plan(self) -> UpsertPlan:
         """The plan for the branch. Writes nothing."""
@@ -103,7 +102,7 @@ class Upsert:
         Key spaces that other writers touched are compared again. Raises ConflictError if they touched every one, again
         and again.
         """
-        store = self._store()
+        store = self.table.store
         committer = Committer(store, StateReader(store), self.branch, uuid.uuid4().hex)
         table = self.table
         state = committer.reader.read(table.metadata, self.branch)
@@ -133,9 +132,6 @@ class Upsert:
             result.nothing_to_do = "no two rows have the same key, and none deletes one"
         return result
 
-    def _store(self) -> ObjectStore:
-        return locations.store_of(self.table.metadata.location, self.table.io_properties)
-
     def _carried_out(self, job: Job, result: UpsertResult) -> Sequence[tuple[MarkedSpace, Problem]]:
         """Compare and commit. Returns the key spaces that others touched, and what they did."""
         executor = executor_for(self.settings, job.plan.rows, job.plan.bytes)
@@ -151,17 +147,10 @@ class Upsert:
         metadata = job.state.metadata
         marker = Marker(Tasks(job.store, executor), metadata, self.settings, [])
         comparison = Comparison(job.store, metadata, job.plan, executor, self.settings.limits, self.sizes, folder)
-        try:
+        with marker.committing(folder):
             marked = _marked_spaces(compared_spaces(job.plan, comparison.compared()), marker)
             self.before_commit()
             done = job.committer.commit(job.table, ProposeUpsert(job.plan, marked, job.through))
-        except (OutcomeUnknownError, Interrupted):
-            raise
-        except BaseException:
-            marker.discard()
-            raise
-        finally:
-            job.store.delete([stat.path for stat in job.store.list(folder)])
         marker.discard([mark for one in done.outcome.spaces for mark in one.marks])
         return done
 
