@@ -18,6 +18,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,8 @@ class DeleteIndex:
     def applying_to(self, data: Entry) -> Deletes:
         """The deletes that may apply to a data file."""
         keyed = [*self._equality.get(scope_of(data), ()), *self._equality.get(None, ())]
-        found = [entry for deletes in keyed for entry in deletes.applying_to(data)]
-        equality = tuple(sorted(found, key=lambda entry: entry.sequence))
+        found = [deletes.applying_to(data) for deletes in keyed]
+        equality = tuple(found[0] if len(found) == 1 else sorted(chain(*found), key=lambda entry: entry.sequence))
         vector = self._vectors.get(data.file.path)
         if vector is not None and vector.sequence >= data.sequence:
             return Deletes(equality, (), vector)
@@ -100,11 +101,12 @@ class DeleteIndex:
 class _Keyed:
     """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
 
-    A stream has thousands of them for thousands of data files, so their bounds are compared as arrays.
+    A stream has thousands of them for thousands of data files, which makes millions of pairs. So they are chosen as arrays.
     """
 
     def __init__(self, entries: Sequence[Entry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
-        self._entries = entries
+        self._entries = np.empty(len(entries), object)
+        self._entries[:] = entries
         self._sequences = np.array([entry.sequence for entry in entries], np.int64)
         known = [number for number in ids if number in columns and not columns[number].has_default]
         self._ranges = [_Ranges([entry.file for entry in entries], number, columns[number].type) for number in known]
@@ -115,7 +117,8 @@ class _Keyed:
         may = np.ones(len(self._entries) - first, bool)
         for ranges in self._ranges:
             may &= ranges.may_share_a_value(data.file)[first:]
-        return [self._entries[first + int(place)] for place in np.flatnonzero(may)]
+        found: list[Entry] = self._entries[first:][may].tolist()
+        return found
 
 
 class _Ranges:
