@@ -47,8 +47,9 @@ from deltacompact.base.partitions import READ_AT_ONCE, both, side_by_side
 from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.catalog.delta_stream.listing import Listing, read_listing
-from deltacompact.catalog.delta_stream.log import LOG_LIMITS, LogLimits, StreamLog
+from deltacompact.catalog.delta_stream.log import StreamLog
 from deltacompact.catalog.delta_stream.log_entries import dump
+from deltacompact.catalog.delta_stream.log_objects import LOG_LIMITS, LogLimits
 from deltacompact.catalog.delta_stream.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.catalog.delta_stream.stream_writer import CommitTerms, StreamWriter

@@ -462,10 +462,11 @@ class _Vacuum:
         log.
         """
         sealed = chain.sealed.keys() - {chain.active.version}
+        opened_of = self._log.objects.opened
         return [
             stat
             for version, objects in self._attempts(evidence, chain).items()
-            if all(map(self._is_old, objects)) and (opened := self._log.opened(version)) and opened.parent in sealed
+            if all(map(self._is_old, objects)) and (opened := opened_of(version)) and opened.parent in sealed
             for stat in sorted(objects, key=lambda stat: stat.path, reverse=True)
         ]
 
