@@ -203,8 +203,8 @@ def vacuum(
     deltacompact vacuum ./lake orders --dry-run
     """
     from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-    from deltacompact.catalog.delta_stream.vacuum import Held
     from deltacompact.catalog.delta_stream.vacuum import vacuum as vacuum_table
+    from deltacompact.catalog.delta_stream.vacuum_held import Held
     from deltacompact.cli.console import out
     from deltacompact.cli.report import print_vacuumed
 
