@@ -40,8 +40,8 @@ from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.cli import report
-from deltacompact.compact import Request
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.job import Request
 from deltacompact.storage.memory import MemoryStore
 
 MACHINE = {"executor": "local", "local_threads": 1, "memory_per_task_bytes": 1 << 30, "object_store_bytes": 1 << 30}

@@ -30,7 +30,7 @@ from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
 from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
-from deltacompact.compact import Request, prepare
+from deltacompact.job import Request, prepare
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.maintenance.check import check, rehash_table

@@ -20,7 +20,7 @@ from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.compact import Request
+    from deltacompact.job import Request
 
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
@@ -175,7 +175,8 @@ def compact(
     from deltacompact.cli.console import err, out
     from deltacompact.cli.progress import progress
     from deltacompact.cli.report import print_result, result_document
-    from deltacompact.compact import compact_job, topic_sinks
+    from deltacompact.compact import topic_sinks
+    from deltacompact.job import compact_job
 
     as_json = options["as_json"]
     request = _request(table, options | {"content_type": ContentType[content_type.upper()]})
@@ -196,7 +197,7 @@ def compact(
 
 def _request(table: str, options: dict[str, Any]) -> Request:
     """The request that the options of a command make."""
-    from deltacompact.compact import Request
+    from deltacompact.job import Request
 
     chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
     if options["destination"] == "":

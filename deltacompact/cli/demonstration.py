@@ -13,7 +13,8 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.delta_stream.catalog import open_catalog
 from deltacompact.cli.progress import progress
 from deltacompact.cli.report import print_result
-from deltacompact.compact import CompactionResult, compact
+from deltacompact.compact import compact
+from deltacompact.results import CompactionResult
 
 TABLE = "demo.orders"
 

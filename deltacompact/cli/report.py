@@ -16,10 +16,11 @@ from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.vacuum import VacuumResult
 from deltacompact.catalog.delta_stream.versions import versions
 from deltacompact.cli.decisions import decided_documents, decided_words, forecast_documents, forecast_lines
-from deltacompact.compact import CompactionResult, Request, SessionResult, Work, plan_work, prepare
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.job import Request, Work, plan_work, prepare
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.results import CompactionResult, SessionResult
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
