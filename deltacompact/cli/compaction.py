@@ -125,7 +125,7 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
         return iceberg.print_plan(catalog, table, options)
     refuse_iceberg_options()
     from deltacompact.cli.console import out
-    from deltacompact.cli.report import plan_report, print_plans
+    from deltacompact.cli.plan_report import plan_report, print_plans
 
     shown = plan_report(catalog, _request(table, options))
     if options["as_json"]:
@@ -174,7 +174,7 @@ def compact(
 
     from deltacompact.cli.console import err, out
     from deltacompact.cli.progress import progress
-    from deltacompact.cli.report import print_result, result_document
+    from deltacompact.cli.result_report import print_result, result_document
     from deltacompact.compact import topic_sinks
     from deltacompact.job import compact_job
 

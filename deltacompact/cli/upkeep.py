@@ -206,7 +206,7 @@ def vacuum(
     from deltacompact.catalog.delta_stream.vacuum import vacuum as vacuum_table
     from deltacompact.catalog.delta_stream.vacuum_held import Held
     from deltacompact.cli.console import out
-    from deltacompact.cli.report import print_vacuumed
+    from deltacompact.cli.result_report import print_vacuumed
 
     age_min_s = older_than_hours * 3600
     if not force and not age_min_s >= VACUUM_AGE_MIN_S:
