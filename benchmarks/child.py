@@ -19,7 +19,7 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.checksum import fingerprint
 from benchmarks.competitors import TEMPORARY, Entrant
@@ -30,20 +30,26 @@ SPILL_SETTINGS = ("RAY_object_spilling_directory", "SPARK_LOCAL_DIRS")
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """What a child is to do. `warm` is a tiny table of the same kind, compacted first; `build_base` makes `base`."""
+class Desk:
+    """Where a child works: `folder` is its own, and what it prints goes to `log`."""
 
-    entrant: Entrant
-    inputs: Inputs
-    warm: Inputs
     folder: Path
-    base: Path
     log: Path
 
     @property
     def temporary(self) -> Path:
         """Where Ray, Spark and DuckDB are told to spill."""
         return self.folder / TEMPORARY
+
+
+@dataclass(frozen=True, slots=True)
+class Spec(Desk):
+    """What a child is to do. `warm` is a tiny table of the same kind, compacted first; `build_base` makes `base`."""
+
+    entrant: Entrant
+    inputs: Inputs
+    warm: Inputs
+    base: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +115,16 @@ def build_base(spec: Spec, parent: Connection) -> None:
         parent.send((RESULT, {}))
 
 
-class Reported(Protocol):
-    """What a child is told: where it spills, and where its output goes."""
-
-    @property
-    def temporary(self) -> Path: ...
-
-    @property
-    def log(self) -> Path: ...
-
-
 class Reporting:
     """What the child prints goes to its log; what it fails by, to the parent as well."""
 
-    def __init__(self, spec: Reported, parent: Connection) -> None:
+    def __init__(self, desk: Desk, parent: Connection) -> None:
         self._parent = parent
-        with spec.log.open("a") as sink:
+        with desk.log.open("a") as sink:
             os.dup2(sink.fileno(), 1)
             os.dup2(sink.fileno(), 2)
         os.environ.pop("RAY_ADDRESS", None)
-        os.environ |= dict.fromkeys(SPILL_SETTINGS, str(spec.temporary))
+        os.environ |= dict.fromkeys(SPILL_SETTINGS, str(desk.temporary))
 
     def __enter__(self) -> None:
         """Nothing."""

@@ -17,7 +17,7 @@ from benchmarks import data as synthetic
 from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
-from benchmarks.console import made, teller
+from benchmarks.console import made, names_among, teller
 from benchmarks.iceberg.cli import iceberg
 from benchmarks.matrix import cli as matrix_cli
 from benchmarks.s3.cli import s3
@@ -43,11 +43,11 @@ def _competing(*groups: str) -> Any:
     """Options of everything that measures competitors, and those above."""
 
     def decorate(command: Any) -> Any:
-        listed, known = ",".join(groups), _list_of(groups)
+        listed, known = ",".join(groups), names_among(groups)
         for option in (
             click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True),
             click.option(
-                "--executor", "executors", default="ray,local", callback=_list_of(EXECUTORS), show_default=True
+                "--executor", "executors", default="ray,local", callback=names_among(EXECUTORS), show_default=True
             ),
             click.option("--only", default=listed, callback=known, show_default=True, help="Competitors."),
         ):
@@ -58,7 +58,7 @@ def _competing(*groups: str) -> Any:
 
 
 def _of_cases(*cases: str) -> Any:
-    return click.option("--case", "cases", default=",".join(cases), callback=_list_of(cases), show_default=True)
+    return click.option("--case", "cases", default=",".join(cases), callback=names_among(cases), show_default=True)
 
 
 def _shares(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[float, ...]:
@@ -67,18 +67,6 @@ def _shares(_context: click.Context, _parameter: click.Parameter, text: str) -> 
 
 _SHARE = click.FloatRange(min=0, max=0.5, min_open=True)
 _SCALE = click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows.")
-
-
-def _list_of(known: tuple[str, ...]) -> Any:
-    """A callback for comma-separated names."""
-
-    def parse(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
-        names = tuple(filter(None, (name.strip() for name in text.split(","))))
-        if unknown := [name for name in names if name not in known]:
-            raise click.BadParameter(f"{', '.join(unknown)}: not among {', '.join(known)}")
-        return names
-
-    return parse
 
 
 @click.group()
@@ -115,7 +103,7 @@ def run(
 
 @main.command()
 @click.option(
-    "--table", "tables", default=",".join(tpc_h.TABLES), callback=_list_of(tuple(tpc_h.TABLES)), show_default=True
+    "--table", "tables", default=",".join(tpc_h.TABLES), callback=names_among(tuple(tpc_h.TABLES)), show_default=True
 )
 @_of_cases(*tpc_h.CASES)
 @click.option(

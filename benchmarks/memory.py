@@ -57,7 +57,7 @@ def run_memory(plan: MemoryPlan, console: Console, tell: Callable[[str], None]) 
     (plan.out / "logs").mkdir(parents=True, exist_ok=True)
     log = plan.out / "logs" / "memory.log"
     log.unlink(missing_ok=True)
-    spec = child.Spec(deltacompact(plan.executor, **limits), inputs, warm, work / "memory", work / "no-base", log)
+    spec = child.Spec(work / "memory", log, deltacompact(plan.executor, **limits), inputs, warm, work / "no-base")
     done = measure(spec, Measurement(MEMORY.name, Case.FULL, spec.entrant.label, 0), plan.timeout_s)
     facts = _facts(done, plan, configuration.rows)
     table = Table("", "", title="a table larger than the object store", title_justify="left", show_header=False)

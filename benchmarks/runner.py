@@ -107,7 +107,7 @@ def _configuration(plan: Plan, configuration: Table, work: Path, tell: Callable[
                 log = plan.out / "logs" / f"{configuration.name}-{case}-{entrant.label.replace(' ', '-')}-{repeat}.log"
                 log.unlink(missing_ok=True)
                 base = work / f"base-{entrant.group}"
-                spec = child.Spec(entrant, inputs, warm, work / "run", base, log)
+                spec = child.Spec(work / "run", log, entrant, inputs, warm, base)
                 if case.incremental and entrant.has_base and not base.exists() and entrant.group not in broken:
                     tell(f"{configuration.name}: {entrant.group} makes the table that the incremental cases start from")
                     if error := make_base(spec, plan.timeout_s):
@@ -176,7 +176,7 @@ def make_base(spec: child.Spec, timeout_s: float) -> str | None:
 
 def watch(
     task: Callable[[Any, Connection], None],
-    spec: child.Reported,
+    desk: child.Desk,
     timeout_s: float,
     heard: Callable[[str], None] = _ignore,
 ) -> tuple[dict[str, Any] | str, Meter, float]:
@@ -186,11 +186,11 @@ def watch(
     """
     os.sync()  # what the one before has written is not for this one to wait for
     here, there = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=task, args=(spec, there))
+    process = get_context("spawn").Process(target=task, args=(desk, there))
     process.start()
     there.close()
     assert process.pid is not None
-    meter, leaving_s = Meter(process.pid, spec.temporary), 0.0
+    meter, leaving_s = Meter(process.pid, desk.temporary), 0.0
     try:
         result, cpu_s = _follow(here, meter, time.monotonic() + timeout_s, heard)
         leaving_s = 0.0 if isinstance(result, str) else _LEAVING_S

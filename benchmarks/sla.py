@@ -25,7 +25,7 @@ import psutil
 
 from benchmarks.sla_tables import GrowingTable, tables
 from deltacompact import Settings, compact, open_catalog
-from deltacompact.compact import Request
+from deltacompact.job import Request
 from deltacompact.storage.opening import open_store
 from sessions.base.model import Outcome, Session, SessionPlan, SessionState
 from sessions.planning.gather import gather

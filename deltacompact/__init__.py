@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.catalog.publication.publication import PublicationResult
-    from deltacompact.compact import CompactionResult, SessionResult, compact
+    from deltacompact.compact import compact
+    from deltacompact.results import CompactionResult, SessionResult
     from deltacompact.storage.s3_access import S3Settings
 
 __version__ = "0.1.0"
@@ -86,7 +87,8 @@ _MODULES = {
     "catalog.iceberg.rewrite.result": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
     "catalog.publication.publication": ("PublicationResult",),
-    "compact": ("CompactionResult", "SessionResult", "compact"),
+    "compact": ("compact",),
+    "results": ("CompactionResult", "SessionResult"),
     "base.model": (
         "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
         "ContentType",

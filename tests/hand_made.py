@@ -23,7 +23,8 @@ from deltacompact.base.settings import Options
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning.plan import Capacity, CompactionPlan, plan
+from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.planner import plan
 from deltacompact.table.ports import Moment, Snapshot
 
 KEYS = TableKeys.of(["k"])

@@ -39,9 +39,9 @@ from deltacompact.base.model import DataFile, Delta, Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.state import StreamState
-from deltacompact.cli import report
-from deltacompact.compact import Request
+from deltacompact.cli import plan_report, result_report, table_report
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.job import Request
 from deltacompact.storage.memory import MemoryStore
 
 MACHINE = {"executor": "local", "local_threads": 1, "memory_per_task_bytes": 1 << 30, "object_store_bytes": 1 << 30}
@@ -115,7 +115,7 @@ class Story:
 
     def _plan(self, how: dict[str, Any]) -> list[str]:
         request = Request("t", destination_table_id=how.get("destination"), options=_options(how))
-        return self._printed(report.print_plans, report.plan_report(self.catalog, request).document)
+        return self._printed(plan_report.print_plans, plan_report.plan_report(self.catalog, request).document)
 
     def _compact(self, how: dict[str, Any]) -> list[str]:
         options = _options(how)
@@ -129,10 +129,12 @@ class Story:
             settings=options,
             purge=options.purge,
         )
-        return [line for line in self._printed(report.print_result, result) if not line.startswith("  seconds: ")]
+        return [
+            line for line in self._printed(result_report.print_result, result) if not line.startswith("  seconds: ")
+        ]
 
     def _show(self, table: str) -> list[str]:
-        return self._printed(report.print_table, report.table_document(self.catalog, table).document)
+        return self._printed(table_report.print_table, table_report.table_document(self.catalog, table).document)
 
     def _printed(self, print_: Any, document: Any) -> list[str]:
         out = io.StringIO()

@@ -12,7 +12,7 @@ import time
 
 import deltacompact
 from deltacompact.base.events import StageStarted
-from deltacompact.cli.report import result_document
+from deltacompact.cli.result_report import result_document
 
 
 def main() -> None:

@@ -16,10 +16,11 @@ import uuid
 import pytest
 
 import deltacompact
+from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_JDBC
 
 ICEBERG = {
-    "spark__jars__packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0",
-    "spark__sql__extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark__jars__packages": f"{ICEBERG_RUNTIME},{SQLITE_JDBC}",
+    "spark__sql__extensions": ICEBERG_EXTENSIONS,
 }
 
 

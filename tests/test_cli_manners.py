@@ -309,7 +309,7 @@ def test_events_to_sns_carry_no_value_of_a_row(tmp_path, monkeypatch):
 
 def test_a_column_that_an_error_names_is_in_the_event():
     from deltacompact.base.model import Partition
-    from deltacompact.compact import _named_in
+    from deltacompact.results import _named_in
     from deltacompact.table.ports import Moment, Snapshot
 
     file = deltacompact.DataFile(

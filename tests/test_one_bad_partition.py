@@ -18,10 +18,10 @@ from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.log_entries import Committed
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.catalog.delta_stream.vacuum import vacuum
-from deltacompact.compact import Session
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.session import attempts
+from deltacompact.session.driver import Session
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
 

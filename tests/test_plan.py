@@ -110,8 +110,8 @@ def test_the_space_that_a_plan_asks_for_is_enough(tmp_path):
     import deltacompact
     from deltacompact.base.events import RoundCompleted, StageFinished
     from deltacompact.base.settings import Options
-    from deltacompact.compact import Request, plan_work, prepare
     from deltacompact.executors.local import LocalExecutor
+    from deltacompact.job import Request, plan_work, prepare
 
     catalog = deltacompact.open_catalog(tmp_path)
     catalog.create_table("t", primary_keys=["id"])

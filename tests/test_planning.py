@@ -16,8 +16,9 @@ from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import OperationType
 from deltacompact.base.settings import Options
 from deltacompact.planning import sizing
-from deltacompact.planning.plan import FILE_NUMBER_MAX, AdoptedSizes, CompactionPlan, Round
-from deltacompact.planning.plan import plan as make_plan
+from deltacompact.planning.plan import CompactionPlan, Round
+from deltacompact.planning.planner import FILE_NUMBER_MAX, AdoptedSizes
+from deltacompact.planning.planner import plan as make_plan
 
 BASE = file(1_000_000, 300 * MIB, number=14)
 

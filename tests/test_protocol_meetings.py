@@ -22,7 +22,7 @@ from stores import unmeasured  # noqa: F401
 
 from deltacompact import ConflictError, DeltaStreamCatalog
 from deltacompact.base.model import Token
-from deltacompact.catalog.delta_stream.log import LogLimits
+from deltacompact.catalog.delta_stream.log_objects import LogLimits
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 
 

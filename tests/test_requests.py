@@ -8,6 +8,7 @@ How many requests wait for each other is measured with a store that takes a whil
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import re
@@ -30,9 +31,9 @@ from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
 from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
-from deltacompact.compact import Request, prepare
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.job import Request, prepare
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.storage.memory import MemoryStore
 
@@ -57,6 +58,17 @@ class Lake:
 
     def fresh(self) -> DeltaStreamCatalog:
         return DeltaStreamCatalog(self.store, clock=lambda: self.now_s)
+
+    def copy(self) -> Lake:
+        """The same objects in a store of its own. No process remembers anything of it."""
+        other = copy.copy(self)
+        other.store = CountingStore(MemoryStore(clock=lambda: other.now_s))
+        for stat in self.store.inner.list(""):
+            other.now_s = stat.modified_s
+            other.store.inner.put(stat.path, self.store.inner.get(stat.path))
+        other.now_s = self.now_s
+        other.warm = other.fresh()
+        return other
 
     def append_to_all(self, appends: int) -> None:
         for values in self.names:
@@ -85,19 +97,36 @@ class Lake:
         return self.store.requests
 
 
+Size = tuple[int, int, int]
+"""Of a lake: partitions, appends to each, versions of each."""
+
+
+@functools.cache
+def made(size: Size) -> Lake:
+    """A lake that is made once, to be copied."""
+    return Lake(*size)
+
+
 @dataclass(frozen=True)
 class Operation:
-    """An operation on a lake. `bound`: the requests that it may make in a stream, or in a table if it says so."""
+    """An operation on a lake. `bound`: the requests that it may make in a stream, or in a table if it says so.
+
+    `again`: the process that made the lake does it.
+    """
 
     name: str
     bound: int
-    lakes: dict[str, Callable[[], Lake]]
+    lakes: dict[str, Size]
     work: Callable[[Lake], Any]
     counts: Callable[[str], bool] = lambda path: True
     prepare: Callable[[Lake], Any] = lambda lake: None
+    again: bool = False
 
-    def measure(self, make: Callable[[], Lake]) -> int:
-        lake = make()
+    def lake(self, size: Size) -> Lake:
+        return Lake(*size) if self.again else made(size).copy()
+
+    def measure(self, size: Size) -> int:
+        lake = self.lake(size)
         self.prepare(lake)
         return sum(self.counts(path) for _, path in lake.counted(lambda: self.work(lake)))
 
@@ -107,12 +136,10 @@ def is_no_data(path: str) -> bool:
     return "/data/" not in path and "/index/" not in path
 
 
-def lakes(*sizes: tuple[int, int]) -> dict[str, Callable[[], Lake]]:
+def lakes(*sizes: tuple[int, int]) -> dict[str, Size]:
     """One stream each, of so many appends after so many versions."""
     return {
-        f"{counted(appends, 'delta')} after {counted(versions, 'compaction')}": functools.partial(
-            Lake, 1, appends, versions
-        )
+        f"{counted(appends, 'delta')} after {counted(versions, 'compaction')}": (1, appends, versions)
         for appends, versions in sizes
     }
 
@@ -121,8 +148,8 @@ LENGTHS = lakes((10, 0), (1000, 0), (10, 1), (130, 30))
 IDLE = lakes((0, 1), (0, 30))
 
 
-def many(appends: int) -> dict[str, Callable[[], Lake]]:
-    return {"100 partitions": functools.partial(Lake, 100, appends, 1)}
+def many(appends: int) -> dict[str, Size]:
+    return {"100 partitions": (100, appends, 1)}
 
 
 def change_one(lake: Lake) -> None:
@@ -142,7 +169,7 @@ def vacuum_stream(lake: Lake) -> None:
 
 
 OPERATIONS = [
-    Operation("append, again", 3, LENGTHS, lambda lake: lake.append(lake.warm)),
+    Operation("append, again", 3, LENGTHS, lambda lake: lake.append(lake.warm), again=True),
     Operation("append", 7, LENGTHS, lambda lake: lake.append(lake.fresh())),
     Operation("append the first delta of a partition", 11, lakes((0, 0)), lambda lake: lake.append(lake.fresh())),
     Operation("open a stream to read", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition())),
@@ -152,7 +179,7 @@ OPERATIONS = [
     Operation("compact for the first time", 20, lakes((3, 0)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact", 20, lakes((3, 1), (3, 30)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact, nothing to do", 6, IDLE, lambda lake: lake.compact(lake.fresh())),
-    Operation("compact again, nothing to do", 2, IDLE, lambda lake: lake.compact(lake.warm)),
+    Operation("compact again, nothing to do", 2, IDLE, lambda lake: lake.compact(lake.warm), again=True),
     Operation("compact a table, nothing to do", 20, many(0), lambda lake: lake.compact(lake.fresh())),
     Operation(
         "compact a table, one partition changed",
@@ -162,7 +189,7 @@ OPERATIONS = [
         prepare=change_one,
     ),
     Operation("list the partitions of a table", 5, many(0), lambda lake: lake.fresh().partitions("t")),
-    Operation("retract", 7, lakes((10, 1)), lambda lake: retract(lake.fresh(), "t", newest(lake))),
+    Operation("retract", 7, lakes((10, 1)), lambda lake: retract(lake.fresh(), "t", newest(lake)), again=True),
     Operation("roll back (reads the history)", 30, lakes((3, 2)), lambda lake: rollback(lake.fresh(), "t", "1")),
     Operation("restate", 14, lakes((3, 1)), lambda lake: lake.fresh().restate("t", pa.table({"k": [1]}))),
     Operation("rehash", 14, lakes((3, 1)), lambda lake: rehashed(lake.fresh()), is_no_data),
@@ -193,7 +220,7 @@ def newest(lake: Lake) -> int:
 def measured() -> dict[str, dict[str, int]]:
     """The requests of each operation, by lake."""
     return {
-        operation.name: {name: operation.measure(make) for name, make in operation.lakes.items()}
+        operation.name: {name: operation.measure(size) for name, size in operation.lakes.items()}
         for operation in OPERATIONS
     }
 
@@ -230,12 +257,16 @@ CHAINS = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> None:
+    """Requests that overlap once do not need each other. On a busy machine a thread may begin late, so look again."""
     operation = next(operation for operation in OPERATIONS if operation.name == name)
-    lake = next(iter(operation.lakes.values()))()
-    operation.prepare(lake)
-    lake.store.reset()
-    lake.store.latency_s = 0.03
-    operation.work(lake)
+    for _ in range(4):
+        lake = operation.lake(next(iter(operation.lakes.values())))
+        operation.prepare(lake)
+        lake.store.reset()
+        lake.store.latency_s = 0.03
+        operation.work(lake)
+        if len(lake.store.chain()) <= CHAINS[name]:
+            break
     assert len(lake.store.chain()) <= CHAINS[name], lake.store.chain()
     assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
 

@@ -121,7 +121,8 @@ class Nodes:
                 self.processes[name].kill()
 
     def started(self, token: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "sessions", "dispatch", "--heartbeat", "1"]
+        # it gives itself up after five heartbeats, when the state machine does: the ratio of the deployment
+        command = [sys.executable, "-m", "sessions", "dispatch", "--heartbeat", "2"]
         command += ["--queue", str(self.folder / "queue"), "--state", str(self.folder / "state")]
         environment = {**os.environ, "DELTACOMPACT_TASK_TOKEN": token}
         return subprocess.Popen(
@@ -241,6 +242,26 @@ def test_a_dispatcher_that_was_given_up_is_told(step_functions):
     token.start()
     assert lost.wait(10) and token.lost
     token.succeed()  # says nothing more
+
+
+def test_a_dispatcher_that_slept_before_it_read_an_answer_gives_itself_up():
+    """The answer says that the heartbeat arrived, but the state machine has waited too long since."""
+    now_s = 0.0
+
+    class Client:
+        sent = 0
+
+        def send_task_heartbeat(self, taskToken: str) -> None:
+            nonlocal now_s
+            self.sent += 1
+            now_s += 300  # suspended between the request and its answer
+
+    client, lost = Client(), threading.Event()
+    token = TaskToken("t", lost.set, heartbeat_s=60, timeout_s=300, client=client, clock=lambda: now_s)
+    token.start()
+    assert lost.wait(10) and token.lost
+    assert client.sent == 1
+    token.succeed()
 
 
 def test_a_dispatcher_that_nobody_hears_gives_itself_up(moto_endpoint):

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.compact import Request
+from deltacompact.job import Request
 from deltacompact.planning import sizing
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import Outcome, Session, SessionPlan, SessionState

@@ -18,11 +18,11 @@ from tables import problems
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, TableKeys
-from deltacompact.compact import Request, prepare
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.keys import Encoding, SortColumn, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, reencoded
 from deltacompact.index.sort_keys import decode
+from deltacompact.job import Request, prepare
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -216,7 +216,7 @@ def test_files_are_measured_as_they_are_appended(tmp_path: Any) -> None:
 
 def opened_by_plan(catalog: DeltaStreamCatalog, *keys: Any) -> list[str]:
     """The data files that planning opens."""
-    from deltacompact.compact import plan_work
+    from deltacompact.job import plan_work
     from deltacompact.planning.plan import Capacity
 
     opened: list[str] = []

@@ -9,8 +9,10 @@ import textwrap
 import pyspark
 import pytest
 
+from deltacompact.spark.jars import ICEBERG_RUNTIME
+
 _LINE = ".".join(pyspark.__version__.split(".")[:2])
-_ARTIFACT = f"org.apache.iceberg:iceberg-spark-runtime-{_LINE}_2.13"
+_ARTIFACT = ICEBERG_RUNTIME.rpartition(":")[0]
 
 _USES_IT = """
     import sys
@@ -44,6 +46,7 @@ def run(folder, *packages):
 
 
 def test_the_iceberg_runtime_of_our_spark_line_resolves_from_maven(tmp_path):
+    assert _ARTIFACT.endswith(f":iceberg-spark-runtime-{_LINE}_2.13")
     done = run(tmp_path, f"{_ARTIFACT}:latest.release")
     said = done.stdout + done.stderr
     if "unresolved dependency" in said and "unresolved dependency" in run(tmp_path, _ANY).stderr:

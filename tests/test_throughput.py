@@ -12,7 +12,7 @@ from measured_runs import AT_ONCE, BYTES_PER_S, CPU_RATIO, LATENCY_S, RATES, mea
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.settings import Options
-from deltacompact.compact import Request, plan_work, prepare
+from deltacompact.job import Request, plan_work, prepare
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import GIB
 from deltacompact.planning.throughput import FIRST_RATES, Network, Work, capacity_of, network_of, predict, rates_of

@@ -16,8 +16,7 @@ from tables import lake_of_release_0_1
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
 from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
-from deltacompact.catalog.delta_stream import log as stream_log
-from deltacompact.catalog.delta_stream.log_entries import from_document, to_document
+from deltacompact.catalog.delta_stream.log_entries import Carried, Committed, Opened, from_document, to_document
 from deltacompact.catalog.delta_stream.state import replay
 from deltacompact.catalog.delta_stream.tokens import TOKEN_RETENTION_S, Commits
 from deltacompact.storage.local import LocalStore
@@ -128,7 +127,7 @@ def test_every_token_comes_back_from_an_entry_as_it_was() -> None:
     tokens = [Token("étl:7"), Token("a:b", 7), Token("etl:007", joined=True), Token("nightly", joined=True), None]
     for token in tokens:
         commit = Commit("id", 0, (Delta(1, OperationType.UPSERT),), token)
-        entry = stream_log.Committed(commit)
+        entry = Committed(commit)
         assert from_document(json.loads(json.dumps(to_document(entry))), "entry") == entry
 
 
@@ -191,10 +190,10 @@ def old_opened(producers: dict[str, Any], others: dict[str, Any]) -> Any:
 def test_what_release_0_1_committed_stays_known_in_either_form() -> None:
     old = replay("1", [(old_opened({"etl": [7, 7]}, {"nightly": [5, 1]}), None), (old_commit("feed:3", 10), None)])
     states = [old]
-    opened = stream_log.Opened(2, "1", "0", old.tokens_inherited(2), 10)
+    opened = Opened(2, "1", "0", old.tokens_inherited(2), 10)
     document = json.loads(json.dumps(to_document(opened)))
     states.append(replay("2", [(from_document(document, "entry"), None)]))
-    carried = json.loads(json.dumps(to_document(stream_log.Carried(old.commits))))
+    carried = json.loads(json.dumps(to_document(Carried(old.commits))))
     states.append(replay("1", [(old.opened, None), (from_document(carried, "entry"), None)]))
     for state in states:
         for name in ("nightly", "etl:7", "etl:6", "feed:3", "feed:2"):
@@ -208,8 +207,8 @@ def test_what_release_0_1_committed_stays_known_in_either_form() -> None:
 def test_a_producer_of_today_makes_no_name_known() -> None:
     state = replay("1", [(old_opened({"etl": [7, 7]}, {}), None)])
     commit = Commit("c", 0, (Delta(11, OperationType.UPSERT),), Token("etl", 9))
-    newer = replay("1", [(stream_log.Committed(commit), None)], state)
-    inherited = replay("2", [(stream_log.Opened(2, "1", "0", newer.tokens_inherited(1), 11), None)])
+    newer = replay("1", [(Committed(commit), None)], state)
+    inherited = replay("2", [(Opened(2, "1", "0", newer.tokens_inherited(1), 11), None)])
     for each in (newer, inherited):
         assert each.known(Token("etl", 8)) and not each.known(Token("etl:8")) and each.known(Token("etl:7"))
 

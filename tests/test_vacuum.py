@@ -278,7 +278,7 @@ def test_the_receipt_says_what_is_doubtful(tmp_path: Path, capsys: pytest.Captur
     from rich.console import Console
 
     from deltacompact.base.model import Partition
-    from deltacompact.cli.report import print_vacuumed
+    from deltacompact.cli.result_report import print_vacuumed
 
     stat = ObjectStat(f"t/data/{NAME}.csv", 2048, 0.0)
     print_vacuumed(

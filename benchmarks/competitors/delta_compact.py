@@ -15,7 +15,7 @@ import deltacompact
 from benchmarks.competitors import Run, linked_copy
 from benchmarks.data import Inputs
 from deltacompact.catalog.delta_stream.catalog import stream_files
-from deltacompact.compact import SessionResult
+from deltacompact.results import SessionResult
 
 TABLE = "bench"
 

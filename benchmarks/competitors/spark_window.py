@@ -7,31 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.competitors import CORES, Run
+from benchmarks.competitors import Run
 from benchmarks.configurations import COMPRESSION
 from benchmarks.data import Inputs
-
-DRIVER_MEMORY = "8g"
+from benchmarks.spark import spark_on_all_cores
 
 
 class SparkWindow:
-    """One JVM with all cores, otherwise Spark's own settings."""
+    """The newest row of each key, by a window function."""
 
     def start(self) -> None:
-        from pyspark.sql import SparkSession
-
-        builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmarks")
-        for name, value in {
-            "spark.driver.memory": DRIVER_MEMORY,
-            "spark.driver.host": "localhost",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.parquet.compression.codec": COMPRESSION,
-        }.items():
-            builder = builder.config(name, value)
-        self._spark = builder.getOrCreate()
+        self._spark = spark_on_all_cores(
+            {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.compression.codec": COMPRESSION}
+        )
 
     def build_base(self, inputs: Inputs, folder: Path) -> None:
         """Nothing: it rewrites everything anyway."""

@@ -10,26 +10,16 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.console import made, teller
+from benchmarks.console import made, names_among, teller
 
 BEGIN, END = "<!-- iceberg: written by `python -m benchmarks iceberg --readme` -->", "<!-- /iceberg -->"
 _SHAPES = ("many", "few", "fifth", "clean")
 _CONTENDERS = ("rewrite", "convert", "spark", "zamboni")
 
 
-def _names(known: tuple[str, ...]) -> object:
-    def parse(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
-        names = tuple(filter(None, (name.strip() for name in text.split(","))))
-        if unknown := [name for name in names if name not in known]:
-            raise click.BadParameter(f"{', '.join(unknown)}: not among {', '.join(known)}")
-        return names
-
-    return parse
-
-
 @click.command()
-@click.option("--shape", "shapes", default=",".join(_SHAPES), callback=_names(_SHAPES), show_default=True)
-@click.option("--only", default=",".join(_CONTENDERS), callback=_names(_CONTENDERS), show_default=True)
+@click.option("--shape", "shapes", default=",".join(_SHAPES), callback=names_among(_SHAPES), show_default=True)
+@click.option("--only", default=",".join(_CONTENDERS), callback=names_among(_CONTENDERS), show_default=True)
 @click.option("--executor", type=click.Choice(["local", "ray", "auto"]), default="local", show_default=True)
 @click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows.")
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=1, show_default=True)

@@ -1,7 +1,7 @@
 """Who compacts. Each opens the same catalog on sqlite, warms up on a tiny table, and compacts the other.
 
-contender.start(catalog, database, place)       imports, sessions, connections
-contender.compact(table_id)                     timed
+contender.start(catalog)        imports, sessions, connections
+contender.compact(table_id)     timed
 contender.stop()
 """
 
@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Protocol
 
 import deltacompact
 from benchmarks.competitors import CORES
 from benchmarks.iceberg.shapes import CATALOG
+from benchmarks.spark import spark_on_all_cores
 from deltacompact import Settings
-
-DRIVER_MEMORY = "8g"
-PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_JDBC
 
 
 class Contender(Protocol):
     """See above."""
 
-    def start(self, catalog: Any, database: Path, place: Path) -> None: ...
+    def start(self, catalog: Any) -> None: ...
 
     def compact(self, table_id: str) -> None: ...
 
@@ -39,7 +37,7 @@ class Ours:
         self._mode = mode
         self._settings = Settings(executor=executor)
 
-    def start(self, catalog: Any, database: Path, place: Path) -> None:
+    def start(self, catalog: Any) -> None:
         self._catalog = deltacompact.open_catalog(catalog)
 
     def compact(self, table_id: str) -> None:
@@ -55,27 +53,19 @@ class Ours:
 class Spark:
     """Iceberg's own procedure on one JVM with all cores."""
 
-    def start(self, catalog: Any, database: Path, place: Path) -> None:
-        from pyspark.sql import SparkSession
+    def start(self, catalog: Any) -> None:
+        from deltacompact.spark.iceberg import spark_settings
 
-        builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmarks")
-        for name, value in {
-            "spark.driver.memory": DRIVER_MEMORY,
-            "spark.driver.host": "localhost",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.jars.packages": PACKAGES,
-            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-            f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
-            f"spark.sql.catalog.{CATALOG}.type": "jdbc",
-            f"spark.sql.catalog.{CATALOG}.jdbc.schema-version": "V1",
-            f"spark.sql.catalog.{CATALOG}.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
-            f"spark.sql.catalog.{CATALOG}.uri": f"jdbc:sqlite:{database}",
-            f"spark.sql.catalog.{CATALOG}.warehouse": (place / "warehouse").as_uri(),
-        }.items():
-            builder = builder.config(name, value)
-        self._spark = builder.getOrCreate()
+        prefix = f"spark.sql.catalog.{CATALOG}"
+        settings = spark_settings(CATALOG, catalog.properties)
+        self._spark = spark_on_all_cores(
+            {
+                "spark.jars.packages": f"{ICEBERG_RUNTIME},{SQLITE_JDBC}",
+                "spark.sql.extensions": ICEBERG_EXTENSIONS,
+                prefix: "org.apache.iceberg.spark.SparkCatalog",
+                **{f"{prefix}.{name}": value for name, value in settings.items()},
+            }
+        )
 
     def compact(self, table_id: str) -> None:
         options = "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
@@ -90,7 +80,7 @@ class Spark:
 class Zamboni:
     """iceberg-zamboni: PyIceberg and DuckDB. It refuses tables with equality deletes."""
 
-    def start(self, catalog: Any, database: Path, place: Path) -> None:
+    def start(self, catalog: Any) -> None:
         from zamboni.session import CatalogSession
 
         self._session = CatalogSession.from_catalog(catalog, threads=CORES)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import child, runner
-from benchmarks.competitors import TEMPORARY
 from benchmarks.iceberg.contenders import Entrant, entrants
 from benchmarks.iceberg.shapes import DATABASE, TABLE, Shape, catalog_at
 
@@ -25,7 +24,7 @@ _WARM = Shape("warm", 2, 1, 10, 1, 2, upserts=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(child.Desk):
     """What a child is to do."""
 
     label: str
@@ -35,12 +34,6 @@ class Spec:
     warm: Path
     warm_database: Path
     live_rows: int
-    folder: Path
-    log: Path
-
-    @property
-    def temporary(self) -> Path:
-        return self.folder / TEMPORARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +98,7 @@ def _measured(
     log.unlink(missing_ok=True)
     shutil.copy(place / DATABASE, work / DATABASE)
     shutil.copy(warm / DATABASE, work / "warm.db")
-    spec = Spec(entrant.label, plan.executor, place, work / DATABASE, warm, work / "warm.db", live_rows, work, log)
+    spec = Spec(work, log, entrant.label, plan.executor, place, work / DATABASE, warm, work / "warm.db", live_rows)
     before = {folder: _files(folder) for folder in (place, warm)}
     try:
         result, meter, cpu_s = runner.watch(measure, spec, plan.timeout_s)
@@ -129,13 +122,13 @@ def measure(spec: Spec, parent: Connection) -> None:
     with child.Reporting(spec, parent):
         entrant = next(one for one in entrants(spec.executor) if one.label == spec.label)
         warming = entrant.make()
-        warming.start(catalog_at(spec.warm_database, spec.warm), spec.warm_database, spec.warm)
+        warming.start(catalog_at(spec.warm_database, spec.warm))
         if entrant.equality_deletes:
             warming.compact(TABLE)
         warming.stop()
         contender = entrant.make()
         catalog = catalog_at(spec.database, spec.place)
-        contender.start(catalog, spec.database, spec.place)
+        contender.start(catalog)
         gc.collect()
         child.tell(parent, child.BEGIN)
         working = time.perf_counter()

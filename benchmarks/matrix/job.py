@@ -22,7 +22,7 @@ from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.paths import table_root
-from deltacompact.compact import SessionResult
+from deltacompact.results import SessionResult
 from deltacompact.storage.opening import open_store
 
 WARM_UP = data.Shape(20_000, 0)

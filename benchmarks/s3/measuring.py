@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import deltacompact
 from benchmarks import child, runner
-from benchmarks.competitors import CORES, TEMPORARY
+from benchmarks.competitors import CORES
 from benchmarks.competitors.delta_compact import DeltaCompact
 from benchmarks.s3.places import Brought, Place
 from benchmarks.s3.proxy import Counts
@@ -33,18 +33,12 @@ _WARM = "warm"
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(child.Desk):
     """What a child is to do. The table is at its place already."""
 
     scenario: Scenario
     executor: str
     brought: Brought
-    folder: Path
-    log: Path
-
-    @property
-    def temporary(self) -> Path:
-        return self.folder / TEMPORARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +120,7 @@ def _at(
     log.unlink(missing_ok=True)
     counted: list[Counts] = []
     result, meter, cpu_s = runner.watch(
-        measure, Spec(scenario, executor, brought, work, log), plan.timeout_s, lambda _: counted.append(place.counts())
+        measure, Spec(work, log, scenario, executor, brought), plan.timeout_s, lambda _: counted.append(place.counts())
     )
     place.clear(brought)
     named = Measurement(scenario.name, place.name, executor, repeat, scenario.operations)

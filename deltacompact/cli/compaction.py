@@ -20,7 +20,7 @@ from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.compact import Request
+    from deltacompact.job import Request
 
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
@@ -125,7 +125,7 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
         return iceberg.print_plan(catalog, table, options)
     refuse_iceberg_options()
     from deltacompact.cli.console import out
-    from deltacompact.cli.report import plan_report, print_plans
+    from deltacompact.cli.plan_report import plan_report, print_plans
 
     shown = plan_report(catalog, _request(table, options))
     if options["as_json"]:
@@ -174,8 +174,9 @@ def compact(
 
     from deltacompact.cli.console import err, out
     from deltacompact.cli.progress import progress
-    from deltacompact.cli.report import print_result, result_document
-    from deltacompact.compact import compact_job, topic_sinks
+    from deltacompact.cli.result_report import print_result, result_document
+    from deltacompact.compact import topic_sinks
+    from deltacompact.job import compact_job
 
     as_json = options["as_json"]
     request = _request(table, options | {"content_type": ContentType[content_type.upper()]})
@@ -196,7 +197,7 @@ def compact(
 
 def _request(table: str, options: dict[str, Any]) -> Request:
     """The request that the options of a command make."""
-    from deltacompact.compact import Request
+    from deltacompact.job import Request
 
     chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
     if options["destination"] == "":

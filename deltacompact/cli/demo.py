@@ -22,7 +22,7 @@ def demo(catalog: str | None, rows: int, executor: str, as_json: bool) -> None:
     """
     from deltacompact.cli.console import err, out
     from deltacompact.cli.demonstration import run_demo
-    from deltacompact.cli.report import result_document
+    from deltacompact.cli.result_report import result_document
 
     result = run_demo(catalog, rows, executor, err if as_json else out, err)
     if as_json:

@@ -12,8 +12,9 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.delta_stream.catalog import open_catalog
 from deltacompact.cli.progress import progress
-from deltacompact.cli.report import print_result
-from deltacompact.compact import CompactionResult, compact
+from deltacompact.cli.result_report import print_result
+from deltacompact.compact import compact
+from deltacompact.results import CompactionResult
 
 TABLE = "demo.orders"
 

@@ -21,6 +21,7 @@ import click
 from click.core import ParameterSource
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.modes import CONVERT, MODES, REWRITE, UPSERT
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
 from deltacompact.cli import iceberg_convert, iceberg_upsert
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
     from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 
-REWRITE, CONVERT, UPSERT = "rewrite", "convert", "upsert"
-MODES = (REWRITE, CONVERT, UPSERT)
 _OURS = ("mode", "branch", "where", "option", "out", "usd_per_core_hour", "from_plan")
 _SHARED = ("catalog", "table", "as_json")
 

@@ -58,7 +58,7 @@ def create(
     except ConflictError as error:
         if not existed:
             raise
-        from deltacompact.cli.report import declared
+        from deltacompact.cli.table_report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
     unchanged = f"{table} exists already in {catalog.where}: nothing was changed"
@@ -81,20 +81,20 @@ def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json
     deltacompact show ./lake
     deltacompact show ./lake orders --versions
     """
-    from deltacompact.cli import report
+    from deltacompact.cli import table_report
     from deltacompact.cli.console import out
 
     if table is None:
         if versions:
             raise click.UsageError("--versions needs a TABLE")
-        shown = report.catalog_document(catalog)
-        print_: Any = report.print_catalog
+        shown = table_report.catalog_document(catalog)
+        print_: Any = table_report.print_catalog
     elif versions:
-        shown = report.versions_document(catalog, table)
-        print_ = report.print_versions
+        shown = table_report.versions_document(catalog, table)
+        print_ = table_report.print_versions
     else:
-        shown = report.table_document(catalog, table)
-        print_ = report.print_table
+        shown = table_report.table_document(catalog, table)
+        print_ = table_report.print_table
     if as_json:
         say_json(shown.document)
     elif table is None and not shown.document:

@@ -203,10 +203,10 @@ def vacuum(
     deltacompact vacuum ./lake orders --dry-run
     """
     from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-    from deltacompact.catalog.delta_stream.vacuum import Held
     from deltacompact.catalog.delta_stream.vacuum import vacuum as vacuum_table
+    from deltacompact.catalog.delta_stream.vacuum_held import Held
     from deltacompact.cli.console import out
-    from deltacompact.cli.report import print_vacuumed
+    from deltacompact.cli.result_report import print_vacuumed
 
     age_min_s = older_than_hours * 3600
     if not force and not age_min_s >= VACUUM_AGE_MIN_S:

@@ -24,7 +24,8 @@ from deltacompact.index.live_bitmaps import live_bits, live_mask, live_tables
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import Capacity, CompactionPlan, Source, plan
+from deltacompact.planning.plan import Capacity, CompactionPlan, Source
+from deltacompact.planning.planner import plan
 from deltacompact.reading.parts import Part
 from deltacompact.steps.dedupe import BaseIndex, Folded
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices

@@ -17,7 +17,8 @@ from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import Capacity, CompactionPlan, plan
+from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.planner import plan
 from deltacompact.session.driver import Published, Session
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
 from deltacompact.session.workbench import conflict_of

@@ -25,7 +25,8 @@ from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, ObjectRef
-from deltacompact.planning.plan import AdoptedSizes, CompactionPlan, Round, fingerprint
+from deltacompact.planning.plan import CompactionPlan, Round
+from deltacompact.planning.planner import AdoptedSizes, fingerprint
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.table.ports import Moment, Workspace

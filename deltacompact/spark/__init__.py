@@ -4,4 +4,5 @@ session.py        one builder for every session
 data_source.py    spark.read / df.write / writeStream .format("deltacompact"): options.py, writing.py, reading.py
 producer.py       a table of deltas for the demo
 validate.py       the independent judge: history.py, frames.py, comparable.py, digests.py, fold.py, index_frame.py
+iceberg.py        the same of Iceberg tables, with what jars.py loads from Maven
 """

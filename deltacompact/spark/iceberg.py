@@ -20,13 +20,12 @@ from pyspark.sql import functions as F
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
+from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
 from deltacompact.spark.session import spark_session
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
-PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
-SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 _DIGESTS_SHOWN = 5
 _JAVA_NAMES = {
     "rest": ("uri", "credential", "token", "warehouse", "scope", "oauth2-server-uri"),
@@ -91,7 +90,7 @@ def validate_snapshots(
     if chosen.before is None or chosen.after is None:
         return report
     settings = spark_settings(catalog.name, catalog.properties)
-    packages = ",".join([PACKAGES, *([SQLITE] if "sqlite" in str(settings.get("uri")) else [])])
+    packages = ",".join([ICEBERG_RUNTIME, *([SQLITE_JDBC] if "sqlite" in str(settings.get("uri")) else [])])
     spark = spark or SparkSession.getActiveSession() or spark_session("validate", spark__jars__packages=packages)
     prefix = f"spark.sql.catalog.{catalog.name}"
     if spark.conf.get(prefix, "") == "":

@@ -20,6 +20,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Table, Token, partition_text
 from deltacompact.base.wording import unknown_option
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
+from deltacompact.catalog.delta_stream.positions import checked_position
 
 READ_OPTIONS = ("catalog", "table", "partition")
 WRITE_OPTIONS = (
@@ -104,7 +105,7 @@ def write_target(
         _token(options),
         _flag(options, "force_position"),
     )
-    catalog.checked_position(target.position, 1, target.force_position)
+    checked_position(target.position, 1, target.force_position, catalog.clock())
     _check_columns(target, columns)
     return target
 

@@ -3,10 +3,10 @@
     heartbeat … heartbeat … success      the dispatcher drained: the state machine launches the next one
     heartbeat … silence of 5 minutes     the state machine terminates the node and launches another
     heartbeat -> TaskTimedOut            we were given up: stop, publish nothing, another dispatcher has our place
-    suspended for 5 minutes, wakes up    the same, before anything is asked
+    suspended for 5 minutes, wakes up    the same, whatever the last answer says
 
-A heartbeat that does not arrive is sent again. After as long as the state machine waits we have been given up, whether
-or not we can hear it.
+A heartbeat that does not arrive is sent again. One that arrived counts from when it was sent. After as long as the
+state machine waits we have been given up, whether or not we can hear it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class TaskToken:
         heard_s = self._clock()
         wait_s = 0.0  # the node has been booting: the first heartbeat is due
         while not self._answered.wait(wait_s):
-            if self._clock() - heard_s >= self._timeout_s:  # this process slept, or nobody heard it
-                self._lose(f"no heartbeat for {self._clock() - heard_s:.0f} s")
+            sent_s = self._clock()
+            if sent_s - heard_s >= self._timeout_s:  # this process slept, or nobody heard it
+                self._lose(f"no heartbeat for {sent_s - heard_s:.0f} s")
                 return
             try:
                 self._client.send_task_heartbeat(taskToken=self._token)
@@ -89,7 +90,8 @@ class TaskToken:
             else:
                 now_s = self._clock()
                 self.late += now_s - heard_s > 2 * self._heartbeat_s
-                heard_s, wait_s = now_s, self._heartbeat_s
+                heard_s = sent_s  # the answer may be old: this process may have slept before it read it
+                wait_s = max(0.0, sent_s + self._heartbeat_s - now_s)
 
     def _lose(self, why: str) -> None:
         self.lost = True

@@ -41,6 +41,7 @@ from pydantic import (
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
+from deltacompact.base.modes import REWRITE
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import text_of
 from sessions.base.ids import JOB_RUN_ID
@@ -69,7 +70,6 @@ OptionValue: TypeAlias = (
     Annotated[StrictStr, Field(max_length=_NAME_CHARACTERS_MAX)] | StrictInt | StrictFloat | StrictBool
 )
 Mode: TypeAlias = Literal["rewrite", "convert", "upsert"]
-REWRITE, CONVERT = "rewrite", "convert"
 Direction: TypeAlias = Literal["ascending", "descending"]
 _OF_STREAMS = (
     "primary_keys",

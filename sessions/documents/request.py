@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deltacompact.base.settings import Options, Settings
-from deltacompact.compact import Request, content_type
+from deltacompact.compact import content_type
+from deltacompact.job import Request
 from sessions.documents.instruction import Instruction
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from deltacompact.base.model import INT64_MAX
+from deltacompact.base.modes import CONVERT, REWRITE
 from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.catalog.iceberg.rewrite.plan import Reason
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
-from sessions.documents.instruction import CONVERT, REWRITE, Instruction
+from sessions.documents.instruction import Instruction
 from sessions.documents.streams import branch_of
 from sessions.planning.statistics import BranchStatistics
 

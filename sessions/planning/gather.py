@@ -15,7 +15,7 @@ import numpy as np
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import ContentType, OperationType, Partition
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.compact import Job, Request, Work, plan_work, prepare
+from deltacompact.job import Job, Request, Work, plan_work, prepare
 from deltacompact.planning.decisions import Action, decide_files
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES

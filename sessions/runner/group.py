@@ -23,7 +23,7 @@ from deltacompact import DeltaStreamCatalog, SessionResult
 from deltacompact.base.errors import CorruptionError, InputError, Interrupted
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
-from deltacompact.compact import Request, compact_job
+from deltacompact.job import Request, compact_job
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState

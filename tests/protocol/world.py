@@ -18,7 +18,7 @@ from simulation import Simulation
 from tables import problems
 
 from deltacompact.base.model import Commit, Partition, Token
-from deltacompact.catalog.delta_stream import log as stream_log
+from deltacompact.catalog.delta_stream.paths import GENESIS
 
 ALL = Partition()
 Bag = Counter[Any]
@@ -66,7 +66,7 @@ class World:
         events: list[Event] = []
         seen: set[str] = set()
         parent: tuple[str, ...] = ()
-        lineage = stream_log.GENESIS
+        lineage = GENESIS
         catalog = self.simulation.catalog()
         if not catalog.log("t", ALL).exists():
             return []

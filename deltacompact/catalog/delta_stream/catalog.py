@@ -1,4 +1,4 @@
-"""The default catalog: delta streams as objects in a store. It needs no other service.
+"""The default catalog: tables of delta streams as objects in a store. It needs no other service.
 
     catalog = open_catalog("s3://lake/tables")
     catalog.create_table("orders", partition_keys=["day"], primary_keys=["id"])
@@ -13,9 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -26,43 +24,35 @@ from deltacompact.base.errors import (
     DeltaCompactError,
     InputError,
     NotFoundError,
-    PositionError,
 )
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import (
     FORMAT_VERSION,
-    INT64_MAX,
     ContentType,
     DataFile,
     Delta,
     OperationType,
     Partition,
-    SortKey,
     Table,
     TableKeys,
     Token,
-    whole_number,
 )
-from deltacompact.base.partitions import READ_AT_ONCE, both, side_by_side
-from deltacompact.base.settings import at_least
-from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
+from deltacompact.base.partitions import side_by_side
+from deltacompact.catalog.delta_stream.certain_put import put_certainly
 from deltacompact.catalog.delta_stream.listing import Listing, read_listing
-from deltacompact.catalog.delta_stream.log import LOG_LIMITS, LogLimits, StreamLog
+from deltacompact.catalog.delta_stream.log import StreamLog
 from deltacompact.catalog.delta_stream.log_entries import dump
-from deltacompact.catalog.delta_stream.paths import TablePaths, check_path, table_name, table_root
+from deltacompact.catalog.delta_stream.log_objects import LOG_LIMITS, LogLimits
+from deltacompact.catalog.delta_stream.paths import TablePaths, check_path
+from deltacompact.catalog.delta_stream.positions import checked_position
 from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.catalog.delta_stream.stream_writer import CommitTerms, StreamWriter
 from deltacompact.catalog.delta_stream.table_documents import (
-    check_keys,
-    document,
     is_destination,
-    keys_document,
-    keys_from,
     of_source,
-    table_document,
-    table_from,
 )
-from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.catalog.delta_stream.tables import Tables
+from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 
@@ -72,7 +62,6 @@ if TYPE_CHECKING:
 
 TokenLike = Token | str | tuple[str, int] | None
 """A token in the API: a name, or a producer and the number of its batch."""
-_POSITION_AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 VACUUM_AGE_MIN_S = 3 * 24 * 3600
 """Vacuum never deletes objects younger than this (seconds); writers refuse to commit files older than half of it."""
@@ -89,7 +78,7 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
-class DeltaStreamCatalog:
+class DeltaStreamCatalog(Tables):
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes."""
 
     def __init__(
@@ -100,130 +89,18 @@ class DeltaStreamCatalog:
         log_limits: LogLimits = LOG_LIMITS,
         read_limits: ReadLimits = READ_LIMITS,
     ) -> None:
-        self.store = store
+        super().__init__(store)
         self.clock = clock
-        self.is_remote = isinstance(store, Fetches)
-        self.at_once = READ_AT_ONCE if self.is_remote else 1
-        """How many partitions to open or read at a time: several where the store is behind a network."""
         self.log_limits = log_limits
         self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
-        self._tables: dict[str, Table] = {}
         self._listings: dict[str, Listing] = {}
         self._writers: dict[tuple[str, Partition], StreamWriter] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_logs": {}, "_tables": {}, "_listings": {}, "_writers": {}}
+        return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_writers": {}}
 
-    @property
-    def uri(self) -> str:
-        return self.store.uri
-
-    @property
-    def where(self) -> str:
-        """The URI for people: a local folder is shown as its path."""
-        return self.location.removeprefix("file://")
-
-    @property
-    def location(self) -> str:
-        """The prefix of objects for engines that take locations literally: percent signs in it are not decoded."""
-        return unquote(self.uri) if self.uri.startswith("file://") else self.uri
-
-    # Tables
-
-    def create_table(
-        self,
-        table_id: str,
-        partition_keys: Sequence[str] = (),
-        primary_keys: Sequence[str] = (),
-        sort_keys: Sequence[SortKey | str | Sequence[str]] = (),
-        *,
-        tombstone_retention: int | None = None,
-    ) -> Table:
-        """Create a table. Declare keys here, or the first compaction declares them.
-
-        `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
-        Raises ConflictError where the table exists with another declaration.
-        """
-        partition_keys = expect.names("partition_keys", partition_keys)
-        for number, name in enumerate(partition_keys):
-            if not name or name in partition_keys[:number]:
-                raise InputError(f"partition key {name!r} is empty or named twice")
-        primary_keys = () if primary_keys is None else expect.names("primary_keys", primary_keys)
-        if sort_keys and not primary_keys:
-            raise InputError("sort keys without primary keys: declare both or none")
-        if tombstone_retention is not None and at_least("tombstone_retention", tombstone_retention, 0) > INT64_MAX:
-            raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
-        keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
-        check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
-        table = Table(table_id, partition_keys, keys, tombstone_retention)
-        paths = TablePaths.of(table_id)
-        effect = Effect(f"table {table_id!r}", "created", "repeat the command")
-        with telling_interrupts():
-            created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
-        if not created:
-            existing = self.table(table_id)
-            if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
-                raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
-        return table
-
-    def table(self, table_id: str) -> Table:
-        """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
-        path = TablePaths.of(table_id).source
-        known = self._tables.get(table_id)
-        if known is not None and (known.source_table_id is not None or known.holds_streams):
-            return self.declared(table_id)
-        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(path), self.at_once)
-        if source is not None:
-            self._tables[table_id] = table = of_source(table, source["source_table_id"])
-        return table
-
-    def declared(self, table_id: str) -> Table:
-        """The table with its keys. Its source is there only if an earlier call has looked for it."""
-        paths = TablePaths.of(table_id)
-        known = self._tables.get(table_id)
-        if known is None:
-            known = table_from(table_id, self._table_document(table_id))
-            self._tables[table_id] = known
-        if known.keys is None:
-            known = known.with_keys(self._first_compaction_keys(paths))
-        self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
-        return known
-
-    def _table_document(self, table_id: str) -> dict[str, Any]:
-        path = TablePaths.of(table_id).table
-        try:
-            return document(self.store.get(path), path)
-        except NotFoundError as error:
-            if "bucket" in str(error):
-                raise
-            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
-
-    def publication(self, table_id: str) -> str | None:
-        """The Iceberg table that the table is published to today: "iceberg://prod/db.orders". Raises NotFoundError."""
-        declared = table_from(table_id, self._table_document(table_id))
-        known = self._tables.get(table_id, declared)
-        self._tables[table_id] = replace(known, publication=declared.publication)
-        return declared.publication
-
-    def declare_publication(self, table_id: str, target: str | None) -> None:
-        """Record the Iceberg table that shows the compacted rows from now on, or (None) that there is none.
-
-        This is the one fact in table.json that may change, so table.json is written anew; the last writer wins.
-        """
-        if self.publication(table_id) != target:
-            path = TablePaths.of(table_id).table
-            kept = {name: value for name, value in self._table_document(table_id).items() if name != "publication"}
-            self.store.put(path, dump(kept | ({"publication": target} if target else {})))
-            self.publication(table_id)
-
-    def remembered_table(self, table_id: str) -> Table:
-        """The table as this process last read it, without a request."""
-        return self._tables.get(table_id) or self.table(table_id)
-
-    def tables(self) -> list[str]:
-        """Names of all tables."""
-        return [table_name(folder) for folder in self.store.folders() if self._is_table(folder)]
+    # Partitions and streams
 
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
@@ -248,9 +125,9 @@ class DeltaStreamCatalog:
     def remember_listing(self, table_id: str, listing: Listing) -> None:
         self._listings[table_id] = listing
 
-    def partition(self, table_id: str, given: Mapping[str, Any] | Partition | None) -> Partition:
+    def partition(self, table_id: str, values: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""
-        partition = Partition.of(self.declared(table_id).partition_keys, given)
+        partition = Partition.of(self.declared(table_id).partition_keys, values)
         if not self.log(table_id, partition).exists():
             raise NotFoundError(f"table {table_id!r} has no partition {partition}")
         return partition
@@ -262,18 +139,6 @@ class DeltaStreamCatalog:
         if isinstance(partition, Partition):
             return [partition]
         return [self.partition(table_id, partition)]
-
-    def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
-        """Declare `keys` where the table has none. Returns the table's keys. Raises InputError where they differ."""
-        table, paths = self.declared(table_id), TablePaths.of(table_id)
-        if table.keys is None:
-            if keys is None:
-                raise InputError(f"table {table_id!r} has no primary keys yet: name them")
-            self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
-            table = self.declared(table_id)
-        assert table.keys is not None
-        check_keys(table, keys)
-        return table.keys
 
     def declare_source(self, table_id: str, source_table_id: str | None) -> None:
         """Make the table a destination of another table for ever, or (None) one that holds streams of its own.
@@ -307,8 +172,6 @@ class DeltaStreamCatalog:
             raise InputError(
                 f"table {table.table_id!r} holds data of its own: it cannot be a destination of {source_table_id!r}"
             )
-
-    # Streams
 
     def log(self, table_id: str, partition: Partition) -> StreamLog:
         """The log of a partition stream, which may not exist yet."""
@@ -508,47 +371,12 @@ class DeltaStreamCatalog:
 
     def _terms(self, stream_position: int | None, deltas: int, token: TokenLike, force_position: bool) -> CommitTerms:
         known_by = Token.of(token)
-        return CommitTerms(self.checked_position(stream_position, deltas, force_position), known_by)
-
-    def checked_position(self, position: int | None, deltas: int, force: bool) -> int | None:
-        """Raise PositionError for a position that leaves no later one, or whose unit is probably not milliseconds."""
-        if position is None:
-            return None
-        first = whole_number(position)
-        if first is None:
-            raise PositionError(f"stream position {position!r} is not a whole number")
-        if not -INT64_MAX - 1 <= first <= INT64_MAX - deltas + 1:
-            raise PositionError(f"stream position {first} is not an int64")
-        if first > int(self.clock() * 1000) + _POSITION_AHEAD_MAX_MS and not force:
-            raise PositionError(
-                f"stream position {first} is more than a year ahead of the clock, in milliseconds since the epoch, "
-                "and all later ones would have to be greater: force_position (--force-position) allows it"
-            )
-        return first
+        return CommitTerms(checked_position(stream_position, deltas, force_position, self.clock()), known_by)
 
     def check_age(self, begun_s: float | None) -> None:
         """Raise ConflictError for objects so old that a vacuum may have deleted them."""
         if begun_s is not None and self.clock() - begun_s > VACUUM_AGE_MIN_S / 2:
             raise ConflictError("the files took so long to write that a vacuum may have removed them: write them again")
-
-    def _is_table(self, folder: str) -> bool:
-        try:
-            return self.store.stat(f"{folder}/table.json").bytes > 0
-        except NotFoundError:
-            return False
-
-    def _first_compaction_keys(self, paths: TablePaths) -> TableKeys | None:
-        try:
-            return keys_from(document(self.store.get(paths.keys), paths.keys))
-        except NotFoundError:
-            return None
-
-    def _source_document(self, path: str) -> dict[str, Any] | None:
-        """What source.json says; None where there is none."""
-        try:
-            return document(self.store.get(path), path)
-        except NotFoundError:
-            return None
 
 
 def stream_files(state: StreamState) -> list[DataFile]:

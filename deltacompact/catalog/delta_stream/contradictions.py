@@ -73,7 +73,7 @@ def contradictions(log: StreamLog, evidence: Evidence, tails: Mapping[str, int])
             yield f"{stat.path} was made of {tail} entries, but the log has {tails[version]}: restore the others"
     for version in sorted(evidence.versions(log) - tails.keys()):
         # The version may have been released after the chain was read: then a new read of the chain has it.
-        if (path := log.sign_of_life(version)) and version not in {state.version for state in log.chain()}:
+        if (path := log.objects.sign_of_life(version)) and version not in {state.version for state in log.chain()}:
             yield f"{path} was put into a released version, but no seal leads to {version}: restore the seal"
 
 

@@ -1,0 +1,188 @@
+"""The tables of a catalog, by what is declared of them. Declarations never change, but for the publication.
+
+orders/table.json     partition keys, keys, retention of tombstones          create_table
+orders/keys.json      the keys, where the first compaction declared them     declare_keys
+orders/source.json    whose destination the table is, or that it has streams of its own
+table.json again      the Iceberg table that shows the rows: it may change   declare_publication
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from deltacompact.base import expect
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError
+from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SortKey, Table, TableKeys
+from deltacompact.base.partitions import READ_AT_ONCE, both
+from deltacompact.base.settings import at_least
+from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
+from deltacompact.catalog.delta_stream.log_entries import dump
+from deltacompact.catalog.delta_stream.paths import TablePaths, check_path, table_name, table_root
+from deltacompact.catalog.delta_stream.table_documents import (
+    check_keys,
+    document,
+    keys_document,
+    keys_from,
+    of_source,
+    table_document,
+    table_from,
+)
+from deltacompact.storage.objects import Fetches, ObjectStore
+
+
+class Tables:
+    """Declares tables below the root of a store, and remembers what this process has read of them."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.is_remote = isinstance(store, Fetches)
+        self.at_once = READ_AT_ONCE if self.is_remote else 1
+        """How many partitions to open or read at a time: several where the store is behind a network."""
+        self._tables: dict[str, Table] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": {}}
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri
+
+    @property
+    def where(self) -> str:
+        """The URI for people: a local folder is shown as its path."""
+        return self.location.removeprefix("file://")
+
+    @property
+    def location(self) -> str:
+        """The prefix of objects for engines that take locations literally: percent signs in it are not decoded."""
+        return unquote(self.uri) if self.uri.startswith("file://") else self.uri
+
+    def create_table(
+        self,
+        table_id: str,
+        partition_keys: Sequence[str] = (),
+        primary_keys: Sequence[str] = (),
+        sort_keys: Sequence[SortKey | str | Sequence[str]] = (),
+        *,
+        tombstone_retention: int | None = None,
+    ) -> Table:
+        """Create a table. Declare keys here, or the first compaction declares them.
+
+        `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
+        Raises ConflictError where the table exists with another declaration.
+        """
+        partition_keys = expect.names("partition_keys", partition_keys)
+        for number, name in enumerate(partition_keys):
+            if not name or name in partition_keys[:number]:
+                raise InputError(f"partition key {name!r} is empty or named twice")
+        primary_keys = () if primary_keys is None else expect.names("primary_keys", primary_keys)
+        if sort_keys and not primary_keys:
+            raise InputError("sort keys without primary keys: declare both or none")
+        if tombstone_retention is not None and at_least("tombstone_retention", tombstone_retention, 0) > INT64_MAX:
+            raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
+        keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
+        check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
+        table = Table(table_id, partition_keys, keys, tombstone_retention)
+        paths = TablePaths.of(table_id)
+        effect = Effect(f"table {table_id!r}", "created", "repeat the command")
+        with telling_interrupts():
+            created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
+        if not created:
+            existing = self.table(table_id)
+            if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
+                raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
+        return table
+
+    def table(self, table_id: str) -> Table:
+        """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
+        path = TablePaths.of(table_id).source
+        known = self._tables.get(table_id)
+        if known is not None and (known.source_table_id is not None or known.holds_streams):
+            return self.declared(table_id)
+        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(path), self.at_once)
+        if source is not None:
+            self._tables[table_id] = table = of_source(table, source["source_table_id"])
+        return table
+
+    def declared(self, table_id: str) -> Table:
+        """The table with its keys. Its source is there only if an earlier call has looked for it."""
+        paths = TablePaths.of(table_id)
+        known = self._tables.get(table_id)
+        if known is None:
+            known = table_from(table_id, self._table_document(table_id))
+            self._tables[table_id] = known
+        if known.keys is None:
+            known = known.with_keys(self._first_compaction_keys(paths))
+        self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
+        return known
+
+    def _table_document(self, table_id: str) -> dict[str, Any]:
+        path = TablePaths.of(table_id).table
+        try:
+            return document(self.store.get(path), path)
+        except NotFoundError as error:
+            if "bucket" in str(error):
+                raise
+            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
+
+    def publication(self, table_id: str) -> str | None:
+        """The Iceberg table that the table is published to today: "iceberg://prod/db.orders". Raises NotFoundError."""
+        declared = table_from(table_id, self._table_document(table_id))
+        known = self._tables.get(table_id, declared)
+        self._tables[table_id] = replace(known, publication=declared.publication)
+        return declared.publication
+
+    def declare_publication(self, table_id: str, target: str | None) -> None:
+        """Record the Iceberg table that shows the compacted rows from now on, or (None) that there is none.
+
+        This is the one fact in table.json that may change, so table.json is written anew; the last writer wins.
+        """
+        if self.publication(table_id) != target:
+            path = TablePaths.of(table_id).table
+            kept = {name: value for name, value in self._table_document(table_id).items() if name != "publication"}
+            self.store.put(path, dump(kept | ({"publication": target} if target else {})))
+            self.publication(table_id)
+
+    def remembered_table(self, table_id: str) -> Table:
+        """The table as this process last read it, without a request."""
+        return self._tables.get(table_id) or self.table(table_id)
+
+    def tables(self) -> list[str]:
+        """Names of all tables."""
+        return [table_name(folder) for folder in self.store.folders() if self._is_table(folder)]
+
+    def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
+        """Declare `keys` where the table has none. Returns the table's keys. Raises InputError where they differ."""
+        table, paths = self.declared(table_id), TablePaths.of(table_id)
+        if table.keys is None:
+            if keys is None:
+                raise InputError(f"table {table_id!r} has no primary keys yet: name them")
+            self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
+            table = self.declared(table_id)
+        assert table.keys is not None
+        check_keys(table, keys)
+        return table.keys
+
+    # Inside
+
+    def _is_table(self, folder: str) -> bool:
+        try:
+            return self.store.stat(f"{folder}/table.json").bytes > 0
+        except NotFoundError:
+            return False
+
+    def _first_compaction_keys(self, paths: TablePaths) -> TableKeys | None:
+        try:
+            return keys_from(document(self.store.get(paths.keys), paths.keys))
+        except NotFoundError:
+            return None
+
+    def _source_document(self, path: str) -> dict[str, Any] | None:
+        """What source.json says; None where there is none."""
+        try:
+            return document(self.store.get(path), path)
+        except NotFoundError:
+            return None

@@ -1,0 +1,114 @@
+"""The reports of `compact`, `publish` and `vacuum`: what was done, as JSON values and as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from deltacompact.base.wording import counted, error_document, one_line
+from deltacompact.catalog.delta_stream.vacuum import VacuumResult
+from deltacompact.cli.decisions import decided_documents, decided_words
+from deltacompact.cli.words import NOTHING_HELD, named, size
+from deltacompact.results import CompactionResult, SessionResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deltacompact.catalog.publication.publication import PublicationResult
+
+
+def result_document(result: CompactionResult) -> dict[str, Any]:
+    """The result as JSON values: each session's error as text, and the first error as the error of the document."""
+    sessions = []
+    for session in result.sessions:
+        document = {f.name: getattr(session, f.name) for f in dataclasses.fields(session)}
+        document["decisions"] = decided_documents(session.decisions)
+        document["error"] = None if session.error is None else one_line(session.error)
+        sessions.append(document)
+    return {
+        "source_table_id": result.source_table_id,
+        "destination_table_id": result.destination_table_id,
+        "sessions": sessions,
+        **({"publication": publication_document(result.publication)} if result.publication else {}),
+        **({"error": error_document(result.errors[0])} if result.errors else {}),
+    }
+
+
+def print_result(out: Console, result: CompactionResult) -> None:
+    if not result.sessions:
+        out.print(NOTHING_HELD)
+    for session in result.sessions:
+        out.print(f"{named(session.partition)}: {_outcome(session)}", markup=False)
+        if session.version is not None:
+            stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
+            out.print(
+                f"  files {session.files_before} -> {session.files_after} ({decided_words(session.decisions)}), "
+                f"{size(session.bytes_in)} -> {size(session.bytes_out)}, "
+                f"{counted(session.rounds, 'round')} on {session.executor}"
+            )
+            out.print(
+                f"  seconds: {stages}; memory of a process: planned {size(session.planned_peak_bytes)}, "
+                f"measured {size(session.measured_peak_bytes)}{_spilled(session)}"
+            )
+    if result.publication is not None:
+        out.print(publication_words(result.publication), markup=False)
+
+
+def publication_document(result: PublicationResult) -> dict[str, Any]:
+    """What a run has changed in an Iceberg table, as JSON values."""
+    document = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    return document | {"error": None if result.error is None else one_line(result.error)}
+
+
+def publication_words(result: PublicationResult) -> str:
+    """The same in one line."""
+    if result.error is not None:
+        return f"{result.target} does not show it yet, the next run will: {one_line(result.error)}"
+    left_out = f"; {counted(result.deltas_left_out, 'delta')} not compacted yet" if result.deltas_left_out else ""
+    if result.snapshot is None:
+        return f"{result.target}: nothing to change{left_out}"
+    return (
+        f"{result.target}: snapshot {result.snapshot}, {counted(result.files_added, 'file')} added, "
+        f"{result.files_removed:,} removed, {counted(result.dead_row_files_added, 'file')} of dead rows{left_out}"
+    )
+
+
+def _spilled(session: SessionResult) -> str:
+    """The spilled bytes in words; nothing after a well planned session."""
+    return f"; spilled to disk {size(session.spilled_bytes)}" if session.spilled_bytes else ""
+
+
+def _outcome(session: SessionResult) -> str:
+    if session.error is not None:
+        return f"failed: {one_line(session.error)}"
+    if session.nothing_to_do is not None:
+        return f"nothing to do: {session.nothing_to_do}"
+    return (
+        f"{counted(session.rows_in, 'row')} in, {session.live:,} live, {session.superseded:,} superseded, "
+        f"{session.deleted:,} deleted by {counted(session.delete_rows, 'delete row')}"
+    )
+
+
+def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
+    """Print which data was deleted, and how many dead rows are left."""
+    verb = "would delete" if dry_run else "deleted"
+    fenced = f", fenced {counted(len(result.fenced), 'dead session')}" if result.fenced else ""
+    deleted = counted(len(result.deleted), "object")
+    out.print(f"{result.partition}: {verb} {deleted} ({size(result.bytes)}), kept {result.kept:,}{fenced}")
+    for stat in result.deleted:
+        if "/data/" in stat.path:
+            out.print(f"  {verb} data {stat.path}  {size(stat.bytes)}", markup=False)
+    if result.waiting:
+        waiting = counted(len(result.waiting), "data file")
+        out.print(f"  {waiting} of older versions kept ({size(sum(stat.bytes for stat in result.waiting))}): too young")
+    if result.doubtful:
+        doubtful, total = counted(len(result.doubtful), "object"), sum(stat.bytes for stat in result.doubtful)
+        newer = "newer than the last log entry; vacuum after a commit"
+        out.print(f"  {doubtful} that nothing names kept ({size(total)}): {newer}")
+    if result.unfinished:
+        out.print(f"  {verb} {counted(len(result.unfinished), 'write')} that was never finished")
+    if result.dead_rows:
+        dead = counted(result.dead_rows, "dead row")
+        out.print(
+            f"  {dead} still in files of the active version, under deletion vectors: compact --purge takes them out"
+        )

@@ -1,0 +1,149 @@
+"""What became of each partition: counts, sizes, reasons, or the error. Values that a caller keeps.
+
+day=1995-04-03    rows_in 1,000 = live 990 + superseded 8 + deleted 2      version 4-a1…
+day=1995-04-04    nothing_to_do "no deltas since the last compaction"
+day=1995-04-05    error SchemaError("…")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.events import SessionFinished, logger
+from deltacompact.base.model import Partition
+from deltacompact.base.wording import one_line
+from deltacompact.executors.executor import Executor
+from deltacompact.planning.decisions import DecidedFile, counted_reasons
+from deltacompact.session.driver import Published, Session
+from deltacompact.table.ports import Snapshot
+
+if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from deltacompact.catalog.publication.publication import PublicationResult
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """The result of one partition stream: rows_in = live + superseded + deleted.
+
+    `rows_in` counts the live rows of the base and the upserts of the deltas, `delete_rows` the rows of deletes.
+    `files_marked` counts files that stay with a deletion vector, `rows_copied` rows of new files that were neither
+    decoded nor encoded. Bytes are sizes of stored files. `spilled_bytes` is what Ray's object store wrote to disk
+    meanwhile (None: unknown), and `measured_peak_bytes` the peak of a process; both include sessions that ran at the
+    same time. `decisions` has an action and a reason for every file. `error` is None on success, and `nothing_to_do`
+    says why no session was needed.
+    """
+
+    partition: dict[str, str | None]
+    rows_in: int = 0
+    live: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    delete_rows: int = 0
+    files_kept: int = 0
+    files_rewritten: int = 0
+    files_marked: int = 0
+    files_new: int = 0
+    rows_copied: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    rounds: int = 0
+    rounds_resumed: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    hash_bucket_count: int = 0
+    executor: str = ""
+    version: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    scheduling_share: float = 0.0
+    planned_peak_bytes: int = 0
+    measured_peak_bytes: int = 0
+    spilled_bytes: int | None = None
+    decisions: tuple[DecidedFile, ...] = ()
+    nothing_to_do: str | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """One SessionResult for each partition. `publication`: what became of it in the Iceberg table that shows the rows.
+
+    An error in `publication` is no error of the compaction: the next run repairs it.
+    """
+
+    source_table_id: str
+    destination_table_id: str
+    sessions: tuple[SessionResult, ...]
+    publication: PublicationResult | None = None
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        return tuple(session.error for session in self.sessions if session.error)
+
+
+def result_of(session: Session, published: Published, executor: Executor, spilled_bytes: int | None) -> SessionResult:
+    """The result of a session that has published. `spilled_bytes`: see SessionResult."""
+    decided, counts, outputs = session.plan, published.counts, published.outputs
+    snapshot, measured = decided.input, session.measured
+    base_files = len(snapshot.base.files) if snapshot.base and snapshot.owned else 0
+    seconds = sum(measured.seconds.values())
+    return SessionResult(
+        partition=dict(snapshot.partition.values),
+        rows_in=counts.upserts + (snapshot.base.rows if snapshot.base else 0),
+        live=counts.live,
+        superseded=counts.superseded,
+        deleted=counts.deleted,
+        delete_rows=counts.deletes,
+        files_kept=len(outputs.kept),
+        files_rewritten=base_files - len(outputs.marked) - sum(source.in_base for source in outputs.kept),
+        files_marked=len(outputs.marked),
+        files_new=len(outputs.outputs),
+        rows_copied=measured.rows_copied,
+        files_before=len(decided.sources),
+        files_after=len(published.compacted.files),
+        rounds=len(decided.rounds),
+        rounds_resumed=session.rounds_resumed,
+        bytes_in=snapshot.bytes,
+        bytes_out=published.compacted.bytes,
+        hash_bucket_count=decided.hash_bucket_count,
+        executor=executor.name,
+        version=published.version,
+        seconds={stage: round(value, 3) for stage, value in measured.seconds.items()},
+        scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
+        planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process),
+        measured_peak_bytes=measured.peak_task_bytes,
+        spilled_bytes=spilled_bytes,
+        decisions=tuple(
+            DecidedFile(decided.sources[file.ordinal].file.path, file.action, file.reason)
+            for file in outputs.decision.files
+        ),
+    )
+
+
+def failed(partition: Partition, error: Exception) -> SessionResult:
+    """The result of a failed session. Log an unexpected exception with its traceback."""
+    if not isinstance(error, DeltaCompactError):
+        logger.error("partition %s failed: %s", partition, one_line(error), exc_info=error)
+    return SessionResult(dict(partition.values), error=error)
+
+
+def finished(table_id: str, result: SessionResult, partition: Partition, snapshot: Snapshot | None) -> SessionFinished:
+    """The event that tells of a result, without row values. `snapshot` tells which names in an error are no values."""
+    error = result.error
+    if error is None:
+        return SessionFinished(table_id, partition, None, result.live, files=counted_reasons(result.decisions))
+    named = _named_in(str(error), snapshot) if snapshot else []
+    where = ": " + ", ".join(named) if named else ""
+    return SessionFinished(table_id, partition, one_line(error), 0, type(error).__name__ + where)
+
+
+def _named_in(message: str, snapshot: Snapshot) -> list[str]:
+    """The files and columns that an error names. Nothing else of its text is surely not a row value."""
+    base, deltas = snapshot.base, snapshot.deltas
+    files = [*(base.files if base else ()), *(file for delta in deltas for file in delta.files)]
+    columns = dict.fromkeys(name for file in files for name in file.schema.names)
+    return [
+        *(file.path for file in files if file.path in message),
+        *(f"column {name!r}" for name in columns if repr(name) in message),
+    ]
