@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.expressions import AlwaysTrue, visitors
 from pyiceberg.table import update
 from pyiceberg.table.snapshots import Summary
@@ -102,6 +103,7 @@ BROKEN = [
     (version_3, "IcebergBaseModel", SimpleNamespace(model_dump_json=lambda *_, **__: "{}"), "metadata of version 3"),
     (version_3.Compressor, "get_compressor", _raises, "compressed metadata files"),
     (MetastoreCatalog, "_update_and_stage_table", _raises, "catalogs that build metadata"),
+    (RestCatalog, "_create_session", _raises, "sessions of REST catalogs"),
     (behaviour, "name_mapping", lambda metadata: "[{}]", "name mappings"),
 ]
 

@@ -8,7 +8,8 @@ We use PyIceberg for what it does right: catalogs, types, and metrics from Parqu
 its producers know neither `replace` nor delete files, its validation misses deletes; those are our own.
 
 table          a loaded table: what the rest of the code sees
-catalogs       opening catalogs; how long we wait for one that is silent
+catalogs       opening catalogs
+rest_sessions  how long a REST catalog that is silent is waited for
 errors         what PyIceberg raises, as our errors
 plain          PyIceberg's metadata as our own plain values
 creating       tables and columns that we make ourselves
@@ -25,7 +26,7 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.release import importing
 
 with importing():
     from deltacompact.catalog.iceberg.table.pyiceberg_door.catalogs import is_catalog, open_named
-    from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import CommitUnansweredError
+    from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import CommitRefusedError, CommitUnansweredError
     from deltacompact.catalog.iceberg.table.pyiceberg_door.table import IcebergTable
 
-__all__ = ["CommitUnansweredError", "IcebergTable", "is_catalog", "open_named"]
+__all__ = ["CommitRefusedError", "CommitUnansweredError", "IcebergTable", "is_catalog", "open_named"]

@@ -38,6 +38,7 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.metrics import file_with_
 from deltacompact.catalog.iceberg.table.pyiceberg_door.partitions import partition_in_spec
 from deltacompact.catalog.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door.release import unfit
+from deltacompact.catalog.iceberg.table.pyiceberg_door.rest_sessions import BoundedAdapter, BoundedRestCatalog
 from deltacompact.catalog.iceberg.table.pyiceberg_door.version_3 import WritableVersion3, building, what_is_lost
 from deltacompact.catalog.iceberg.table.pyiceberg_door.where import files_that_may_match
 
@@ -254,6 +255,14 @@ def _catalogs_that_build() -> bool:
     return refused == 2 and isinstance(done.metadata, WritableVersion3)
 
 
+def _rest_sessions() -> bool:
+    catalog: Any = object.__new__(BoundedRestCatalog)
+    catalog.name, catalog.uri, catalog._auth_manager = "probe", "http://nowhere", None
+    catalog.properties = {"uri": "http://nowhere", "token": "none"}
+    adapters = catalog._create_session().adapters.values()
+    return bool(adapters) and all(type(found) is BoundedAdapter for found in adapters)
+
+
 def _name_mappings() -> bool:
     first = json.loads(name_mapping(_table()))[0]
     return bool(first["field-id"] == _DAY and first["names"] == ["day"])
@@ -272,5 +281,6 @@ _PROBES: dict[str, Callable[[], bool]] = {
     "metadata of version 3": _version_3,
     "compressed metadata files": _stored_metadata,
     "catalogs that build metadata": _catalogs_that_build,
+    "sessions of REST catalogs": _rest_sessions,
     "name mappings": _name_mappings,
 }

@@ -4,8 +4,9 @@
                   401, 403, 419                          InputError               the catalog refuses us
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
 
-    committing    409, 429, a requirement that fails     ConflictError            refused: others came first
-                  400, 401, 403, 419, 501                InputError               refused: again would not help
+    committing    404, 409, 429, a failed requirement    ConflictError            refused: others came first
+                  400, 405, 406, 413, 422                CommitRefusedError       refused: it asks for the impossible
+                  401, 403, 419, 501                     InputError               refused: we may not
                   500, 502, 503, 504, no answer          CommitUnansweredError    it may have been carried out
 
 A refusal is the answer to one request. Whether an earlier one of ours was carried out (a proxy may have sent the commit
@@ -16,15 +17,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from http import HTTPStatus
 
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
-    BadRequestError,
     CommitFailedException,
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
     OAuthError,
+    RESTError,
     TooManyRequestsError,
     UnauthorizedError,
     ValidationException,
@@ -33,7 +35,12 @@ from pyiceberg.exceptions import (
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, StoreError
 from deltacompact.base.wording import text_of
 
+_INVALID = (400, 405, 406, 413, 422)
 _NOT_ALLOWED = (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError)
+
+
+class CommitRefusedError(InputError):
+    """The catalog found the commit invalid. Some say so of one that only came too late."""
 
 
 class CommitUnansweredError(StoreError):
@@ -60,7 +67,18 @@ def committing(table_id: str) -> Iterator[None]:
         yield
     except (CommitFailedException, ValidationException, NoSuchTableError, TooManyRequestsError) as error:
         raise ConflictError(f"{table_id}: {text_of(error)}") from error
-    except (*_NOT_ALLOWED, BadRequestError, NotImplementedError) as error:
+    except (*_NOT_ALLOWED, NotImplementedError) as error:
         raise InputError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
     except Exception as error:  # a lost connection, a server's error: the commit may have been carried out
+        status = _status(error)
+        if status == HTTPStatus.NOT_FOUND:
+            raise ConflictError(f"{table_id}: {text_of(error)}") from error
+        if status in _INVALID:
+            raise CommitRefusedError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
         raise CommitUnansweredError(f"{table_id}: {text_of(error)}") from error
+
+
+def _status(error: Exception) -> int | None:
+    """The status of the answer that a REST catalog gave. PyIceberg has no class of its own for most of them."""
+    answer = getattr(error.__cause__, "response", None)
+    return answer.status_code if isinstance(error, RESTError) and answer is not None else None

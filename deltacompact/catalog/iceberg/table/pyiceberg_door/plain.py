@@ -56,6 +56,7 @@ def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> T
             for found in files
         ),
         metadata_log=tuple(entry.metadata_file for entry in metadata.metadata_log),
+        last_updated_ms=metadata.last_updated_ms,
     )
 
 

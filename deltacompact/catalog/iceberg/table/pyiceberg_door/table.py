@@ -7,6 +7,8 @@ table.reloaded()                                head 9
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,12 +18,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
-from deltacompact.base.errors import ConflictError, InputError, NotFoundError
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door.behaviour import check_behaviour
+from deltacompact.catalog.iceberg.table.pyiceberg_door.catalogs import make_ready
 from deltacompact.catalog.iceberg.table.pyiceberg_door.commits import adding, commit, expiring
 from deltacompact.catalog.iceberg.table.pyiceberg_door.creating import create_table, give_columns
 from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import answering
@@ -31,6 +34,9 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.plain import plain_metada
 from deltacompact.catalog.iceberg.table.pyiceberg_door.version_3 import check_version_3
 from deltacompact.catalog.iceberg.table.pyiceberg_door.where import files_that_may_match
 from deltacompact.storage.objects import ObjectStore
+
+SILENT_S = 30.0
+"""So long a catalog that does not answer any more is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class IcebergTable:
         check_behaviour()
         if "." not in table_id.strip("."):
             raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
+        make_ready(catalog)
         try:
             with answering(catalog.name):
                 table = catalog.load_table(table_id)
@@ -86,8 +93,20 @@ class IcebergTable:
         return self.reloaded()
 
     def reloaded(self) -> IcebergTable:
-        """The same table, as it is now. Raises ConflictError if it was dropped and created again."""
-        found = self.load(self._table.catalog, self.metadata.table_id)
+        """The same table, as it is now. Raises ConflictError if it was dropped and created again.
+
+        A catalog that does not answer is asked again for half a minute: servers restart while we work.
+        """
+        deadline, wait_s = time.monotonic() + SILENT_S, 0.1
+        while True:
+            try:
+                found = self.load(self._table.catalog, self.metadata.table_id)
+                break
+            except StoreError:
+                if time.monotonic() + wait_s > deadline:
+                    raise
+            time.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, 5.0)
         if found.metadata.uuid != self.metadata.uuid:
             raise ConflictError(f"table {self.metadata.table_id!r} was dropped and created again meanwhile")
         return found
