@@ -11,7 +11,6 @@ from publications import configure
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.catalog.iceberg.table import pyiceberg_door
 
 T = "ns.t"
 
@@ -182,12 +181,3 @@ def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
     with pytest.raises(deltacompact.StoreError, match=f"Iceberg catalog '{lake.name}' does not answer: ") as caught:
         deltacompact.compact(T, delta_catalog_client=catalog)
     assert "\n" not in str(caught.value)
-
-
-def test_a_release_of_pyiceberg_that_behaves_otherwise_is_refused(monkeypatch):
-    monkeypatch.setattr(pyiceberg_door, "schema_to_pyarrow", lambda schema: pa.schema([("day", pa.date32())]))
-    pyiceberg_door.check_behaviour.cache_clear()
-    with pytest.raises(deltacompact.InputError, match=r"PyIceberg 0\.12\.\d+ does not behave as .*field ids in Arrow"):
-        pyiceberg_door.check_behaviour()
-    monkeypatch.undo()
-    pyiceberg_door.check_behaviour()

@@ -262,7 +262,7 @@ def test_rule_20_a_commit_without_an_answer_that_landed_counts_once(tmp_path, mo
         raise CommitUnansweredError("no answer")
 
     monkeypatch.setattr(IcebergTable, "commit", unanswered)
-    monkeypatch.setattr("deltacompact.catalog.iceberg.commit.committer._WAIT_FIRST_S", 0.0)
+    lake.catalog.load_table(T).transaction().set_properties({"commit.retry.min-wait-ms": "0"}).commit_transaction()
     result = upsert(lake, key_columns="id")
     assert len(result.snapshots) == 1
     assert names(lake) == [(1, "b")]

@@ -19,8 +19,8 @@ from pyiceberg.exceptions import CommitFailedException
 import deltacompact
 from deltacompact.base.errors import Interrupted, OutcomeUnknownError
 from deltacompact.catalog.delta_stream.vacuum import vacuum
-from deltacompact.catalog.iceberg.commit import committer
 from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.pyiceberg_door import table as door_table
 from deltacompact.storage.local import LocalStore
 
 
@@ -169,11 +169,15 @@ def test_a_commit_of_which_nobody_knows_keeps_its_files_and_is_repaired(orders, 
     changed(orders)
     commit_table = SqlCatalog.commit_table
     with monkeypatch.context() as patch:
-        patch.setattr(committer, "UNANSWERED_MAX", 1)
+        patch.setattr(door_table, "SILENT_S", 0.0)
 
         def unanswered(*arguments):
             commit_table(*arguments)
+            patch.setattr(SqlCatalog, "load_table", silent)
             raise OSError("connection reset")
+
+        def silent(*_):
+            raise OSError("no route to host")
 
         patch.setattr(SqlCatalog, "commit_table", unanswered)
         result = orders.compact()

@@ -19,6 +19,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.attempts import committed_by
+from deltacompact.catalog.iceberg.commit.patience import Patience
 from deltacompact.catalog.iceberg.comparison import Comparison, comparison
 from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
@@ -182,8 +183,9 @@ class IcebergCatalog:
         return Rewrite(table, branch, rewrite_options(_named(options), table.metadata.properties), settings)
 
     def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
-        """The table, unless its files belong to somebody else. Raises InputError."""
+        """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
         table = self._table(table_id)
+        Patience.of(table.metadata.properties)
         if (owner := table.metadata.properties.get(PUBLICATION)) is not None:
             raise InputError(
                 f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "

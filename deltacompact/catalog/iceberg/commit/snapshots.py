@@ -107,7 +107,8 @@ def listed_snapshot(
         snapshot_id=snapshot_id,
         parent_id=parent_id,
         sequence_number=next_sequence,
-        timestamp_ms=max(now_ms, parent.timestamp_ms if parent else 0),
+        # Java refuses to load metadata whose times go back by more than a minute, and others' clocks may be ahead.
+        timestamp_ms=max(now_ms, metadata.last_updated_ms + 1, parent.timestamp_ms if parent else 0),
         manifest_list=path,
         schema_id=metadata.schema_id,
         summary=summary,

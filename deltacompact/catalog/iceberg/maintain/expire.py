@@ -12,7 +12,6 @@ add_files do: they stay, and are counted.
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 
 from deltacompact.base.errors import ConflictError, OutcomeUnknownError, StoreError
 from deltacompact.base.wording import counted, text_of
-from deltacompact.catalog.iceberg.commit.committer import ATTEMPTS_MAX, UNANSWERED_MAX
+from deltacompact.catalog.iceberg.commit.patience import UNANSWERED_MAX, Patience
 from deltacompact.catalog.iceberg.maintain.options import MaintainOptions
 from deltacompact.catalog.iceberg.maintain.reach import (
     MANIFESTS,
@@ -39,8 +38,6 @@ from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.storage.objects import ObjectStore
-
-_WAIT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +128,9 @@ class ExpireSnapshots:
 
     def _committed(self, table: IcebergTable, expired: _Expired) -> IcebergTable:
         """Commit what expires of the table of now, attempt after attempt. Fills in what is gone."""
-        unanswered = 0
-        for attempt in range(ATTEMPTS_MAX):
-            table = table.reloaded() if attempt else table
-            if unanswered and expired.is_gone_from(table.metadata):
-                return table
+        patience = Patience.of(table.metadata.properties)
+        table_id, unanswered, said = table.metadata.table_id, 0, ""
+        for attempt in range(1, patience.attempts + 1):
             expiry = plan_expiry(table.metadata, self.options, self.now_ms)
             if expiry.is_empty:
                 expired.less(table.metadata)
@@ -146,20 +141,27 @@ class ExpireSnapshots:
                 after = table.expire(expiry.snapshots, expiry.refs)
                 expired.less(after.metadata)
                 return after
-            except ConflictError:
-                self.wait(_WAIT_S * random.uniform(0.5, 1.0))
+            except ConflictError as error:
+                said = text_of(error)
             except CommitUnansweredError as error:
-                unanswered += 1
-                try:
-                    table.reloaded()
-                except StoreError:
-                    unanswered = UNANSWERED_MAX
-                if unanswered >= UNANSWERED_MAX:
-                    raise OutcomeUnknownError(
-                        f"{table.metadata.table_id}: the catalog did not say whether snapshots were expired, so no "
-                        f"file was deleted ({text_of(error)}). Run it again; remove-orphans finds what is left"
-                    ) from error
-        raise ConflictError(f"{table.metadata.table_id}: other commits came first, again and again")
+                unanswered, said = unanswered + 1, text_of(error)
+            self.wait(patience.wait_s(attempt))
+            try:
+                table = table.reloaded()
+            except StoreError:
+                if not unanswered:
+                    raise
+                break
+            if unanswered and expired.is_gone_from(table.metadata):
+                return table
+            if unanswered == UNANSWERED_MAX:
+                break
+        if unanswered:
+            raise OutcomeUnknownError(
+                f"{table_id}: the catalog did not say whether snapshots were expired, so no file was deleted ({said}). "
+                "Run it again; remove-orphans finds what is left"
+            )
+        raise ConflictError(f"{table_id}: other commits came first, again and again ({said})")
 
     def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: _Expired) -> None:
         """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.

@@ -103,6 +103,8 @@ class TableMetadata:
     statistics: tuple[StatisticsFile, ...] = ()
     metadata_log: tuple[str, ...] = ()
     """The metadata files before this one, as far as the table remembers them. The last is the one before."""
+    last_updated_ms: int = 0
+    """When the table was changed last, by the clock of whoever did it."""
 
     def branch(self, name: str) -> Snapshot | None:
         """The head of a branch; None: the table has no snapshot yet. Raises for an unknown branch, and for a tag."""

@@ -1,0 +1,51 @@
+"""How often, and how long, a commit is tried: the table's `commit.retry.…` properties, with defaults of our own.
+
+commit.retry.num-retries         100      an append every second must not starve us
+commit.retry.min-wait-ms         100      doubled with each attempt
+commit.retry.max-wait-ms         5,000
+commit.retry.total-timeout-ms    30 min
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+
+UNANSWERED_MAX = 8
+"""After so many attempts without an answer we stop asking, and keep every file that they name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Attempts, waits between them, and seconds for all of them."""
+
+    attempts: int = 101
+    wait_first_s: float = 0.1
+    wait_longest_s: float = 5.0
+    total_s: float = 1800.0
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Patience:
+        """As a table's properties say. Raises InputError for one that is no count."""
+        chosen = cls()
+        return cls(
+            _count(properties, "commit.retry.num-retries", chosen.attempts - 1) + 1,
+            _count(properties, "commit.retry.min-wait-ms", round(chosen.wait_first_s * 1000)) / 1000,
+            _count(properties, "commit.retry.max-wait-ms", round(chosen.wait_longest_s * 1000)) / 1000,
+            _count(properties, "commit.retry.total-timeout-ms", round(chosen.total_s * 1000)) / 1000,
+        )
+
+    def wait_s(self, attempt: int) -> float:
+        """How long to wait after this attempt, the first being 1. Random, so that two writers do not keep in step."""
+        longest = min(self.wait_longest_s, self.wait_first_s * 2.0 ** min(attempt - 1, 20))
+        return longest * random.uniform(0.5, 1.0)
+
+
+def _count(properties: Mapping[str, str], name: str, default: int) -> int:
+    value = str(properties.get(name, default)).strip()
+    if not value.isdecimal():
+        raise InputError(f"table property {name} is {value!r}, it must be a count")
+    return int(value)

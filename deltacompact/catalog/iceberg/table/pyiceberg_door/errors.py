@@ -1,0 +1,84 @@
+"""What PyIceberg raises, as our errors.
+
+    loading       no such table                          NotFoundError
+                  401, 403, 419                          InputError               the catalog refuses us
+                  no route, 500, 503, a page of HTML     StoreError               it does not answer
+
+    committing    404, 409, 429, a failed requirement    ConflictError            refused: others came first
+                  400, 405, 406, 413, 422                CommitRefusedError       refused: it asks for the impossible
+                  401, 403, 419, 501                     InputError               refused: we may not
+                  500, 502, 503, 504, no answer          CommitUnansweredError    it may have been carried out
+
+A refusal is the answer to one request. Whether an earlier one of ours was carried out (a proxy may have sent the commit
+twice) is for the caller to see in the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    ValidationException,
+)
+
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, StoreError
+from deltacompact.base.wording import text_of
+
+_INVALID = (400, 405, 406, 413, 422)
+_NOT_ALLOWED = (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError)
+
+
+class CommitRefusedError(InputError):
+    """The catalog found the commit invalid. Some say so of one that only came too late."""
+
+
+class CommitUnansweredError(StoreError):
+    """The catalog did not say whether a commit took effect. Whoever reads the table again can see."""
+
+
+@contextlib.contextmanager
+def answering(name: str) -> Iterator[None]:
+    """Errors of a catalog that refuses us or does not answer, in one line. Errors of what was asked pass, and ours."""
+    try:
+        yield
+    except (DeltaCompactError, ValueError, KeyError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
+        raise
+    except _NOT_ALLOWED as error:
+        raise InputError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
+    except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
+        raise StoreError(f"Iceberg catalog {name!r} does not answer: {text_of(error)}") from error
+
+
+@contextlib.contextmanager
+def committing(table_id: str) -> Iterator[None]:
+    """What the answer to a commit means."""
+    try:
+        yield
+    except (CommitFailedException, ValidationException, NoSuchTableError, TooManyRequestsError) as error:
+        raise ConflictError(f"{table_id}: {text_of(error)}") from error
+    except (*_NOT_ALLOWED, NotImplementedError) as error:
+        raise InputError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
+    except Exception as error:  # a lost connection, a server's error: the commit may have been carried out
+        status = _status(error)
+        if status == HTTPStatus.NOT_FOUND:
+            raise ConflictError(f"{table_id}: {text_of(error)}") from error
+        if status in _INVALID:
+            raise CommitRefusedError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
+        raise CommitUnansweredError(f"{table_id}: {text_of(error)}") from error
+
+
+def _status(error: Exception) -> int | None:
+    """The status of the answer that a REST catalog gave. PyIceberg has no class of its own for most of them."""
+    answer = getattr(error.__cause__, "response", None)
+    return answer.status_code if isinstance(error, RESTError) and answer is not None else None

@@ -1,0 +1,125 @@
+"""PyIceberg's table metadata as our own plain values.
+
+    plain_metadata("ns.t", …)     TableMetadata: refs, snapshots, columns by field id, partition specs with their Avro
+
+What Iceberg knows of a column beyond Arrow's type (is it top-level, its default, is it dropped) is in `columns`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.table.snapshots import Snapshot as PySnapshot
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from deltacompact.catalog.iceberg.table.content_files import Spec, SpecField
+from deltacompact.catalog.iceberg.table.metadata import Column, Ref, Snapshot, StatisticsFile, TableMetadata
+
+
+def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableMetadata:
+    schema = metadata.schema()
+    return TableMetadata(
+        table_id=table_id,
+        uuid=str(metadata.table_uuid),
+        location=metadata.location,
+        metadata_location=location,
+        format_version=metadata.format_version,
+        last_sequence_number=getattr(metadata, "last_sequence_number", 0) or 0,
+        schema_id=schema.schema_id,
+        schema_json=schema.model_dump_json(),
+        schema=schema_to_pyarrow(schema),
+        columns=_columns(metadata),
+        specs={spec.spec_id: _spec(spec, metadata) for spec in metadata.partition_specs},
+        default_spec_id=metadata.default_spec_id,
+        properties=dict(metadata.properties),
+        refs={
+            name: Ref(
+                ref.snapshot_id,
+                str(ref.snapshot_ref_type.value),
+                ref.max_ref_age_ms,
+                ref.max_snapshot_age_ms,
+                ref.min_snapshots_to_keep,
+            )
+            for name, ref in metadata.refs.items()
+        },
+        snapshots={found.snapshot_id: _snapshot(found) for found in metadata.snapshots},
+        next_row_id=getattr(metadata, "next_row_id", None),
+        statistics=tuple(
+            StatisticsFile(found.snapshot_id, found.statistics_path, found.file_size_in_bytes, of_partitions)
+            for files, of_partitions in ((metadata.statistics, False), (metadata.partition_statistics, True))
+            for found in files
+        ),
+        metadata_log=tuple(entry.metadata_file for entry in metadata.metadata_log),
+        last_updated_ms=metadata.last_updated_ms,
+    )
+
+
+def _snapshot(found: PySnapshot) -> Snapshot:
+    summary: dict[str, str] = {}
+    if found.summary is not None:
+        summary = {"operation": found.summary.operation.value, **found.summary.additional_properties}
+    return Snapshot(
+        found.snapshot_id,
+        found.parent_snapshot_id,
+        found.sequence_number or 0,
+        found.timestamp_ms,
+        found.manifest_list,
+        found.schema_id,
+        summary,
+        found.first_row_id,
+        found.added_rows,
+    )
+
+
+def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
+    """Every field of every schema. The current schema wins, then the newest."""
+    columns: dict[int, Column] = {}
+    current = metadata.schema()
+    for schema in [*sorted(metadata.schemas, key=lambda schema: schema.schema_id), current]:
+        top_level = {field.field_id for field in schema.fields}
+        for number in schema.field_ids:
+            field = schema.find_field(number)
+            (arrow,) = schema_to_pyarrow(Schema(field))
+            value = field.initial_default
+            default = None if value is None else _scalar(value, arrow.type)
+            columns[number] = Column(
+                arrow,
+                str(field.field_type),
+                number in top_level,
+                value is not None,
+                default,
+                number not in current.field_ids,
+            )
+    return columns
+
+
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
+    """The value in Arrow's type; None: Arrow cannot hold it."""
+    try:
+        return pa.scalar(value, type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return None
+
+
+def _spec(spec: PartitionSpec, metadata: PyTableMetadata) -> Spec:
+    """The spec, with the Avro definition of its partition struct."""
+    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)]
+    sources = {field.source_id for field in spec.fields}
+    known = next((schema for schema in schemas if sources <= set(schema.field_ids)), schemas[0])
+    struct = spec.partition_type(known)
+    avro: Any = AvroSchemaConversion().iceberg_to_avro(Schema(*struct.fields), "r102")
+    fields = tuple(
+        SpecField(field.field_id, field.source_id, field.name, str(field.transform), dict(avro_field))
+        for field, avro_field in zip(spec.fields, avro["fields"], strict=True)
+    )
+    described = [
+        {"name": part.name, "transform": part.transform, "source-id": part.source_id, "field-id": part.field_id}
+        for part in fields
+    ]
+    return Spec(spec.spec_id, fields, json.dumps(described))

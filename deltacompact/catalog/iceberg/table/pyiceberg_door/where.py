@@ -1,0 +1,75 @@
+"""Expressions about files: may a data file have rows for which `day = 3 and id > 100` is true?
+
+day=2  id 1 to 50        no: by its partition
+day=3  id 1 to 50        no: by its column bounds
+day=3  id 90 to 200      maybe
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse as parse_expression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import text_of
+from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple
+
+_METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
+    """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+
+    Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
+    """
+    schema: Schema = metadata.schema()
+    try:
+        expression = parse_expression(where)
+        by_bounds = _InclusiveMetricsEvaluator(schema, expression)
+    except Exception as error:  # of the parser, of a column, or of a value's type
+        raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
+    known = set(schema.field_ids)
+    by_partition = {
+        spec.spec_id: _of_partition(spec, schema, expression)
+        for spec in metadata.partition_specs
+        if {field.source_id for field in spec.fields} <= known
+    }
+
+    def may(file: ContentFile) -> bool:
+        partition = by_partition.get(file.spec_id)
+        if partition is not None and not partition(file.partition):
+            return False
+        counts: dict[str, Any] = {name: dict(getattr(file, name)) for name in _METRICS}
+        return bool(by_bounds.eval(DataFile.from_args(record_count=file.rows, **counts)))
+
+    return may
+
+
+def _of_partition(
+    spec: PartitionSpec, schema: Schema, expression: BooleanExpression
+) -> Callable[[PartitionTuple], bool]:
+    """Whether rows of a partition may match. Manifests hold decimals as bytes, which are turned into numbers."""
+    struct = spec.partition_type(schema)
+    projected = inclusive_projection(schema, spec)(expression)
+    matches = expression_evaluator(Schema(*struct.fields), projected, True)
+    types = [field.field_type for field in struct.fields]
+
+    def may(partition: PartitionTuple) -> bool:
+        values = [
+            from_bytes(type_, value) if isinstance(type_, DecimalType) and isinstance(value, bytes) else value
+            for type_, value in zip(types, partition, strict=True)
+        ]
+        return bool(matches(Record(*values)))
+
+    return may

@@ -1,0 +1,264 @@
+"""Commits beside hostile others: interrupts at every step, moved and removed heads, clocks that are ahead, stores that
+fail, answers that are lost when the snapshot has been expired already."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from iceberg_lake import SETTINGS
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
+
+import deltacompact
+from deltacompact.base.errors import (
+    ConflictError,
+    InputError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreError,
+)
+from deltacompact.catalog.iceberg.commit import committer
+from deltacompact.catalog.iceberg.commit.committer import Committer
+from deltacompact.catalog.iceberg.commit.proposal import APPEND, Proposal, addition
+from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.table.table_state import StateReader
+
+T = "ns.t"
+ID = pa.schema([("id", pa.int64())])
+QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2"}
+
+
+def ids(lake, branch="main"):
+    return sorted(row["id"] for row in lake.rows(T, branch))
+
+
+def table_of(lake, *appends, **properties):
+    lake.create(T, ID, properties=QUICK | properties)
+    for numbers in appends:
+        lake.append(T, [{"id": number} for number in numbers])
+    return lake.state(T)
+
+
+def rewrite(lake, catalog=None, branch="main", **others):
+    return deltacompact.compact(
+        T,
+        delta_catalog_client=deltacompact.open_catalog(catalog or lake.catalog),
+        options={"rewrite-all": "true"},
+        branch=branch,
+        settings=SETTINGS,
+        **others,
+    )
+
+
+def files(lake, pattern="*"):
+    return {path for path in Path(lake.folder, "warehouse").rglob(pattern) if path.is_file()}
+
+
+class Hooked(SqlCatalog):
+    """Something happens before and after our commits: both hooks are called with the number of the commit."""
+
+    commits = 0
+
+    @staticmethod
+    def before(number):
+        pass
+
+    @staticmethod
+    def after(number):
+        pass
+
+    def commit_table(self, table, requirements, updates):
+        self.commits += 1
+        number = self.commits
+        self.before(number)
+        done = super().commit_table(table, requirements, updates)
+        self.after(number)
+        return done
+
+
+def hooked(lake, **hooks):
+    catalog = Hooked(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    for name, hook in hooks.items():
+        setattr(catalog, name, hook)
+    return catalog
+
+
+def lost(number):
+    raise CommitStateUnknownException("502 Bad Gateway")
+
+
+def first_only(act):
+    return lambda number: act() if number == 1 else None
+
+
+def test_rule_20_the_answer_to_the_last_attempt_is_looked_for_too(lake):
+    table_of(lake, [1], [2], **{"commit.retry.num-retries": "0"})
+    result = rewrite(lake, hooked(lake, after=lost))
+    assert result.snapshots == [lake.state(T).snapshot_id]
+    assert (ids(lake), len(lake.state(T).data)) == ([1, 2], 1)
+
+
+def test_rule_20_a_snapshot_that_landed_and_was_expired_before_we_looked_is_not_committed_again(lake):
+    """Its id is gone from the table, but its files live on in the head that others committed on it."""
+    (entry,) = table_of(lake, [1]).data
+
+    def expire():
+        lake.append(T, [{"id": 3}])
+        table = lake.catalog.load_table(T)
+        old = [snapshot.snapshot_id for snapshot in table.snapshots()][:-1]
+        table.maintenance.expire_snapshots().by_ids(old).commit()
+        lost(1)
+
+    store = lake.store(T)
+    again = replace(entry.file, path=f"{entry.file.path}.again")
+    locations.put(store, again.path, locations.fetched(store, entry.file.path))
+    committing = Committer(store, StateReader(store), "main", "tests")
+    table = IcebergTable.load(hooked(lake, after=first_only(expire)), T)
+    with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot"):
+        committing.commit(table, lambda state: Proposal(APPEND, (), (addition(again),), None))
+    assert ids(lake) == [1, 1, 3]
+
+
+def test_a_refused_attempt_whose_manifests_cannot_be_deleted_is_tried_again(lake, monkeypatch):
+    def denied(store, location):
+        raise StoreError("403 AccessDenied")
+
+    table_of(lake, [1], [2])
+    catalog = hooked(lake, before=first_only(lambda: lake.append(T, [{"id": 3}])))
+    with monkeypatch.context() as patch:
+        patch.setattr(committer.locations, "discard", denied)
+        result = rewrite(lake, catalog)
+    assert (len(result.snapshots), catalog.commits, ids(lake)) == (1, 2, [1, 2, 3])
+
+
+def test_a_snapshot_id_that_the_table_has_already_is_not_taken(lake, monkeypatch):
+    state = table_of(lake, [1], [2])
+    numbers = iter([0, state.snapshot_id, 4711])
+    monkeypatch.setattr(committer.secrets, "randbits", lambda bits: next(numbers))
+    assert rewrite(lake).snapshots == [4711]
+    assert ids(lake) == [1, 2]
+
+
+def test_a_clock_that_is_ahead_of_ours_does_not_make_the_times_of_the_table_go_back(lake):
+    """Java refuses to load such metadata."""
+    table_of(lake, [1], [2])
+    ahead = lake.catalog.load_table(T).metadata.last_updated_ms + 600_000
+    lake.edit_metadata(T, {"last-updated-ms": ahead})
+    rewrite(lake)
+    stored = json.loads(Path(lake.catalog.load_table(T).metadata_location.removeprefix("file://")).read_text())
+    assert stored["last-updated-ms"] >= stored["metadata-log"][-1]["timestamp-ms"] == ahead
+    assert stored["snapshots"][-1]["timestamp-ms"] >= ahead
+
+
+@pytest.mark.parametrize("name", ["num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"])
+def test_a_table_whose_properties_make_no_sense_is_refused_before_any_work(lake, name):
+    table_of(lake, [1], [2], **{f"commit.retry.{name}": "-1"})
+    before = files(lake)
+    with pytest.raises(InputError, match=rf"^table property commit\.retry\.{name} is '-1', it must be a count$"):
+        rewrite(lake)
+    assert files(lake) == before
+
+
+def test_the_table_says_how_often_and_how_long_it_is_tried(lake):
+    def refused(number):
+        raise CommitFailedException("somebody was faster")
+
+    for name, value, commits in (("num-retries", "2", 3), ("total-timeout-ms", "0", 1)):
+        table_of(lake, [1], [2], **{f"commit.retry.{name}": value})
+        catalog = hooked(lake, before=refused)
+        with pytest.raises(ConflictError, match=r"other commits came first, again and again \(.*somebody was faster"):
+            rewrite(lake, catalog)
+        assert catalog.commits == commits
+        lake.catalog.drop_table(T)
+
+
+def test_a_table_that_is_replaced_before_our_commit_keeps_the_new_rows(lake):
+    """As `create or replace table` does: the table keeps its id, and its head is gone, then another."""
+    table_of(lake, [1], [2])
+
+    def replaced():
+        table = lake.catalog.load_table(T)
+        lake.catalog.commit_table(table, (), (RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"}),))
+
+    result = rewrite(lake, hooked(lake, before=first_only(replaced)))
+    assert (result.snapshots, result.redone, files(lake, "*-deltacompact.parquet")) == ([], 1, set())
+    assert lake.state(T).snapshot is None
+    lake.append(T, [{"id": 7}])
+    assert ids(lake) == [7]
+
+
+def test_a_branch_that_is_dropped_or_moved_before_our_commit(lake):
+    state = table_of(lake, [1], [2])
+
+    def manage(act):
+        return first_only(lambda: act(lake.catalog.load_table(T).manage_snapshots()).commit())
+
+    manage(lambda table: table.create_branch(state.snapshot_id, "audit"))(1)
+    before = files(lake, "*.parquet")
+    with pytest.raises(NotFoundError, match="has no branch 'audit'"):
+        rewrite(lake, hooked(lake, before=manage(lambda table: table.remove_branch("audit"))), "audit")
+    assert files(lake, "*.parquet") == before
+    manage(lambda table: table.create_branch(state.snapshot_id, "audit"))(1)
+
+    def fast_forward():
+        lake.append(T, [{"id": 3}])
+        head = lake.state(T).snapshot_id
+        lake.catalog.load_table(T).manage_snapshots().remove_branch("audit").create_branch(head, "audit").commit()
+
+    rewrite(lake, hooked(lake, before=first_only(fast_forward)), "audit")
+    assert (ids(lake, "audit"), ids(lake)) == ([1, 2, 3], [1, 2, 3])
+
+
+STEPS = ["load", "draft", "before the commit", "after the commit", "wait", "load again", "discard"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_ctrl_c_at_any_step_leaves_a_table_that_reads_well_and_the_next_run_ends_it(lake, monkeypatch, step):
+    table_of(lake, [1], [2])
+    catalog = hooked(lake)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    def refused(number):
+        raise CommitFailedException("somebody was faster")
+
+    with monkeypatch.context() as patch:
+        if step == "load":
+            reloaded = IcebergTable.reloaded
+
+            def load(table):
+                return stop() if list(files(lake, "*-deltacompact.parquet")) else reloaded(table)
+
+            patch.setattr(IcebergTable, "reloaded", load)
+        elif step == "draft":
+            patch.setattr(committer, "draft_snapshot", stop)
+        elif step == "before the commit":
+            catalog.before = stop
+        elif step == "after the commit":
+            catalog.after = stop
+        else:
+            catalog.before = first_only(lambda: refused(1))
+            if step == "wait":
+                patch.setattr(committer.Patience, "wait_s", stop)
+            elif step == "load again":
+                load_table = catalog.load_table
+                patch.setattr(catalog, "load_table", lambda name: stop() if catalog.commits else load_table(name))
+            else:
+                patch.setattr(committer.locations, "discard", stop)
+        with pytest.raises(KeyboardInterrupt):
+            rewrite(lake, catalog)
+    assert ids(lake) == [1, 2]
+    rewrite(lake)
+    state = lake.state(T)
+    assert (ids(lake), len(state.data)) == ([1, 2], 1)
+    live = {entry.file.path for entry in state.data}
+    store = lake.store(T)
+    assert all(locations.bytes_of(store, path) for path in live)
+    assert {path.as_uri() for path in files(lake, "*-deltacompact.parquet")} >= live
