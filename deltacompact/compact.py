@@ -217,6 +217,7 @@ def compact(
     """
     if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
         raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
+    primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
         from deltacompact.catalog.iceberg.commit.attempts import attempt_named
@@ -545,7 +546,9 @@ def _keys(
     """The keys to compact by: the table's own, if it has some."""
     if primary_keys is None:
         if table.keys is None:
-            raise InputError(f"table {table.table_id!r} has no primary keys yet: name them")
+            raise InputError(
+                f"table {table.table_id!r} has no primary keys yet: name them (--primary-key, primary_keys=[…])"
+            )
         primary_keys = table.keys.primary
     keys = TableKeys.of(primary_keys, sort_keys)
     check_keys(table, keys)

@@ -22,7 +22,10 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     if value.startswith("iceberg://"):
-        raise InputError(f"CATALOG {value} is an Iceberg catalog, which plan, compact, validate and maintain take")
+        command = click.get_current_context().command.name
+        raise InputError(
+            f"{command} does not take the Iceberg catalog {value}: plan, compact, maintain and validate take one"
+        )
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
@@ -43,7 +46,7 @@ def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> Ice
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
     if not value.startswith("iceberg://"):
-        raise InputError(f"CATALOG {value} is no Iceberg catalog (iceberg://NAME); vacuum is for delta streams")
+        raise InputError(f"maintain takes an Iceberg catalog (iceberg://NAME), not {value}: run vacuum there")
     return IcebergCatalog.at(value)
 
 

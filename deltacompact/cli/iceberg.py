@@ -93,8 +93,11 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     for name in ("option", "where"):
         if options["from_plan"] and options[name]:
             raise InputError(f"--{name} and --from-plan: a plan has its own options")
-    plan = _read(Path(options["from_plan"])) if options["from_plan"] else None
-    branch, settings, mode = options["branch"] or "main", _settings(options), options["mode"] or _mode_of(plan)
+    plan = _plan_at(Path(options["from_plan"])) if options["from_plan"] else None
+    branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
+    if options["mode"] and planned not in (None, options["mode"]):
+        raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
+    mode = planned or options["mode"] or REWRITE
     if mode == CONVERT:
         converted = catalog.convert(table, _chosen(options), branch, settings, plan)
         return answer(options["as_json"], dataclasses.asdict(converted), *iceberg_convert.result_lines(converted))
@@ -125,13 +128,13 @@ def _print_upsert_plan(catalog: IcebergCatalog, table: str, options: dict[str, A
     answer(options["as_json"], plan_document(found), *iceberg_upsert.plan_lines(found))
 
 
-def _mode_of(plan: bytes | None) -> str:
-    """The mode that a plan is of. Where that is unclear, `rewrite` says what is wrong with it."""
+def _mode_of(plan: bytes | None) -> str | None:
+    """The mode that a plan is of; None without a plan, and for what is none."""
     try:
         kind = json.loads(plan or b"{}")["kind"]
     except (ValueError, KeyError, TypeError):
-        return REWRITE
-    return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), REWRITE)
+        return None
+    return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), None)
 
 
 @click.command()
@@ -198,7 +201,8 @@ def _refuse_others() -> None:
     settings = {field.name for field in dataclasses.fields(Settings)} - {"rows_per_round", "rewrite_dead_fraction"}
     for name in _given():
         if name not in (*_OURS, *_SHARED) and name not in settings:
-            raise InputError(f"{_flag(name)} is for delta streams: a table of an Iceberg catalog has --option")
+            instead = "--where" if name == "partition" else "--option"
+            raise InputError(f"{_flag(name)} is for delta streams: for an Iceberg table, give {instead}")
 
 
 def _flag(name: str) -> str:
@@ -220,11 +224,15 @@ def _chosen(options: dict[str, Any]) -> dict[str, str]:
     return chosen
 
 
-def _read(path: Path) -> bytes:
+def _plan_at(path: Path) -> bytes:
+    """The plan in a file. Raises InputError for a file that is none, of whatever mode."""
     try:
-        return path.read_bytes()
+        plan = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if _mode_of(plan) is None:
+        raise InputError(f"{path} is not a plan that `plan iceberg://… --out` wrote")
+    return plan
 
 
 def _write(path: Path, text: str) -> None:

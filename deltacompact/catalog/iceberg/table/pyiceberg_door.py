@@ -86,6 +86,7 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import IcebergBaseModel, Record
 from pyiceberg.types import DecimalType, DoubleType, FloatType, LongType, NestedField, PrimitiveType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+from pyparsing import ParseException
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
@@ -120,9 +121,10 @@ def open_named(name: str) -> Catalog:
         with _answering(name):
             return load_catalog(name)
     except (ValueError, KeyError) as error:
+        why = text_of(error).partition(", please provide")[0]  # what follows are options of PyIceberg's own commands
         raise InputError(
-            f"Iceberg catalog {name!r} is not configured (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI): "
-            f"{text_of(error)}"
+            f"Iceberg catalog {name!r} is not configured: {why}. Set it in .pyiceberg.yaml, or by "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI and others"
         ) from None
 
 
@@ -304,7 +306,9 @@ class IcebergTable:
         try:
             expression = parse_expression(where)
             by_bounds = _InclusiveMetricsEvaluator(schema, expression)
-        except Exception as error:  # of the parser, of a column, or of a value's type
+        except ParseException:  # it lists every rule of the grammar
+            raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
+        except Exception as error:  # of a column, or of a value's type
             raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
         known = set(schema.field_ids)
         by_partition = {
