@@ -55,14 +55,13 @@ iceberg_catalog_argument = click.argument("catalog", callback=iceberg_catalog_at
 any_catalog_argument = click.argument("catalog", callback=any_catalog_at)
 table_argument = click.argument("table")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-partition_option = click.option(
-    "--partition",
-    "partition",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Partition value; once for each partition key. A bare NAME is null.",
+PARTITION_HELP = "Value of a partition key; once for each key. A bare NAME stands for null."
+partition_option = click.option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+version_option = click.option(
+    "--version",
+    metavar="VERSION",
+    help="An older version, by name or number (see show --versions). Default: the newest.",
 )
-version_option = click.option("--version", metavar="VERSION", help="A retained version: its name or number. See show.")
 
 
 def pairs(options: Sequence[str]) -> dict[str, str | None]:
