@@ -119,6 +119,18 @@ def test_the_size_and_codec_of_files_are_options_of_the_command_line(lake, capfd
     assert {file.row_group(0).column(0).compression for file in files} == {"GZIP"}
 
 
+def test_plan_says_what_a_purge_would_do(lake, capfd):
+    folder = str(lake.store.root)
+    assert cli.run(["compact", folder, "t"]) == 0
+    lake.append("t", pa.table({"id": [1]}), operation="delete")
+    assert cli.run(["compact", folder, "t", "--rewrite-dead-fraction", "0.9"]) == 0
+    capfd.readouterr()
+    assert cli.run(["plan", folder, "t"]) == 0
+    assert "nothing to do" in capfd.readouterr().out
+    assert cli.run(["plan", folder, "t", "--purge"]) == 0
+    assert "rewrite (purge of dead rows)" in capfd.readouterr().out
+
+
 def test_reading_that_fails_half_way_is_still_one_document(lake, capfd, monkeypatch):
     def half(*_, **__):
         yield pa.record_batch({"id": [1]})

@@ -159,6 +159,16 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="SHARE",
             help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
         ),
+        field_option(
+            "--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows. Run vacuum afterwards."
+        ),
+        delta_stream_option(
+            "--content-type",
+            type=click.Choice(["parquet", "feather", "orc", "csv"]),
+            default=DEFAULTS.content_type.name.lower(),
+            show_default=True,
+            help="Format of compacted files.",
+        ),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
@@ -194,14 +204,6 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
 
 @click.command(cls=WithSections)
 @compaction_options
-@field_option("--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows. Run vacuum afterwards.")
-@delta_stream_option(
-    "--content-type",
-    type=click.Choice(["parquet", "feather", "orc", "csv"]),
-    default=DEFAULTS.content_type.name.lower(),
-    show_default=True,
-    help="Format of compacted files.",
-)
 @delta_stream_option("--sns-topic", metavar="ARN", help="Send the start, the rounds and the end to this SNS topic.")
 @delta_stream_option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="A desired SLA to send with them.")
 @iceberg_options
@@ -211,7 +213,6 @@ def compact(
     table: str,
     sla: int | None,
     sns_topic: str | None,
-    content_type: str,
     **options: Any,
 ) -> None:
     """Fold the deltas of a table: one live row per key. After an interruption, the same command resumes.
@@ -236,7 +237,7 @@ def compact(
     from deltacompact.compact import compact_job, topic_sinks
 
     as_json = options["as_json"]
-    request = _request(table, options | {"content_type": ContentType[content_type.upper()]})
+    request = _request(table, options)
     with progress(Console(stderr=True, quiet=True) if as_json else err) as sink:
         try:
             result = compact_job(catalog, request, [sink, *topic_sinks(sns_topic, sla)])
@@ -256,6 +257,7 @@ def _request(table: str, options: dict[str, Any]) -> Request:
     """The request that the options of a command make."""
     from deltacompact.compact import Request
 
+    options = options | {"content_type": ContentType[options["content_type"].upper()]}
     chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
     if options["destination"] == "":
         raise InputError("--destination is empty: name a table")
