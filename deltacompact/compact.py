@@ -127,6 +127,7 @@ def compact(
     """
     if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
         raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
+    primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
         from deltacompact.catalog.iceberg.commit.attempts import attempt_named

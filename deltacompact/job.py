@@ -29,7 +29,7 @@ from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import check_destination
 from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
-from deltacompact.catalog.delta_stream.table_documents import check_keys
+from deltacompact.catalog.delta_stream.table_documents import check_keys, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
@@ -275,7 +275,7 @@ def _keys(
     """The keys to compact by: the table's own, if it has some."""
     if primary_keys is None:
         if table.keys is None:
-            raise InputError(f"table {table.table_id!r} has no primary keys yet: name them")
+            raise no_keys_yet(table)
         primary_keys = table.keys.primary
     keys = TableKeys.of(primary_keys, sort_keys)
     check_keys(table, keys)

@@ -296,7 +296,7 @@ def test_names_that_mean_no_file_are_errors(run, tmp_path, catalog):
     (tmp_path / "empty").mkdir()
     (tmp_path / "others").mkdir()
     (tmp_path / "others/notes.txt").write_text("x")
-    assert "holds no data file" in run(tmp_path / "empty", status=2).err
+    assert run(tmp_path / "empty", status=2).err.endswith("empty holds no data file\n")
     assert "holds no data file (1 other skipped)" in run(tmp_path / "others", status=2).err
     assert "matches no data file" in run(tmp_path / "*.csv", status=2).err
     assert "does not exist" in run(tmp_path / "no.csv", status=2).err

@@ -292,6 +292,40 @@ def test_a_csv_whose_value_is_not_of_the_columns_type(lake, capfd):
     refused(lake, capfd, "append", "t", path, names=["bad.csv"])
 
 
+def test_a_json_array_is_told_from_json_lines(lake, capfd):
+    prepared(lake, pa.table({"id": [1]}))
+    path = lake.folder / "array.json"
+    path.write_text('[{"id": 1}, {"id": 2}]')
+    refused(lake, capfd, "append", "t", path, names=["array.json", "one JSON object a line"])
+
+
+def test_the_columns_of_a_file_with_another_separator_are_told(lake, capfd):
+    prepared(lake, create=("--primary-key", "id"))
+    path = lake.folder / "semicolons.csv"
+    path.write_text("id;status\n1;new\n")
+    refused(lake, capfd, "append", "t", path, names=["key column 'id' is missing (columns: id;status)"])
+
+
+def test_of_a_wide_file_only_the_first_columns_are_told(lake, capfd):
+    prepared(lake, create=("--primary-key", "id"))
+    wide = lake.file(pa.table({f"c{number}": [1] for number in range(1000)}))
+    refused(
+        lake, capfd, "append", "t", wide, names=["key column 'id' is missing (columns: c0, c1, ", "c29, and 970 more)"]
+    )
+
+
+def test_a_format_that_is_read_but_not_written(lake, capfd):
+    prepared(lake, pa.table({"id": [1]}))
+    refused(
+        lake,
+        capfd,
+        "export",
+        "t",
+        lake.folder / "now.jsonl",
+        names=[".json files are read, not written; what can be written: .parquet, .feather, .orc, .csv"],
+    )
+
+
 def test_a_partition_value_that_disagrees(lake, capfd):
     lake.run("create", "t", "--partition-key", "day", "--primary-key", "id")
     wrong = lake.file(pa.table({"id": [1, 2], "day": ["mon", "tue"]}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -99,6 +100,35 @@ def test_the_list_of_commands_cuts_off_no_sentence(capfd, monkeypatch):
     assert cli.run(["--help"]) == 0
     commands = capfd.readouterr().out.partition("Commands:")[2].strip().splitlines()
     assert len(commands) == len(COMMANDS) and not any(line.endswith("...") for line in commands)
+
+
+def test_the_help_of_compact_tells_options_of_iceberg_tables_apart(capfd):
+    assert cli.run(["compact", "--help"]) == 0
+    both, of_streams, of_iceberg = re.split(r"\nOptions for .*:\n", capfd.readouterr().out)
+    for flag, section in (("--executor", both), ("--target-file-bytes", of_streams), ("--where EXPR", of_iceberg)):
+        assert [flag in text for text in (both, of_streams, of_iceberg)].count(True) == 1 and flag in section, flag
+
+
+def test_the_size_and_codec_of_files_are_options_of_the_command_line(lake, capfd):
+    words = ["compact", str(lake.store.root), "t", "--compression", "gzip", "--target-file-bytes", "1"]
+    lake.append("t", pa.table({"id": range(100), "v": ["x"] * 100}))
+    assert cli.run(words) == 0
+    (state,) = [lake.state("t", partition) for partition in lake.partitions("t")]
+    files = [pq.ParquetFile(f"{lake.store.root}/{file.path}").metadata for file in state.compacted.files]
+    assert len(files) > 1
+    assert {file.row_group(0).column(0).compression for file in files} == {"GZIP"}
+
+
+def test_plan_says_what_a_purge_would_do(lake, capfd):
+    folder = str(lake.store.root)
+    assert cli.run(["compact", folder, "t"]) == 0
+    lake.append("t", pa.table({"id": [1]}), operation="delete")
+    assert cli.run(["compact", folder, "t", "--rewrite-dead-fraction", "0.9"]) == 0
+    capfd.readouterr()
+    assert cli.run(["plan", folder, "t"]) == 0
+    assert "nothing to do" in capfd.readouterr().out
+    assert cli.run(["plan", folder, "t", "--purge"]) == 0
+    assert "rewrite (purge of dead rows)" in capfd.readouterr().out
 
 
 def test_reading_that_fails_half_way_is_still_one_document(lake, capfd, monkeypatch):

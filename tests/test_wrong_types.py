@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -87,7 +89,7 @@ WRONG = [
     *(("create_table", "tombstone_retention", value) for value in ("7", 1.5, True, -1, 2**63)),
     *(("append", "operation", value) for value in (7, None, "merge")),
     *((name, "token", value) for name in ("append", "append_files") for value in (7, b"x", ["x"], "")),
-    ("append_files", "sources", ["x.unknown"]),
+    *(("append_files", "sources", value) for value in (["x.unknown"], "x.unknown", 7, [7], [], "", {"x.csv": 1})),
     *((name, "columns", value) for name in ("read", "scan") for value in ("id", 7, [1], [None], {"id": 1}, [])),
     *((name, "version", value) for name in ("read", "scan", "rollback") for value in (0, 1.5, b"0", "")),
     *((name, "filter", value) for name in ("read", "scan") for value in (7, "id > 1", [("id",)])),
@@ -163,6 +165,9 @@ def test_what_is_right_in_other_clothes_is_taken(lake):
     assert check(lake, "t", {"day": "a"})[0].problems == ()
     assert vacuum(lake, "t", {"day": "a"}, dry_run=True)[0].deleted == ()
     assert publish(lake, "t", {"day": "a"})[0].rows == 1
+    (Path(lake.where) / "x.csv").write_text("id\n7\n")
+    for one in (f"{lake.where}x.csv", Path(lake.where) / "x.csv"):
+        assert lake.append_files("t", one, {"day": "a"}).rows == 1
     assert Settings(compression="none").compression == "none" and Settings(rows_per_round=None)
 
 
@@ -175,10 +180,25 @@ def test_the_message_names_argument_and_value(lake):
         (r"partitions is \{'day': 'a'\} \(dict\), it must be a list", "compact", {"partitions": {"day": "a"}}),
         (r"sort key \('a', 'b', 'c'\) is neither a name nor a pair", "create_table", {"sort_keys": [("a", "b", "c")]}),
         (r"compression 'zip' is not a codec", "Settings", {"compression": "zip"}),
+        (r"sources is 7 \(int\), it must be a list", "append_files", {"sources": 7}),
+        (r"sources is 7 \(int\), it must be a string or a path", "append_files", {"sources": [7]}),
+        (
+            r"filter \[\('id',\)\] is neither an expression of pyarrow.compute nor a list of ",
+            "read",
+            {"filter": [("id",)]},
+        ),
+        (r"filter .*: \"=>\" is not a valid operator", "read", {"filter": [("id", "=>", 1)]}),
         (r"SNS topic 'events' is not an ARN", "compact", {"sns_event_topic_arn": "events"}),
     ]:
         with pytest.raises(InputError, match=message):
             CALLS[call](lake, **given)
+
+
+def test_a_catalog_in_the_place_of_the_keys_is_named(lake):
+    with pytest.raises(
+        InputError, match=r"primary_keys is open_catalog\('/.*\(DeltaStreamCatalog\), it must be a list"
+    ):
+        compact("t", lake)
 
 
 def test_the_package_says_what_it_has():

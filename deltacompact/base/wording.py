@@ -3,13 +3,14 @@
 counted(1, "file") -> "1 file"       counted(12_000, "row") -> "12,000 rows"
 with_article("integer") -> "an integer"
 unknown_option("rewrite", ["rewrite-all"]) -> "unknown option 'rewrite': did you mean 'rewrite-all'?"
+columns_shown(["id", "day"]) -> "columns: id, day"
 text_of(OSError("no   route")) -> "no route"       one_line(OSError("no   route")) -> "OSError: no route"
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError
@@ -23,6 +24,15 @@ def counted(count: int, thing: str, things: str | None = None) -> str:
 def with_article(noun: str) -> str:
     """ "a string", "an integer"."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+_COLUMNS_SHOWN = 30
+
+
+def columns_shown(names: Sequence[str]) -> str:
+    """The columns that there are, for whoever named another one; of a wide table the first ones."""
+    more = [f"and {len(names) - _COLUMNS_SHOWN:,} more"] if len(names) > _COLUMNS_SHOWN else []
+    return f"columns: {', '.join([*names[:_COLUMNS_SHOWN], *more]) or 'none'}"
 
 
 def unknown_option(name: str, known: Collection[str]) -> str:

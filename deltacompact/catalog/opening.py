@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
@@ -18,9 +18,18 @@ from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.storage.s3_access import S3Settings
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
+    from pyiceberg.catalog import Catalog
     from typing_extensions import TypeIs
 
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+
+
+@overload
+def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog: ...
+
+
+@overload
+def open_catalog(uri: Catalog) -> IcebergCatalog: ...
 
 
 def open_catalog(
@@ -30,6 +39,9 @@ def open_catalog(
 
     "iceberg://NAME" is the Iceberg catalog that PyIceberg's configuration describes under this name (.pyiceberg.yaml,
     or PYICEBERG_CATALOG__NAME__URI and others). A loaded `pyiceberg.catalog.Catalog` is taken as it is.
+
+    A type checker does not read URIs, and takes a catalog by URI for a DeltaStreamCatalog. For an Iceberg catalog give
+    it `IcebergCatalog.at("iceberg://NAME")`, which is the same.
     """
     named = os.environ.get(delta_stream.CATALOG_VARIABLE) if uri is None else uri
     if not is_iceberg(named):

@@ -5,7 +5,7 @@
     deltacompact plan    ./lake orders
     deltacompact compact ./lake orders
 
-Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 1 anything else.
+Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 130 interrupted, 1 anything else.
 
 Results go to stdout, with --json as one document. Progress, warnings and errors go to stderr. Commands import their
 modules when they run, so --help loads neither numpy nor pyarrow.
@@ -55,9 +55,15 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
+    \b
+    plan, compact, maintain and validate also take a table of an Iceberg catalog, which PyIceberg's configuration
+    (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI) describes:
+        deltacompact compact iceberg://prod db.orders
+
     Every command takes --json, which prints one JSON document, also for an error ({"error": {...}}), and --debug,
-    which shows the traceback of an error.
-    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict, 1 anything else.
+    which shows the traceback of an error. Results go to stdout, progress and errors to stderr.
+
+    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict (run it again), 130 interrupted, 1 anything else.
     """
 
 

@@ -21,17 +21,23 @@ if TYPE_CHECKING:
 @table_argument
 @click.argument("files", nargs=-1, required=True, metavar="FILE ...")
 @partition_option
-@click.option("--operation", type=click.Choice(["upsert", "delete"]), default="upsert", show_default=True)
-@click.option("--position", type=int, metavar="N", help="Stream position; default: milliseconds since the epoch.")
-@click.option("--force-position", is_flag=True, help="Allow a position of more than a year ahead of the clock.")
-@click.option("--token", metavar="NAME", help="A repeated append with the same token commits nothing.")
+@click.option(
+    "--operation",
+    type=click.Choice(["upsert", "delete"]),
+    default="upsert",
+    show_default=True,
+    help="Whether the rows replace those of their keys, or delete them.",
+)
+@click.option("--position", type=int, metavar="N", help="Stream position. Default: milliseconds since the epoch.")
+@click.option("--force-position", is_flag=True, help="Allow a position that is more than a year ahead of the clock.")
+@click.option("--token", metavar="NAME", help="Name of this batch: a second append with it commits nothing.")
 @click.option(
     "--token-sequence",
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="Batch N of the producer --token. Numbers must ascend, and are known for ever.",
+    help="Number of this batch, where --token names a producer. A later batch has a greater number.",
 )
-@click.option("--reference", is_flag=True, help="Leave the files where they are instead of copying them.")
+@click.option("--reference", is_flag=True, help="Do not copy the files. They must stay where they are, unchanged.")
 @json_option
 def append(
     catalog: DeltaStreamCatalog,
@@ -50,7 +56,7 @@ def append(
 
     FILE is a file, a directory, a glob (in quotes) or an S3 prefix that ends with /. Files are .parquet, .feather,
     .arrow, .orc, .csv or .jsonl; text may be compressed as .gz, .bz2 or .zst. A directory or prefix stands for all its
-    data files in byte order of the paths, without names that begin with . or _.
+    data files, in byte order of their paths. Names that begin with . or _ are skipped.
 
     \b
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03

@@ -22,7 +22,10 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     if value.startswith("iceberg://"):
-        raise InputError(f"CATALOG {value} is an Iceberg catalog, which plan, compact, validate and maintain take")
+        command = click.get_current_context().command.name
+        raise InputError(
+            f"{command} does not take the Iceberg catalog {value}: plan, compact, maintain and validate take one"
+        )
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
@@ -43,7 +46,7 @@ def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> Ice
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
     if not value.startswith("iceberg://"):
-        raise InputError(f"CATALOG {value} is no Iceberg catalog (iceberg://NAME); vacuum is for delta streams")
+        raise InputError(f"maintain takes an Iceberg catalog (iceberg://NAME), not {value}: run vacuum there")
     return IcebergCatalog.at(value)
 
 
@@ -52,14 +55,13 @@ iceberg_catalog_argument = click.argument("catalog", callback=iceberg_catalog_at
 any_catalog_argument = click.argument("catalog", callback=any_catalog_at)
 table_argument = click.argument("table")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-partition_option = click.option(
-    "--partition",
-    "partition",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Partition value; once for each partition key. A bare NAME is null.",
+PARTITION_HELP = "Value of a partition key; once for each key. A bare NAME stands for null."
+partition_option = click.option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+version_option = click.option(
+    "--version",
+    metavar="VERSION",
+    help="An older version, by name or number (see show --versions). Default: the newest.",
 )
-version_option = click.option("--version", metavar="VERSION", help="A retained version: its name or number. See show.")
 
 
 def pairs(options: Sequence[str]) -> dict[str, str | None]:

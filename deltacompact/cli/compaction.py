@@ -16,6 +16,7 @@ from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import any_catalog_argument, json_option, partition_list, sort_keys_of, table_argument
 from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
+from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -26,10 +27,13 @@ RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
 
 
-def field_option(flag: str, name: str, **shown: Any) -> Callable[..., Any]:
+def field_option(
+    flag: str, name: str, option: Callable[..., Any] = delta_stream_option, **shown: Any
+) -> Callable[..., Any]:
     """An option for a field of Options, with the field's default."""
     default = getattr(DEFAULTS, name)
-    return click.option(flag, name, default=default, show_default=default is not None, **shown)
+    made: Callable[..., Any] = option(flag, name, default=default, show_default=default is not None, **shown)
+    return made
 
 
 def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,29 +41,116 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         any_catalog_argument,
         table_argument,
-        click.option("--primary-key", multiple=True, metavar="NAME", help="Needed where none was declared."),
-        click.option("--sort-key", multiple=True, metavar="NAME[:descending]", help="Custom sort keys, in order."),
-        click.option("--destination", metavar="TABLE", help="Write to another table; default: in place."),
-        click.option(
+        field_option(
+            "--executor",
+            "executor",
+            click.option,
+            type=click.Choice(EXECUTORS),
+            help="local: in this process; ray: on a Ray cluster; auto: on Ray if the input is large.",
+        ),
+        field_option(
+            "--ray-cpus",
+            "ray_cpus",
+            click.option,
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Wait until the Ray cluster has N CPUs, 10 minutes at most.",
+        ),
+        field_option(
+            "--concurrent-tasks",
+            "concurrent_tasks",
+            click.option,
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Most tasks at a time. Default: one for each CPU.",
+        ),
+        field_option(
+            "--read-mb-per-s",
+            "read_mb_per_s",
+            click.option,
+            type=RATE,
+            metavar="MB",
+            help="Most megabytes that all tasks together read in a second. Default: no limit.",
+        ),
+        field_option(
+            "--write-mb-per-s",
+            "write_mb_per_s",
+            click.option,
+            type=RATE,
+            metavar="MB",
+            help="Most megabytes that all tasks together write in a second. Default: no limit.",
+        ),
+        field_option(
+            "--requests-per-s",
+            "requests_per_s",
+            click.option,
+            type=RATE,
+            metavar="N",
+            help="Most requests that all tasks together send to the store in a second. Default: no limit.",
+        ),
+        field_option(
+            "--compression",
+            "compression",
+            click.option,
+            metavar="CODEC",
+            help="Codec of written files: zstd, snappy, gzip, lz4, brotli or none. Default: that of the files whose "
+            "rows are written, or of the Iceberg table; else zstd.",
+        ),
+        json_option,
+        delta_stream_option(
+            "--primary-key",
+            multiple=True,
+            metavar="NAME",
+            help="Primary key column; repeat for a composite key. Needed where the table declares none.",
+        ),
+        delta_stream_option(
+            "--sort-key",
+            multiple=True,
+            metavar="NAME[:descending]",
+            help="Of two rows of a key, the one with the greater value is kept; repeat in order. Default: the table's.",
+        ),
+        delta_stream_option("--destination", metavar="TABLE", help="Write to another table. Default: in place."),
+        delta_stream_option(
             "--partition",
             "partition",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Only this partition; a repeated NAME begins another one. Default: all.",
+            help="Only this partition; a repeated NAME begins another one. Default: all partitions.",
+        ),
+        field_option(
+            "--partitions-at-once",
+            "partitions_at_once",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Most partitions at a time. Default: as many as memory admits.",
         ),
         field_option(
             "--hash-buckets",
             "hash_bucket_count",
             type=click.IntRange(1, HASH_BUCKETS_MAX),
             metavar="N",
-            help="Hash buckets of the index.",
+            help="Hash buckets of the index. Default: by the number of rows.",
+        ),
+        field_option(
+            "--rows-per-round",
+            "rows_per_round",
+            type=COUNT,
+            metavar="N",
+            help="Delta rows that are folded in one round. Default: what memory allows.",
         ),
         field_option(
             "--rows-per-file",
             "rows_per_compacted_file",
             type=COUNT,
             metavar="N",
-            help="Maximum rows of a compacted file.",
+            help="Most rows of a compacted file.",
+        ),
+        field_option(
+            "--target-file-bytes",
+            "target_file_bytes",
+            type=COUNT,
+            metavar="N",
+            help="About the largest size of a compacted file. Default: 256 to 512 MiB, by the partition's size.",
         ),
         field_option(
             "--rewrite-dead-fraction",
@@ -69,49 +160,24 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
         ),
         field_option(
-            "--rows-per-round", "rows_per_round", type=COUNT, metavar="N", help="Default: what memory allows."
+            "--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows. Run vacuum afterwards."
         ),
-        field_option("--executor", "executor", type=click.Choice(EXECUTORS), help="auto: Ray if large."),
-        field_option(
-            "--ray-cpus",
-            "ray_cpus",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Wait until the cluster has N CPUs.",
+        delta_stream_option(
+            "--content-type",
+            type=click.Choice(["parquet", "feather", "orc", "csv"]),
+            default=DEFAULTS.content_type.name.lower(),
+            show_default=True,
+            help="Format of compacted files.",
         ),
-        field_option(
-            "--partitions-at-once",
-            "partitions_at_once",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Default: as many as memory admits.",
-        ),
-        field_option(
-            "--concurrent-tasks",
-            "concurrent_tasks",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Default: one for each CPU.",
-        ),
-        field_option(
-            "--read-mb-per-s", "read_mb_per_s", type=RATE, metavar="MB", help="All tasks together. Default: no limit."
-        ),
-        field_option(
-            "--write-mb-per-s", "write_mb_per_s", type=RATE, metavar="MB", help="All tasks together. Default: no limit."
-        ),
-        field_option(
-            "--requests-per-s", "requests_per_s", type=RATE, metavar="N", help="Of the store. Default: no limit."
-        ),
-        json_option,
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
-@click.command()
+@click.command(cls=WithSections)
 @compaction_options
 @iceberg_options
-@click.option("--out", metavar="PLAN.json", help="Iceberg: write the plan to a file, for compact --from-plan.")
-@click.option("--usd-per-core-hour", type=RATE, metavar="USD", help="Iceberg: tell what the plan is expected to cost.")
+@iceberg_option("--out", metavar="PLAN.json", help="Write the plan to a file, for compact --from-plan.")
+@iceberg_option("--usd-per-core-hour", type=RATE, metavar="USD", help="Say what the plan is expected to cost.")
 def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: Any) -> None:
     """Say what a compaction would do, why, and what it needs. Changes nothing.
 
@@ -136,29 +202,22 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
         raise Failed(shown.errors[0])
 
 
-@click.command()
+@click.command(cls=WithSections)
 @compaction_options
+@delta_stream_option("--sns-topic", metavar="ARN", help="Send the start, the rounds and the end to this SNS topic.")
+@delta_stream_option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="A desired SLA to send with them.")
 @iceberg_options
-@click.option("--from-plan", metavar="PLAN.json", help="Iceberg: carry out a plan that `plan --out` wrote.")
-@click.option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="Desired SLA; sent with the events.")
-@click.option("--sns-topic", metavar="ARN", help="Publish start, rounds and end to this SNS topic.")
-@field_option("--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows; vacuum afterwards.")
-@click.option(
-    "--content-type",
-    type=click.Choice(["parquet", "feather", "orc", "csv"]),
-    default=DEFAULTS.content_type.name.lower(),
-    show_default=True,
-    help="Format of compacted files.",
-)
+@iceberg_option("--from-plan", metavar="PLAN.json", help="Carry out a plan that `plan --out` wrote.")
 def compact(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
     sla: int | None,
     sns_topic: str | None,
-    content_type: str,
     **options: Any,
 ) -> None:
     """Fold the deltas of a table: one live row per key. After an interruption, the same command resumes.
+
+    Of an Iceberg table, the files are rewritten with all deletes applied, or --mode chooses something else.
 
     \b
     deltacompact compact ./lake orders
@@ -179,7 +238,7 @@ def compact(
     from deltacompact.job import compact_job
 
     as_json = options["as_json"]
-    request = _request(table, options | {"content_type": ContentType[content_type.upper()]})
+    request = _request(table, options)
     with progress(Console(stderr=True, quiet=True) if as_json else err) as sink:
         try:
             result = compact_job(catalog, request, [sink, *topic_sinks(sns_topic, sla)])
@@ -199,6 +258,7 @@ def _request(table: str, options: dict[str, Any]) -> Request:
     """The request that the options of a command make."""
     from deltacompact.job import Request
 
+    options = options | {"content_type": ContentType[options["content_type"].upper()]}
     chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
     if options["destination"] == "":
         raise InputError("--destination is empty: name a table")

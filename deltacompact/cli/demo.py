@@ -10,12 +10,19 @@ from deltacompact.cli.arguments import json_option
 
 
 @click.command()
-@click.option("--catalog", metavar="CATALOG", help="The catalog for the demo's tables; default: a temporary folder.")
-@click.option("--rows", type=click.IntRange(min=100), default=50_000, show_default=True, help="Rows a delta.")
-@click.option("--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True)
+@click.option("--catalog", metavar="CATALOG", help="Where the tables go. Default: a temporary folder.")
+@click.option(
+    "--rows", type=click.IntRange(min=100), default=50_000, show_default=True, metavar="N", help="Rows a delta."
+)
+@click.option(
+    "--executor", type=click.Choice(EXECUTORS), default="ray", show_default=True, help="What the compaction runs on."
+)
 @json_option
 def demo(catalog: str | None, rows: int, executor: str, as_json: bool) -> None:
-    """Run the main job on this machine. Spark writes deltas, Ray compacts them, Spark proves the result.
+    """Show the whole way on this machine.
+
+    Spark writes deltas, Ray compacts them, and Spark recomputes the result and compares. It takes a minute or two, and
+    needs Java 17 or newer.
 
     \b
     deltacompact demo --rows 100000 --catalog ./demo

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @partition_option
 @json_option
 def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str], as_json: bool) -> None:
-    """Go back to a retained VERSION (see show --versions). Later commits are dropped.
+    """Go back to an older VERSION (see show --versions). Commits after it are dropped.
 
     \b
     deltacompact rollback ./lake orders 3 --partition day=1995-04-03
@@ -39,11 +39,15 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
 @click.command()
 @catalog_argument
 @table_argument
-@click.option("--position", type=int, required=True, metavar="N", help="Stream position of the delta; see show.")
+@click.option(
+    "--position", type=int, required=True, metavar="N", help="Stream position of the delta, as show prints it."
+)
 @partition_option
 @json_option
 def retract(catalog: DeltaStreamCatalog, table: str, position: int, partition: Sequence[str], as_json: bool) -> None:
-    """Take out one delta that is not compacted yet. A corrupt delta blocks its partition until then.
+    """Take out one delta that is not compacted yet.
+
+    A delta that cannot be read or folded blocks its partition until it is taken out.
 
     \b
     deltacompact retract ./lake orders --position 1795243455090

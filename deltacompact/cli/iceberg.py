@@ -27,6 +27,7 @@ from deltacompact.base.wording import counted
 from deltacompact.cli import iceberg_convert, iceberg_upsert
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, iceberg_option
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
@@ -35,37 +36,58 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
     from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 
-_OURS = ("mode", "branch", "where", "option", "out", "usd_per_core_hour", "from_plan")
-_SHARED = ("catalog", "table", "as_json")
+_INSTEAD = {
+    "--partition": "--where",
+    "--primary-key": "--option key-columns=NAME",
+    "--sort-key": "--option sort-columns=NAME",
+    "--target-file-bytes": "--option target-file-size-bytes=N",
+}
+"""For options of delta streams, those of Iceberg tables that say the same."""
 
 
 def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that plan and compact have for Iceberg tables."""
     options = (
-        click.option(
+        iceberg_option(
             "--mode",
             type=click.Choice(MODES),
-            help="Iceberg: write files anew, with all deletes applied (default), convert equality deletes, or upsert: "
-            "mark all rows as dead but the newest of each key.",
+            help="rewrite (default): write files anew, with all deletes applied. convert: make equality deletes "
+            "position deletes. upsert: keep the newest row of each key, and mark the others as dead.",
         ),
-        click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main."),
-        click.option("--where", metavar="EXPR", help="Iceberg: only files that may have rows for which it is true."),
-        click.option("--option", multiple=True, metavar="KEY=VALUE", help="Iceberg: an option of the mode."),
+        iceberg_option("--branch", metavar="NAME", help="The branch. Default: main."),
+        iceberg_option(
+            "--where",
+            metavar="EXPR",
+            help="Only files that may have rows for which it is true: \"day = '2026-11-22' and id > 7\".",
+        ),
+        iceberg_option(
+            "--option",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option of the mode, such as delete-file-threshold=1; repeatable. docs/iceberg.md has them all.",
+        ),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
 def refuse_iceberg_options() -> None:
     """Refuse options of Iceberg tables for a delta stream."""
-    if given := [name for name in _given() if name in _OURS]:
-        raise InputError(f"{_flag(given[0])} is for tables of Iceberg catalogs (iceberg://NAME)")
+    for flag in _given(IcebergOption):
+        raise InputError(f"{flag} is for tables of Iceberg catalogs (iceberg://NAME)")
+
+
+def refuse_delta_stream_options() -> None:
+    """Refuse options of delta streams for an Iceberg table."""
+    for flag in _given(DeltaStreamOption):
+        instead = f": for an Iceberg table, give {_INSTEAD[flag]}" if flag in _INSTEAD else ""
+        raise InputError(f"{flag} is for delta streams{instead}")
 
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """The plan as text, as JSON, or into a file."""
     from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
 
-    _refuse_others()
+    refuse_delta_stream_options()
     if options["mode"] == CONVERT:
         return _print_conversion_plan(catalog, table, options)
     if options["mode"] == UPSERT:
@@ -88,12 +110,15 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     from deltacompact.cli.console import err
     from deltacompact.cli.progress import progress
 
-    _refuse_others()
+    refuse_delta_stream_options()
     for name in ("option", "where"):
         if options["from_plan"] and options[name]:
             raise InputError(f"--{name} and --from-plan: a plan has its own options")
-    plan = _read(Path(options["from_plan"])) if options["from_plan"] else None
-    branch, settings, mode = options["branch"] or "main", _settings(options), options["mode"] or _mode_of(plan)
+    plan = _plan_at(Path(options["from_plan"])) if options["from_plan"] else None
+    branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
+    if options["mode"] and planned not in (None, options["mode"]):
+        raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
+    mode = planned or options["mode"] or REWRITE
     if mode == CONVERT:
         converted = catalog.convert(table, _chosen(options), branch, settings, plan)
         return answer(options["as_json"], dataclasses.asdict(converted), *iceberg_convert.result_lines(converted))
@@ -124,24 +149,31 @@ def _print_upsert_plan(catalog: IcebergCatalog, table: str, options: dict[str, A
     answer(options["as_json"], plan_document(found), *iceberg_upsert.plan_lines(found))
 
 
-def _mode_of(plan: bytes | None) -> str:
-    """The mode that a plan is of. Where that is unclear, `rewrite` says what is wrong with it."""
+def _mode_of(plan: bytes | None) -> str | None:
+    """The mode that a plan is of; None without a plan, and for what is none."""
     try:
         kind = json.loads(plan or b"{}")["kind"]
     except (ValueError, KeyError, TypeError):
-        return REWRITE
-    return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), REWRITE)
+        return None
+    return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), None)
 
 
 @click.command()
 @iceberg_catalog_argument
 @table_argument
 @click.option("--expire-snapshots", is_flag=True, help="Expire snapshots, and delete what only they reached.")
-@click.option("--rewrite-manifests", is_flag=True, help="Write few manifests for many, clustered by partition.")
+@click.option("--rewrite-manifests", is_flag=True, help="Merge manifests into few, sorted by partition.")
 @click.option("--remove-orphans", is_flag=True, help="Delete files below the location that nothing reaches.")
-@click.option("--dry-run", is_flag=True, help="Say what would go. Write nothing.")
-@click.option("--branch", metavar="NAME", default="main", show_default=True, help="Whose manifests are rewritten.")
-@click.option("--option", multiple=True, metavar="KEY=VALUE", help="older-than=7d, retain-last=10, location=URI.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and write nothing.")
+@click.option(
+    "--branch", metavar="NAME", default="main", show_default=True, help="The branch whose manifests are rewritten."
+)
+@click.option(
+    "--option",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="older-than=7d, retain-last=10, location=URI and others; repeatable. docs/iceberg.md has them all.",
+)
 @json_option
 def maintain(
     catalog: IcebergCatalog,
@@ -156,7 +188,7 @@ def maintain(
 ) -> None:
     """Keep an Iceberg table's metadata and folder small.
 
-    Expires snapshots, rewrites manifests, removes orphans: what is asked for, in this order.
+    It expires snapshots, rewrites manifests and removes orphans, in this order. Name at least one of the three.
 
     \b
     deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests
@@ -168,7 +200,7 @@ def maintain(
         err.print(line, style="dim", highlight=False, soft_wrap=True)
 
     if not (expire_snapshots or rewrite_manifests or remove_orphans):
-        raise InputError("maintain does what it is told: --expire-snapshots, --rewrite-manifests, --remove-orphans")
+        raise InputError("say what to do: --expire-snapshots, --rewrite-manifests, --remove-orphans or several of them")
     result = catalog.maintain(
         table,
         expire_snapshots=expire_snapshots,
@@ -187,22 +219,15 @@ def _settings(options: dict[str, Any]) -> Settings:
     return Settings(limits=click.get_current_context().obj, **chosen)
 
 
-def _given() -> list[str]:
-    """The parameters that the command line names."""
+def _given(kind: type[click.Option]) -> list[str]:
+    """The options of this kind that the command line names."""
     context = click.get_current_context()
-    return [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-
-
-def _refuse_others() -> None:
-    settings = {field.name for field in dataclasses.fields(Settings)} - {"rows_per_round", "rewrite_dead_fraction"}
-    for name in _given():
-        if name not in (*_OURS, *_SHARED) and name not in settings:
-            raise InputError(f"{_flag(name)} is for delta streams: a table of an Iceberg catalog has --option")
-
-
-def _flag(name: str) -> str:
-    parameters = click.get_current_context().command.params
-    return next(parameter.opts[0] for parameter in parameters if parameter.name == name)
+    options = [parameter for parameter in context.command.params if isinstance(parameter, kind)]
+    return [
+        option.opts[0]
+        for option in options
+        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+    ]
 
 
 def _chosen(options: dict[str, Any]) -> dict[str, str]:
@@ -219,11 +244,15 @@ def _chosen(options: dict[str, Any]) -> dict[str, str]:
     return chosen
 
 
-def _read(path: Path) -> bytes:
+def _plan_at(path: Path) -> bytes:
+    """The plan in a file. Raises InputError for a file that is none, of whatever mode."""
     try:
-        return path.read_bytes()
+        plan = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if _mode_of(plan) is None:
+        raise InputError(f"{path} is not a plan that `plan iceberg://… --out` wrote")
+    return plan
 
 
 def _write(path: Path, text: str) -> None:

@@ -107,15 +107,17 @@ def export(
 @click.command()
 @catalog_argument
 @table_argument
-@click.option("--to", metavar="URI", help="Show the compacted rows in an Iceberg table: iceberg://NAME/ns.table.")
-@click.option("--stop", is_flag=True, help="Publish no more. The Iceberg table stays as it is: drop it.")
+@click.option("--to", metavar="URI", help="The Iceberg table to show the rows in: iceberg://NAME/ns.table.")
+@click.option("--stop", is_flag=True, help="Publish no more. The Iceberg table stays as it is; drop it yourself.")
 @partition_option
 @json_option
 def publish(
     catalog: DeltaStreamCatalog, table: str, to: str | None, stop: bool, partition: Sequence[str], as_json: bool
 ) -> None:
-    """Show the compacted rows to other engines. In an Iceberg table, which every compaction brings up to date from then
-    on; or as lists of files, a Hive symlink manifest and plain lists: repeat the command after each compaction.
+    """Show the compacted rows to other engines.
+
+    With --to they are shown in an Iceberg table, which every later compaction brings up to date. Without it the command
+    writes lists of their files: a Hive symlink manifest and plain lists. Repeat it after each compaction.
 
     \b
     deltacompact publish ./lake orders --to iceberg://prod/db.orders

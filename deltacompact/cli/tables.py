@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     "--sort-key",
     multiple=True,
     metavar="NAME[:descending]",
-    help="Decides which of two rows of a key is kept (default: the later one). Needs --primary-key.",
+    help="Of two rows of a key, the one with the greater value is kept; repeat in order. Default: the later row.",
 )
 @click.option(
     "--tombstone-retention",
     type=click.IntRange(min=0),
-    help="For how many stream positions a keyed delete blocks older upserts (default: for ever).",
+    metavar="N",
+    help="A delete with sort columns keeps older upserts of its key dead for N stream positions. Default: for ever.",
 )
 @json_option
 def create(
@@ -41,7 +42,7 @@ def create(
     tombstone_retention: int | None,
     as_json: bool,
 ) -> None:
-    """Create a table. Without keys here, the first compaction declares them.
+    """Create a table. Keys that are not named here are declared by the first compaction.
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
@@ -72,10 +73,12 @@ def create(
 @click.command()
 @catalog_argument
 @click.argument("table", required=False)
-@click.option("--versions", is_flag=True, help="Show the versions of each partition, to read or to roll back to.")
+@click.option("--versions", is_flag=True, help="Show the versions of each partition. read and rollback take them.")
 @json_option
 def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
-    """Show the tables of a catalog, or one table. A table has streams, deltas, versions and an index.
+    """Show the tables of a catalog, or one table.
+
+    Of a table it shows, for each partition, the version, its files, its index, and the deltas that came since.
 
     \b
     deltacompact show ./lake

@@ -13,6 +13,7 @@ from deltacompact.base.settings import DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Se
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each
 from deltacompact.cli.arguments import (
+    PARTITION_HELP,
     any_catalog_argument,
     catalog_argument,
     json_option,
@@ -20,6 +21,8 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
+from deltacompact.cli.iceberg import refuse_delta_stream_options, refuse_iceberg_options
+from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
@@ -33,10 +36,10 @@ if TYPE_CHECKING:
 @catalog_argument
 @table_argument
 @partition_option
-@click.option("--quick", is_flag=True, help="Do not read the data: leave out the digests of the compacted rows.")
+@click.option("--quick", is_flag=True, help="Do not read the rows, so compare no digests.")
 @json_option
 def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
-    """Verify log, files and index of a table.
+    """Verify log, files and index of a table. Nothing is repaired.
 
     \b
     deltacompact check ./lake orders --quick
@@ -64,24 +67,26 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
         raise Failed(CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound"))
 
 
-@click.command()
+@click.command(cls=WithSections)
 @any_catalog_argument
 @table_argument
-@partition_option
-@click.option("--branch", metavar="NAME", help="Iceberg: the branch; default: main.")
-@click.option("--before", type=int, metavar="ID", help="Iceberg: a snapshot; default: what a compaction found.")
-@click.option("--after", type=int, metavar="ID", help="Iceberg: the other; default: the newest compaction.")
 @json_option
+@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@iceberg_option("--before", type=int, metavar="ID", help="A snapshot. Default: what the newest compaction found.")
+@iceberg_option("--after", type=int, metavar="ID", help="The other one. Default: what the newest compaction left.")
 def validate(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
     partition: Sequence[str],
-    branch: str | None,
+    branch: str,
     before: int | None,
     after: int | None,
     as_json: bool,
 ) -> None:
-    """Let Spark recompute the table and compare rows and index. Of an Iceberg table, Spark compares two snapshots.
+    """Let Spark recompute the table and compare rows and index.
+
+    Of an Iceberg table, Spark compares the rows of two snapshots. Spark needs Java 17 or newer.
 
     \b
     deltacompact validate ./lake orders
@@ -93,11 +98,9 @@ def validate(
     from deltacompact.spark.validate import validate as validate_table
 
     if is_iceberg_catalog(catalog):
-        if partition:
-            raise InputError("--partition is for delta streams")
-        return _validate_iceberg(catalog, table, branch or "main", before, after, as_json)
-    if branch or before is not None or after is not None:
-        raise InputError("--branch, --before and --after are for Iceberg tables")
+        refuse_delta_stream_options()
+        return _validate_iceberg(catalog, table, branch, before, after, as_json)
+    refuse_iceberg_options()
 
     def say(report: PartitionReport) -> None:
         out.print(str(report), style="" if report.ok else "red")
@@ -126,8 +129,20 @@ def _validate_iceberg(
 @catalog_argument
 @table_argument
 @partition_option
-@click.option("--hash-buckets", type=click.IntRange(1, HASH_BUCKETS_MAX), required=True, metavar="N")
-@click.option("--executor", type=click.Choice(EXECUTORS), default=DEFAULTS.executor, show_default=True)
+@click.option(
+    "--hash-buckets",
+    type=click.IntRange(1, HASH_BUCKETS_MAX),
+    required=True,
+    metavar="N",
+    help="How many hash buckets the index shall have.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(EXECUTORS),
+    default=DEFAULTS.executor,
+    show_default=True,
+    help="local: in this process; ray: on a Ray cluster; auto: on Ray if the index is large.",
+)
 @json_option
 def rehash(
     catalog: DeltaStreamCatalog,
@@ -181,10 +196,11 @@ def rehash(
     type=click.FloatRange(min=0),
     default=72.0,
     show_default=True,
-    help="Minimum age, counted from the compaction that dropped a file.",
+    metavar="HOURS",
+    help="Minimum age of what is deleted, counted from the compaction that dropped it.",
 )
-@click.option("--force", is_flag=True, help="Allow less than 72 hours, if no reader, writer or compaction runs.")
-@click.option("--dry-run", is_flag=True, help="List what would be deleted.")
+@click.option("--force", is_flag=True, help="Allow less than 72 hours. No reader, writer or compaction may run then.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.option("--full", is_flag=True, help="Read the whole history, not only what came since the last vacuum.")
 @json_option
 def vacuum(
@@ -197,7 +213,10 @@ def vacuum(
     full: bool,
     as_json: bool,
 ) -> None:
-    """Delete files that nothing reaches any more. Of a table that is published as Iceberg, old snapshots are expired.
+    """Delete files that nothing reaches any more.
+
+    Run it once a day, and never twice at once for one table. Of a table that is published as Iceberg, it expires old
+    snapshots of the Iceberg table first.
 
     \b
     deltacompact vacuum ./lake orders --dry-run

@@ -28,7 +28,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Direction, OperationType, TableKeys
-from deltacompact.base.wording import with_article
+from deltacompact.base.wording import columns_shown, with_article
 from deltacompact.tabular import schemas
 from deltacompact.tabular.field_ids import field_id
 
@@ -211,7 +211,7 @@ def resolve_encoding(
         seen.append((operation, file.schema, file.longest))
         for name in names:
             if name not in file.schema.names:
-                raise SchemaError(f"{file.path}: key column {name!r} is missing")
+                raise SchemaError(f"{file.path}: key column {name!r} is missing ({columns_shown(file.schema.names)})")
             key_columns[name] = _joined(key_columns[name], file.schema.field(name).type, file.path)
         present = [name for name in sort_columns if name in file.schema.names]
         if operation is OperationType.DELETE and 0 < len(present) < len(sort_columns):

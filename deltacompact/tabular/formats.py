@@ -58,5 +58,11 @@ def extensions(path: str) -> tuple[str, str]:
 def suffix_of(content_type: ContentType) -> str:
     """The extension of written files. Raises InputError for a format that cannot be written."""
     if content_type not in _SUFFIX:
-        raise InputError(f"{content_type.value} files can be read, but not written")
+        raise not_written(content_type)
     return _SUFFIX[content_type]
+
+
+def not_written(content_type: ContentType) -> InputError:
+    """The error for a format that is only read."""
+    extension = next(extension for extension, known in EXTENSIONS.items() if known is content_type)
+    return InputError(f"{extension} files are read, not written; what can be written: {', '.join(_SUFFIX.values())}")

@@ -51,13 +51,17 @@ def read_text(
     else:
         names = list(plain) if columns is None else columns
         explicit = pa.schema([(name, plain[name]) for name in names if name in plain])
-        table = pa.json.read_json(
-            text,
-            read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
-            parse_options=pa.json.ParseOptions(
-                explicit_schema=explicit, unexpected_field_behavior="infer" if columns is None else "ignore"
-            ),
-        )
+        behavior = "infer" if columns is None else "ignore"
+        try:
+            table = pa.json.read_json(
+                text,
+                read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
+                parse_options=pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=behavior),
+            )
+        except pa.ArrowInvalid as error:
+            if "changed from object to array in row 0" not in str(error):
+                raise
+            raise InputError("it holds a JSON array, but it must hold one JSON object a line") from None
     for number, name in enumerate(table.column_names):
         if name in types and table.column(number).type != types[name]:
             table = table.set_column(number, name, schemas.cast(table.column(number), types[name], "text", name))

@@ -26,7 +26,7 @@ from deltacompact.storage.opening import open_object
 from deltacompact.tabular import schemas
 from deltacompact.tabular.damage import SHOWN_CHARACTERS
 from deltacompact.tabular.files import read
-from deltacompact.tabular.formats import suffix_of
+from deltacompact.tabular.formats import not_written, suffix_of
 from deltacompact.tabular.row_groups import DEFAULT_CODEC, RowGroups, WriteOptions, parquet_writer
 
 
@@ -119,7 +119,7 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dict
         case ContentType.CSV:
             return pa.csv.CSVWriter(sink, schema)
         case _:
-            raise InputError(f"{options.content_type.value} files can be read, but not written")
+            raise not_written(options.content_type)
 
 
 def _ipc_codec(codec: str) -> str | None:

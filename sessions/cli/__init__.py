@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="deltacompact")
 def cli() -> None:
-    """Job runs: from an instruction document on a queue to tables that are compacted within their SLA.
+    """Job runs: a document on a queue asks for a compaction, and a dispatcher runs it within its SLA.
 
     \b
     A first job run, on this machine alone. job.json holds
@@ -45,10 +45,12 @@ def cli() -> None:
         deltacompact-sessions status   --state /srv/state
 
     QUEUE is a directory (file:///path or a path) or the URL of an SQS queue. STATE is a folder or s3://bucket/prefix,
-    which dispatchers share; a dispatcher that dies loses nothing, the next one goes on.
+    which dispatchers share. If a dispatcher dies, nothing is lost: the next one goes on.
 
-    Every command takes --json, which prints one JSON document, of an error as well ({"error": {...}}), and --debug,
-    which shows the traceback of an error. Exit status: 0 success, 2 bad input, 1 anything else.
+    Commands that answer take --json, which prints one JSON document, also for an error ({"error": {...}}). All take
+    --debug, which shows the traceback of an error.
+
+    Exit status: 0 success, 2 bad input, 130 interrupted, 1 anything else.
     """
 
 

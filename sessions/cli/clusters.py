@@ -29,8 +29,8 @@ _OPTIONS = (
         help="Sessions may run on clusters of Ray's cluster launcher, made from this template.",
     ),
     click.option("--kuberay", metavar="IMAGE", help="Sessions may run as KubeRay RayJobs of this image, by kubectl."),
-    click.option("--namespace", default="default", show_default=True, metavar="NAME", help="Of the RayJobs."),
-    click.option("--service-account", metavar="NAME", help="Of the pods of RayJobs. Default: the namespace's."),
+    click.option("--namespace", default="default", show_default=True, metavar="NAME", help="Namespace of the RayJobs."),
+    click.option("--service-account", metavar="NAME", help="Service account of the pods. Default: the namespace's."),
     click.option(
         "--prices",
         type=click.Path(exists=True, dir_okay=False),
@@ -42,9 +42,9 @@ _OPTIONS = (
         "node_types",
         multiple=True,
         metavar="NAME",
-        help="Workers are of this type; repeatable. Default: every type that has a price and fits the image.",
+        help="Use only workers of this type; repeatable. Default: every type that has a price and fits the image.",
     ),
-    click.option("--on-demand", is_flag=True, help="Workers are on-demand instances. Default: spot."),
+    click.option("--on-demand", is_flag=True, help="Use on-demand instances as workers. Default: spot."),
 )
 
 

@@ -20,7 +20,9 @@ reason_option = click.option("--reason", metavar="REASON", help="Only those of t
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that can never be served, with the reason and the field that is wrong.
+    """List, show and send back dead letters.
+
+    A dead letter is a message that can never be served. It is kept with the reason and the field that is wrong.
 
     \b
     deltacompact-sessions dlq list    --queue /srv/queue
@@ -35,7 +37,7 @@ def dlq() -> None:
 @reason_option
 @json_option
 def list_(queue: str, dead_letters: str | None, reason: str | None, as_json: bool) -> None:
-    """One line for each dead letter."""
+    """Print one line for each dead letter."""
     found = _letters(_opened(queue, dead_letters), reason)
     if as_json:
         say_json([{**asdict(letter), "receipt": None} for letter in found])
@@ -51,7 +53,7 @@ def list_(queue: str, dead_letters: str | None, reason: str | None, as_json: boo
 @click.argument("message_id", metavar="ID")
 @json_option
 def show(queue: str, dead_letters: str | None, message_id: str, as_json: bool) -> None:
-    """One dead letter in full."""
+    """Print one dead letter in full."""
     found = [letter for letter in _letters(_opened(queue, dead_letters), None) if letter.id == message_id]
     if not found:
         raise NotFoundError(f"no dead letter {message_id!r} in {queue}")
@@ -77,7 +79,7 @@ def show(queue: str, dead_letters: str | None, message_id: str, as_json: bool) -
 def redrive(
     queue: str, dead_letters: str | None, message_ids: tuple[str, ...], reason: str | None, as_json: bool
 ) -> None:
-    """Send dead letters back to the queue: those that are named, those of a reason, or all."""
+    """Send dead letters back to the queue: all, those with an ID, or those of one --reason."""
     opened = _opened(queue, dead_letters)
     found = [letter for letter in _letters(opened, reason) if not message_ids or letter.id in message_ids]
     if missing := set(message_ids) - {letter.id for letter in found}:

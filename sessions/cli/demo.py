@@ -21,12 +21,16 @@ TABLES = {"orders": (4, 60), "visits": (2, 120), "returns": (3, 5)}
 
 
 @click.command()
-@click.option("--folder", metavar="FOLDER", help="Where the lake, queue and state go; default: a temporary folder.")
+@click.option(
+    "--folder", metavar="FOLDER", help="Where the tables, the queue and the state go. Default: a temporary folder."
+)
 @click.option("--rows", type=click.IntRange(min=100), default=200_000, show_default=True, help="Rows of a partition.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="P", help="Of the page. Default: any.")
 @click.option("--stay/--no-stay", default=None, help="Keep the page up until Ctrl-C. Default: on a terminal.")
 def demo(folder: str | None, rows: int, port: int, stay: bool | None) -> None:
-    """Three job runs on this machine: three tables, a queue in a folder, a dispatcher, and the page.
+    """Run three job runs on this machine.
+
+    It makes three tables and a queue in a folder, starts a dispatcher and its page, and prints the page's address.
 
     \b
     deltacompact-sessions demo --rows 1000000

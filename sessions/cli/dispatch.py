@@ -55,56 +55,66 @@ _MEMORY_SHARE = 0.8
     "--quiet",
     multiple=True,
     metavar="WINDOW",
-    help='Nothing starts in it: "CRON, MINUTES[, TIME ZONE]", such as "0 8 * * 1-5, 600, Europe/Berlin". Repeatable.',
+    help='Start nothing in this window: "CRON, MINUTES[, TIME ZONE]", such as "0 8 * * 1-5, 600, Europe/Berlin". '
+    "Repeatable.",
 )
 @cluster_options
 @dead_letters_option
 @seconds_option(
-    "lease", DEFAULTS.lease_s, 1, 3600, "A dispatcher that has not renewed its leases for so long is taken over from."
+    "lease",
+    DEFAULTS.lease_s,
+    1,
+    3600,
+    "Others take over from a dispatcher that has not renewed its leases for so long.",
 )
-@seconds_option("grace", DEFAULTS.grace_s, 0, None, "After SIGTERM, what running sessions have to end.")
+@seconds_option("grace", DEFAULTS.grace_s, 0, None, "How long running sessions may go on after SIGTERM.")
 @click.option(
     "--tries",
     type=click.IntRange(1, 100),
     default=DEFAULTS.tries,
     show_default=True,
     metavar="N",
-    help="How often a session may fail before its job run has failed.",
+    help="After so many failures of a session, its job run has failed.",
 )
 @seconds_option(
     "stall",
     DEFAULTS.stall_s,
     1,
     None,
-    "A session that records nothing for so long, and for ten times of what it is expected to take, is ended and tried "
-    "again.",
+    "End a session and try it again, if it records nothing for so long, and for ten times of what it is expected to "
+    "take.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), metavar="P", help="Serve the page, /metrics and /healthz there; 0: any."
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="P",
+    help="Port of the page, /metrics and /healthz; 0: any. Default: no page.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where the page listens.")
-@click.option("--topic", metavar="ARN", help="SNS: events of job runs whose document names no topic go there.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address that the page listens on."
+)
+@click.option("--topic", metavar="ARN", help="SNS topic for events of job runs whose document names none.")
 @click.option(
     "--task-token",
     envvar="DELTACOMPACT_TASK_TOKEN",
     metavar="TOKEN",
-    help="Of the Step Functions task that waits on this dispatcher. Default: $DELTACOMPACT_TASK_TOKEN.",
+    help="Token of the Step Functions task that waits on this dispatcher. Default: $DELTACOMPACT_TASK_TOKEN.",
 )
 @seconds_option(
     "heartbeat",
     HEARTBEAT_S,
     0.1,
     3600,
-    "How often the task token is answered: a fifth of the task's HeartbeatSeconds.",
+    "How often to send a heartbeat for the task token: a fifth of the task's HeartbeatSeconds.",
 )
 @seconds_option(
     "visibility",
     DEFAULTS.visibility_s,
     1,
     43200,
-    "A message that was received and not accepted within this time is received again.",
+    "After so long, a message that was received and not accepted comes again.",
 )
-@click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, where it is a folder.")
+@click.option("--logs", metavar="FOLDER", help="Where sessions log. Default: below the state, if it is a folder.")
 def dispatch(
     queue: str,
     state: str,
@@ -116,11 +126,12 @@ def dispatch(
     heartbeat_s: float,
     **options: Any,
 ) -> None:
-    """Run job runs from a queue. Any number of dispatchers may share a queue and a state.
+    """Run job runs from a queue.
 
-    Each message is accepted once, becomes a job run, and is worked on under a lease. Documents that can never be served
-    go to the dead letters, see dlq. SIGTERM drains: running sessions may end, then others take over; a second
-    signal stops at once. Whatever dies, nothing is lost and nothing is published twice.
+    Any number of dispatchers may share a queue and a state. Each message is accepted once and becomes a job run.
+    Documents that can never be served become dead letters (see dlq). After SIGTERM the dispatcher starts nothing more,
+    lets running sessions end, and leaves the rest to others; a second signal ends it at once. Whatever dies, nothing is
+    lost and nothing is published twice.
 
     \b
     deltacompact-sessions dispatch --queue /srv/queue --state /srv/state --drain

@@ -31,8 +31,8 @@ allow_option = click.option(
     "--allow",
     multiple=True,
     metavar="CATALOG_PREFIX",
-    help="Documents may name catalogs under this prefix alone, or the Iceberg catalog of this name (iceberg://NAME); "
-    "may be given several times. Default: any catalog that is none of Iceberg.",
+    help="Documents may name only catalogs under this prefix, or the Iceberg catalog iceberg://NAME; repeatable. "
+    "Default: any catalog but Iceberg's.",
 )
 
 

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @state_option
-@click.option("--sessions", "with_sessions", is_flag=True, help="Each session too, not only job runs.")
+@click.option("--sessions", "with_sessions", is_flag=True, help="List each session, too.")
 @json_option
 def sla(state: str, with_sessions: bool, as_json: bool) -> None:
-    """Hold desired and expected SLAs against what job runs and sessions took.
+    """Compare desired and expected SLAs with what was taken.
 
-    A run keeps what was first expected where it takes no longer than that and the buffer of 10 %, and keeps the
-    interval where it ends within it. Times are seconds. Error is what it took against what was expected: +10 % is
-    longer.
+    A run keeps its expected SLA if it takes at most 10 % longer than what was expected at its start, and its interval
+    if it ends within it. Times are in seconds. An error of +10 % means that a run took 10 % longer than expected.
 
     \b
     deltacompact-sessions sla --state /srv/state

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @state_option
-@click.option("--job-run", metavar="NAME", help="This one alone, with each of its sessions.")
+@click.option("--job-run", metavar="NAME", help="Only this job run, with each of its sessions.")
 @click.option("--watch", is_flag=True, help="Draw anew every second, until Ctrl-C.")
 @json_option
 def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
-    """Show job runs and their sessions: state, expected against desired SLA, errors.
+    """Show job runs and their sessions.
+
+    Of each one it shows the state, the expected and the desired SLA, and the error.
 
     \b
     deltacompact-sessions status --state /srv/state --watch

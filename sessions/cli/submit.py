@@ -13,10 +13,10 @@ from sessions.cli.options import document_argument, document_at, json_option, qu
 @click.command()
 @document_argument
 @queue_option
-@click.option("--job-run-id", metavar="NAME", help="Name the job run: it runs once however often it is submitted.")
+@click.option("--job-run-id", metavar="NAME", help="Id of the job run, which runs once, however often it is submitted.")
 @json_option
 def submit(document: str, queue: str, job_run_id: str | None, as_json: bool) -> None:
-    """Send an instruction document to a queue; prints the id of its job run.
+    """Send a document to a queue, and print the id of its job run.
 
     \b
     deltacompact-sessions submit nightly.json --queue /srv/queue

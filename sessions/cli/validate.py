@@ -14,7 +14,10 @@ from sessions.cli.options import allow_option, document_at, json_option
 @json_option
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of documents instead.")
 def validate(document: str | None, allow: tuple[str, ...], as_json: bool, schema: bool) -> None:
-    """Check an instruction document. Exit status 2 and one line that names the field where it is refused.
+    """Check an instruction document.
+
+    If it is refused, one line names the field, and the exit status is 2. Every other parameter of
+    deltacompact.compact() is a field by its own name. DOC.json may be "-", which is stdin.
 
     \b
     {
@@ -27,14 +30,14 @@ def validate(document: str | None, allow: tuple[str, ...], as_json: bool, schema
       "partitions": [{"day": "2024-01-01"}]    default: all
     }
 
-    and every other parameter of deltacompact.compact() by its own name. DOC.json may be "-": stdin. Of an Iceberg table
+    For an Iceberg table:
 
     \b
     {
       "version": 1,
       "catalog": "iceberg://prod",             allowed by its name: --allow iceberg://prod
       "source_table_id": "db.orders",
-      "mode": "rewrite",                       convert, upsert
+      "mode": "rewrite",                       or "convert", "upsert"
       "options": {"delete-file-threshold": 1},
       "branch": "main"
     }

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="Look once, print every decision with its reason, and end.")
 @json_option
 def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> int:
-    """Look at tables and submit job runs by policies: deltas, age, small files, schedules, sealed partitions; of
-    Iceberg tables delete files, dead rows, small files, new bytes.
+    """Look at tables, and submit job runs by policies.
 
-    Every decision is logged where it changes, and kept with the state with its reason, to do nothing as well. Any
-    number of watchers may share a state: a stream never has two job runs at once. With --once the exit status is 1
-    where a table could not be looked at.
+    A policy says when: so many deltas, their age, small files, a schedule, a sealed partition; of an Iceberg table also
+    delete files, dead rows and new bytes. Every decision is kept with its reason below the state, also a decision to do
+    nothing, and logged when it changes. Any number of watchers may share a state: a stream never has two job runs at
+    once. With --once, the exit status is 1 if a table could not be looked at.
 
     \b
     deltacompact-sessions watch --policies policies.toml --queue /srv/queue --state /srv/state --once

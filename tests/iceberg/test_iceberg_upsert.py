@@ -325,7 +325,7 @@ def test_a_file_without_the_key_column_is_refused(lake):
     lake.append(T, [{"name": "a"}])
     with lake.catalog.load_table(T).update_schema() as update:
         update.add_column("id", LongType())
-    with pytest.raises(InputError, match=r"\.parquet: key column 'id' is missing$"):
+    with pytest.raises(InputError, match=r"\.parquet: key column 'id' is missing \(columns: name\)$"):
         upsert(lake, key_columns="id")
 
 

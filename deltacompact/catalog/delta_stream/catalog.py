@@ -100,6 +100,9 @@ class DeltaStreamCatalog(Tables):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_writers": {}}
 
+    def __repr__(self) -> str:
+        return f"open_catalog({self.where!r})"
+
     # Partitions and streams
 
     def partitions(self, table_id: str) -> list[Partition]:
@@ -232,7 +235,7 @@ class DeltaStreamCatalog(Tables):
     def append_files(
         self,
         table_id: str,
-        sources: Sequence[str | os.PathLike[str]],
+        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
         partition: Mapping[str, Any] | Partition | None = None,
         operation: str = "upsert",
         stream_position: int | None = None,
@@ -242,16 +245,23 @@ class DeltaStreamCatalog(Tables):
         content_type: ContentType | None = None,
         force_position: bool = False,
     ) -> Delta:
-        """Commit files (local paths or URIs) as one delta: copied into the catalog, or with `reference` left in place.
+        """Commit files as one delta: copied into the catalog, or with `reference` left in place.
+
+        `sources` are local paths or URIs, or one of them. Raises what `append` raises, and InputError for a file that
+        cannot be read.
 
         CSV and JSON columns take the types of the stream's schema. A file that is left in place must not change:
         readers refuse a changed file.
         """
-        if not sources:
+        one = isinstance(sources, (str, os.PathLike))
+        paths = [
+            expect.path("sources", source) for source in ([sources] if one else expect.several("sources", sources))
+        ]
+        if not paths:
             raise InputError("there is nothing to append: name at least one file")
         terms = self._terms(stream_position, 1, token, force_position)
         writer, kind, keys = self._appending(table_id, partition, operation)
-        return writer.append_files(sources, kind, keys, terms, reference, content_type)
+        return writer.append_files(paths, kind, keys, terms, reference, content_type)
 
     def commit(
         self,

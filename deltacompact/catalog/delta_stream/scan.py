@@ -20,7 +20,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, Partition, Table
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import side_by_side
-from deltacompact.base.wording import text_of
+from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.catalog.delta_stream.advice import advising
 from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.versions import state_of_version
@@ -157,8 +157,7 @@ def _selected(table_id: str, schema: pa.Schema, columns: Sequence[str] | None) -
         raise InputError("columns: name at least one column (leave them out for all)")
     for name in columns:
         if name not in schema.names:
-            known = ", ".join(schema.names)
-            raise InputError(f"table {table_id!r} has no column {name!r} (columns: {known})")
+            raise InputError(f"table {table_id!r} has no column {name!r} ({columns_shown(schema.names)})")
     return pa.schema([schema.field(name) for name in columns])
 
 
@@ -168,11 +167,16 @@ def _filter(wanted: Any) -> tuple[pc.Expression | None, list[str] | None]:
         return None, []
     if isinstance(wanted, pc.Expression):
         return wanted, None
+    shape = f"filter {wanted!r} is neither an expression of pyarrow.compute nor a list of (column, operator, value)"
     try:
         flat = [term for terms in wanted for term in (terms if isinstance(terms, list) else [terms])]
-        return pq.filters_to_expression(wanted), [name for name, _, _ in flat]
+        names = [name for name, _, _ in flat]
+    except (TypeError, ValueError):
+        raise InputError(shape) from None
+    try:
+        return pq.filters_to_expression(wanted), names
     except (TypeError, ValueError) as error:
-        raise InputError(f"filter {wanted!r} is not a list of (column, operator, value): {error}") from None
+        raise InputError(f"{shape}: {error}") from None
 
 
 def _filtered(rows: pa.Table, expression: pc.Expression) -> pa.Table:

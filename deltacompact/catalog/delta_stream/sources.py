@@ -50,8 +50,8 @@ def sources(store: ObjectStore, names: Sequence[str]) -> Sources:
             left_out += skipped
             if not chosen:
                 what = "matches" if _is_glob(name) else "holds"
-                others = counted(len(skipped), "other")
-                raise InputError(f"{name} {what} no data file ({others} skipped)")
+                others = f" ({counted(len(skipped), 'other')} skipped)" if skipped else ""
+                raise InputError(f"{name} {what} no data file{others}")
         for path in chosen:
             if (known := files.get(canonical_name(path))) is not None:
                 same = "it is named twice" if known == path else f"it is the same file as {known}"

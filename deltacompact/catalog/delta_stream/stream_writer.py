@@ -86,7 +86,7 @@ class StreamWriter:
 
     def append_files(
         self,
-        sources: Sequence[str | os.PathLike[str]],
+        sources: Sequence[str],
         operation: OperationType,
         keys: TableKeys | None,
         terms: CommitTerms,
@@ -320,10 +320,10 @@ def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationTy
     return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
 
 
-def _distinct_names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+def _distinct_names(sources: Sequence[str]) -> list[str]:
     """The names of files. Raises InputError where two names stand for the same file."""
     names: dict[str, str] = {}
-    for source in [os.fspath(source) for source in sources]:
+    for source in sources:
         if (known := names.get(canonical_name(source))) is not None:
             raise InputError(f"{source} is named twice" if known == source else f"{source} and {known} are one file")
         names[canonical_name(source)] = source

@@ -65,6 +65,11 @@ def of_source(table: Table, source_table_id: str | None) -> Table:
     return replace(table, source_table_id=source_table_id, holds_streams=source_table_id is None)
 
 
+def no_keys_yet(table: Table) -> InputError:
+    """The error where keys are needed, and neither the table nor the caller has named them."""
+    return InputError(f"table {table.table_id!r} has no primary keys yet: name them (--primary-key, primary_keys=[…])")
+
+
 def check_keys(table: Table, keys: TableKeys | None) -> None:
     """Raise InputError for keys other than the table's."""
     if keys is None or table.keys is None or keys == table.keys:

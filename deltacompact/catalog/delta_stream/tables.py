@@ -26,6 +26,7 @@ from deltacompact.catalog.delta_stream.table_documents import (
     document,
     keys_document,
     keys_from,
+    no_keys_yet,
     of_source,
     table_document,
     table_from,
@@ -159,7 +160,7 @@ class Tables:
         table, paths = self.declared(table_id), TablePaths.of(table_id)
         if table.keys is None:
             if keys is None:
-                raise InputError(f"table {table_id!r} has no primary keys yet: name them")
+                raise no_keys_yet(table)
             self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
             table = self.declared(table_id)
         assert table.keys is not None

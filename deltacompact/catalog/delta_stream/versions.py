@@ -68,7 +68,8 @@ def state_of_version(catalog: DeltaStreamCatalog, table_id: str, partition: Part
     found = exact or [state for state in chain if state.version.startswith(version)]
     if len(found) != 1:
         many = "several versions begin" if found else "no version begins"
-        raise NotFoundError(f"table {table_id!r}, partition {partition}: {many} with {version!r}")
+        versions = ", ".join(state.version for state in chain[-4:])
+        raise NotFoundError(f"table {table_id!r}, partition {partition}: {many} with {version!r} (newest: {versions})")
     (state,) = found
     if state.sealed and (missing := _Files(catalog.store, catalog.log(table_id, partition).paths).missing_of(state)):
         raise NotFoundError(

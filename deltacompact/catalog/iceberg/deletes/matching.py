@@ -101,7 +101,7 @@ class DeleteIndex:
 class _Keyed:
     """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
 
-    A stream has thousands of them for thousands of data files, which makes millions of pairs. So they are chosen as arrays.
+    A stream has thousands of them for thousands of data files, which makes millions of pairs: arrays choose them.
     """
 
     def __init__(self, entries: Sequence[Entry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:

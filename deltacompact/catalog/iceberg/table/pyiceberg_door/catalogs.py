@@ -24,9 +24,10 @@ def open_named(name: str) -> Catalog:
         with answering(name):
             return _loaded(name)
     except (ValueError, KeyError) as error:
+        why = text_of(error).partition(", please provide")[0]  # what follows are options of PyIceberg's own commands
         raise InputError(
-            f"Iceberg catalog {name!r} is not configured (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI): "
-            f"{text_of(error)}"
+            f"Iceberg catalog {name!r} is not configured: {why}. Set it in .pyiceberg.yaml, or by "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI and others"
         ) from None
 
 

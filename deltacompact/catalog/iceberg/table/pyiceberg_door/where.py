@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType
+from pyparsing import ParseException
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
@@ -37,7 +38,9 @@ def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Con
     try:
         expression = parse_expression(where)
         by_bounds = _InclusiveMetricsEvaluator(schema, expression)
-    except Exception as error:  # of the parser, of a column, or of a value's type
+    except ParseException:  # it lists every rule of the grammar
+        raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
+    except Exception as error:  # of a column, or of a value's type
         raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
     known = set(schema.field_ids)
     by_partition = {

@@ -1,0 +1,45 @@
+"""A user's script, as a type checker sees it. `make lint` checks it; nobody runs it.
+
+open_catalog("./lake") -> DeltaStreamCatalog          compact(…) -> CompactionResult
+IcebergCatalog.at("iceberg://prod"), open_catalog(a loaded catalog) -> IcebergCatalog
+                                                      compact(…) -> RewriteResult, ConvertResult, UpsertResult by mode
+"""
+
+from typing import assert_type
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+
+import deltacompact
+from deltacompact import (
+    CompactionResult,
+    ConvertResult,
+    Delta,
+    DeltaStreamCatalog,
+    IcebergCatalog,
+    RewriteResult,
+    Settings,
+    UpsertResult,
+    compact,
+    open_catalog,
+)
+
+lake = open_catalog("./lake")
+assert_type(lake, DeltaStreamCatalog)
+lake.create_table(
+    "visits", partition_keys=["day"], primary_keys=["id"], sort_keys=["updated", ("version", "descending")]
+)
+assert_type(lake.append("visits", pa.table({"id": [1]}), partition={"day": None}, token=("etl", 7)), Delta)
+lake.append_files("visits", "monday.csv", {"day": "2026-11-20"}, reference=True)
+result = compact("visits", delta_catalog_client=lake, settings=Settings(executor="local"))
+assert_type(result, CompactionResult)
+for session in result.sessions:
+    print(session.partition["day"], session.live + session.superseded, session.nothing_to_do or session.error)
+print(lake.read("visits", columns=["id"], filter=[("updated", ">", 1)]).num_rows, deltacompact.__version__)
+
+prod = IcebergCatalog.at("iceberg://prod")
+assert_type(open_catalog(load_catalog("prod")), IcebergCatalog)
+assert_type(compact("db.orders", delta_catalog_client=prod, options={"min-input-files": 2}), RewriteResult)
+assert_type(compact("db.orders", delta_catalog_client=prod, mode="convert"), ConvertResult)
+assert_type(compact("db.events", delta_catalog_client=prod, mode="upsert", branch="audit"), UpsertResult)
+prod.maintain("db.orders", expire_snapshots=True, dry_run=True)
