@@ -28,6 +28,7 @@ from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import files, writing
 from deltacompact.tabular.files import Part
+from deltacompact.tabular.parquet_read import PAGES_BYTES
 from deltacompact.tabular.row_groups import WriteOptions
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -68,6 +69,24 @@ def test_row_groups_are_fetched_while_others_are_decoded() -> None:
     assert store.under_way_max >= 4
     assert 20 <= store.fetches() <= 22  # the chunk of the key in each row group, the others are left out
     assert sum(length for _, _, length in store.ranges) < 0.4 * len(sink.getvalue())
+
+
+def test_a_large_chunk_is_decoded_as_it_arrives_and_no_further_than_its_rows_are_wanted() -> None:
+    store, limits = RemoteStore(delay_s=0.005), ReadLimits(batch_bytes=2 << 20, request_bytes=1 << 20)
+    wide, sink = table(60_000, width=400), io.BytesIO()
+    wide = wide.append_column("w", wide["v"])
+    pq.write_table(wide, sink, row_group_size=60_000, use_dictionary=False, data_page_size=100_000)
+    store.inner.put("x.parquet", sink.getvalue())
+    described = files.inspect(store, "x.parquet", ContentType.PARQUET)
+    for rows in ((0, 60_000), (0, 20_000), (40_000, 45_000)):
+        store.forget()
+        slices = [piece for _, piece in files.read(store, described, rows=rows, limits=limits)]
+        assert pa.concat_tables(slices).equals(wide.slice(rows[0], rows[1] - rows[0]))
+        fetched = sum(length for _, _, length in store.ranges)
+        assert fetched < 900 * rows[1] + 2 * (PAGES_BYTES + limits.request_bytes)
+        assert store.under_way_max > 4
+    half, begun = len(sink.getvalue()) // 2, [start for _, start, _ in store.ranges if start > 1_000_000]
+    assert begun[1] < half < begun[0] < begun[2] and begun[3] < half, "the columns take turns"
 
 
 @pytest.mark.parametrize("content_type", [ContentType.PARQUET, ContentType.ORC, ContentType.FEATHER, ContentType.CSV])

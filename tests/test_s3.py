@@ -12,9 +12,11 @@ import pytest
 
 import deltacompact
 from deltacompact import Settings, compact
+from deltacompact.base.errors import InputError
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.maintenance.check import check
 from deltacompact.storage.opening import open_store
+from deltacompact.storage.s3_objects import RequestFailed
 
 TOPIC_REGION = "us-east-1"
 
@@ -81,6 +83,18 @@ def test_ranges_are_fetched_with_the_size_and_etag_of_their_object(s3_catalog_ur
 def test_a_store_travels_to_other_processes(store):
     store.put("x", b"1")
     assert pickle.loads(pickle.dumps(store)).get("x") == b"1"
+
+
+def test_a_process_makes_its_clients_once_until_they_may_be_others(s3_catalog_uri, monkeypatch):
+    first = open_store(s3_catalog_uri)
+    assert open_store(f"{s3_catalog_uri}/elsewhere").client is first.client
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_CONFIG_FILE", "/another/one")
+        assert open_store(s3_catalog_uri).client is not first.client
+    assert open_store(s3_catalog_uri).client is first.client
+    with pytest.raises(InputError, match="refused access"), first.asking("x"):
+        raise RequestFailed("ExpiredToken", "the token has expired", 400)
+    assert open_store(s3_catalog_uri).client is not first.client
 
 
 def test_secrets_are_not_shown(s3_catalog_uri):

@@ -79,7 +79,7 @@ def test_a_task_that_runs_longer_is_not_chosen_less(
 def stage(count: int) -> list[Submitted]:
     """Tasks whose handles are text: "3" is the first run of task 3, "3 again" the second."""
     return [
-        Submitted([f"value {n}"], f"{n}", 1.0, lambda n=n: Submitted([f"value {n} again"], f"{n} again", 1.0))
+        Submitted([f"value {n}"], f"{n}", 1.0, lambda node, n=n: Submitted([f"value {n} again"], f"{n} again", 1.0))
         for n in range(count)
     ]
 
@@ -103,6 +103,29 @@ def test_the_first_result_counts_and_the_other_run_is_forgotten() -> None:
         runs.take(number, run, TaskStats(1.0, 0), 21.0)
         assert tasks[5].values == ["value 5" + (" again" if "again" in winner else "")]
         assert runs.waiting == [] and runs.end(loser) is None
+
+
+def test_a_second_run_goes_to_the_fastest_node_of_the_stage() -> None:
+    asked: list[str | None] = []
+
+    def again(node: str | None) -> Submitted:
+        asked.append(node)
+        return Submitted(["value"], f"again {len(asked)}", 1.0)
+
+    for took, chosen in (
+        ({"a": [9.0, 2.0, 2.1], "b": [2.5, 2.6]}, "a"),  # one task of a was slow, a is not
+        ({"a": [9.5], "b": [2.0, 2.2]}, "b"),
+        ({None: [2.0, 2.0]}, None),
+    ):
+        ended = [(node, seconds) for node, all_seconds in took.items() for seconds in all_seconds]
+        tasks = [Submitted([f"value {n}"], f"{n}", 1.0, again) for n in range(len(ended) + 1)]
+        runs = Runs(tasks, len(tasks), 0.0)
+        for number, (node, seconds) in enumerate(ended):
+            run = runs.end(f"{number}")
+            assert run is not None
+            runs.take(number, run[1], TaskStats(seconds, 0, node), seconds)
+        runs.repeat(len(ended))
+        assert asked.pop() == chosen
 
 
 def test_a_task_that_waits_in_the_queue_has_not_begun() -> None:

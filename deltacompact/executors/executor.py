@@ -21,23 +21,28 @@ Handle = Any
 
 @dataclass(frozen=True, slots=True)
 class TaskStats:
-    """The time of one task in seconds, and the peak of its process's unshared memory (USS) in bytes."""
+    """The time of one task in seconds, the peak of its process's unshared memory (USS) in bytes, and its node's name.
+
+    None: there is one node.
+    """
 
     seconds: float
     peak_bytes: int
+    node: str | None = None
 
 
 @dataclass(slots=True)
 class Submitted:
     """A task under way: the handles of its values and of its statistics.
 
-    `size` is how much the task has to do, in any unit, and `again` submits it once more. None: it must not run twice.
+    `size` is how much the task has to do, in any unit. `again` submits it once more, to a node if one is named. None:
+    it must not run twice.
     """
 
     values: list[Handle]
     stats: Handle
     size: float | None = None
-    again: Callable[[], Submitted] | None = None
+    again: Callable[[str | None], Submitted] | None = None
 
 
 class Executor(Protocol):

@@ -7,7 +7,6 @@ bucket and materialize tasks are spread; the tasks between them run on the node 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import math
 import os
@@ -15,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -83,25 +83,37 @@ class RayExecutor:
         node: int | None = None,
         size: float | None = None,
     ) -> Submitted:
+        return self._submit(self._strategy(spread, node), task, inputs, returns, size)
+
+    def _submit(
+        self, strategy: Any, task: Callable[..., Any], inputs: tuple[Any, ...], returns: int, size: float | None
+    ) -> Submitted:
         options = {
             "name": task.__name__,
             "num_returns": returns + 1,
             "num_cpus": self._cpus_per_task,
-            "scheduling_strategy": self._strategy(spread, node),
+            "scheduling_strategy": strategy,
             "max_retries": self._settings.task_retries,
             "retry_exceptions": [StoreError],
         }
         *values, stats = _run.options(**options).remote(task, returns, *inputs)
         if size is None:
             return Submitted(values, stats)
-        again = functools.partial(self.submit, task, *inputs, returns=returns, spread=True, size=size)
-        return Submitted(values, stats, size, again)
+        return Submitted(
+            values, stats, size, lambda node: self._submit(self._elsewhere(node), task, inputs, returns, size)
+        )
 
     def _strategy(self, spread: bool, node: int | None) -> Any:
         """Affinity is soft: when a node is lost, its tasks run elsewhere and fetch their inputs."""
         if node is None or len(self._nodes) == 1:
             return "SPREAD" if spread else "DEFAULT"
         return NodeAffinitySchedulingStrategy(self._nodes[node % len(self._nodes)], soft=True)
+
+    def _elsewhere(self, node: str | None) -> Any:
+        """To a node, or to others while it is busy or gone."""
+        if node is None or len(self._nodes) == 1:
+            return "SPREAD"
+        return NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
 
     def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
         runs = Runs(tasks, self._capacity.slots, time.monotonic())
@@ -176,7 +188,8 @@ def _cancel(handles: Sequence[Handle]) -> None:
 @ray.remote(num_cpus=1)
 def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
     arrow_memory.choose()
-    yield from run_measured(task, inputs, returns)
+    for value in run_measured(task, inputs, returns):
+        yield replace(value, node=ray.get_runtime_context().get_node_id()) if isinstance(value, TaskStats) else value
 
 
 @ray.remote(num_cpus=1)

@@ -287,8 +287,9 @@ class _Ranges:
         self._position += data.size
         return data
 
-    def read(self, size: int = -1) -> bytes:
-        return bytes(self.read_buffer(size).to_pybytes())
+    def read(self, size: int = -1) -> pa.Buffer:
+        """pyarrow copies the bytes of any buffer to where it wants them."""
+        return self.read_buffer(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._position = offset + (0, self._position, self.size() if whence == 2 else 0)[whence]

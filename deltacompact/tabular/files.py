@@ -259,7 +259,10 @@ class FileReader:
             self._chunks = parquet_read.group_chunks(self.parquet, self._stored_names)
         start, stop = rows
         return [
-            range_ for group in self._chunks if group.stop > start and group.first < stop for range_ in group.ranges
+            range_
+            for group in self._chunks
+            if group.stop > start and group.first < stop
+            for range_ in group.wanted(stop, self._limits)
         ]
 
     def announce(self, ranges: Sequence[Range] | None) -> None:
@@ -318,6 +321,8 @@ def _clipped(
         if low < high:
             yield low, schemas.computable(table.slice(low - first, high - low))
             seen = high
+        if first + table.num_rows >= stop:
+            break  # the rest of the unit would be decoded for nothing
     if seen != stop:
         raise InputError(f"{file.path} holds {seen} rows where the log says {file.rows}")
 

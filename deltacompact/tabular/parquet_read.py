@@ -7,7 +7,11 @@ The footer tells how many bytes a decoded row group has, which gives the rows of
 are spread over the rows. If a batch comes out too large, the following batches are smaller.
 
 The footer also tells where the column chunks are. A remote file fetches those of the next row groups while one is
-decoded.
+decoded. A chunk that takes several requests is decoded page by page as it arrives, beside the other columns' pages of
+the same rows, so it is fetched in this order too:
+
+    chunks       k 0‥2 M · a 2‥34 M · b 34‥66 M
+    fetched      k 0‥2 M · a 2‥10 M · b 34‥42 M · a 10‥18 M · b 42‥50 M · …
 """
 
 from __future__ import annotations
@@ -27,6 +31,12 @@ from deltacompact.storage.fetched_file import FetchedFile, Range
 WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
 """In a large row group some rows may be much wider than others, so its first batches are small."""
+
+STREAM_BYTES = 256 << 10
+"""Pages of a large chunk are read through a buffer of this size; larger ones go past it."""
+
+PAGES_BYTES = 2 << 20
+"""Fetched beyond the wanted share of a large chunk: rows may differ in size, and pages are read whole."""
 
 USES_OF_A_DICTIONARY = 256
 """How often a dictionary's values may be used, if the kernel cannot read the footer, which would tell."""
@@ -91,7 +101,28 @@ class GroupChunks:
 
     first: int
     stop: int
-    ranges: list[Range]
+    chunks: list[Range]
+
+    def wanted(self, stop: int, limits: ReadLimits) -> list[Range]:
+        """What is read to decode the rows before `stop`, in the order of reading."""
+        share = min(1.0, (stop - self.first) / max(1, self.stop - self.first))
+        small = [chunk for chunk in self.chunks if not _is_large(chunk, limits)]
+        large = [
+            (start, min(end, start + int(share * (end - start)) + PAGES_BYTES))
+            for start, end in self.chunks
+            if _is_large((start, end), limits)
+        ]
+        rounds = max((-(-(end - start) // limits.request_bytes) for start, end in large), default=0)
+        return small + [
+            (start + (end - start) * number // rounds, start + (end - start) * (number + 1) // rounds)
+            for number in range(rounds)
+            for start, end in large
+        ]
+
+
+def _is_large(chunk: Range, limits: ReadLimits) -> bool:
+    """Whether a chunk takes several requests."""
+    return chunk[1] - chunk[0] > limits.request_bytes
 
 
 def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks]:
@@ -104,12 +135,22 @@ def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks
     return found
 
 
+def _streams(source: pa.NativeFile, parquet: Described, columns: Sequence[str], limits: ReadLimits) -> bool:
+    """Whether to read page by page. Otherwise pyarrow reads a chunk whole before it decodes the first page."""
+    return isinstance(source, FetchedFile) and any(
+        _is_large(chunk, limits) for group in group_chunks(parquet, columns) for chunk in group.chunks
+    )
+
+
 def batches(
     source: pa.NativeFile, parquet: Described, columns: list[str], start: int, stop: int, limits: ReadLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of the row groups that have rows in the half-open range."""
     fetches_by_itself = is_near(source) or isinstance(source, FetchedFile)
-    reader = pq.ParquetFile(source, metadata=parquet.metadata, pre_buffer=not fetches_by_itself)
+    buffer_bytes = STREAM_BYTES if _streams(source, parquet, columns, limits) else 0
+    reader = pq.ParquetFile(
+        source, metadata=parquet.metadata, pre_buffer=not fetches_by_itself, buffer_size=buffer_bytes
+    )
     sizes = _groups(parquet, columns)
     waiting, waiting_first, waiting_bytes, waiting_rows = list[int](), 0, 0, 0
     for group, first in _overlapping(parquet, start, stop):
