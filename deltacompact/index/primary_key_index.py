@@ -124,7 +124,9 @@ class IndexManifest:
         rows, tombstones = document["rows"], document["tombstones"]
         paths = document.get("data_files")
         data_files = None if paths is None else {ChainFileNumber(int(number)): path for number, path in paths.items()}
-        return cls(encoding_of_document(document), runs, rows, tombstones, document["publishable"], relocations, data_files)
+        return cls(
+            encoding_of_document(document), runs, rows, tombstones, document["publishable"], relocations, data_files
+        )
 
 
 def encoding_document(encoding: Encoding) -> dict[str, Any]:

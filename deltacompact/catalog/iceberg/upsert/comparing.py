@@ -181,7 +181,7 @@ class Comparison:
         if not any(schemas.has_lengths(schemas.plain_type(by_name[key.name])) for key in self._plan.columns.sort):
             return list(files)
         keys = TableKeys((), self._plan.columns.sort)
-        share = math.ceil(len(files) / (self._tasks.slots * 2))
+        share = max(1, math.ceil(len(files) / (self._tasks.slots * 2)))
         pieces = [files[start : start + share] for start in range(0, len(files), share)]
         return [
             file for done in self._tasks.run_each(measured_files, [(piece, keys) for piece in pieces]) for file in done
