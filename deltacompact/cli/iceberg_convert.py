@@ -41,12 +41,13 @@ def result_lines(result: ConvertResult) -> list[str]:
     snapshots = ", ".join(str(number) for number in result.snapshots) or "none"
     removed = counted(result.equality_deletes_removed, _DELETES)
     written = counted(result.delete_files_written, "delete file")
+    how = "asked for" if result.notes else "read"  # a key index has most of them
     lines = [
         f"{removed} -> {written} with {counted(result.rows_marked, 'row')}, snapshot {snapshots}",
-        f"keys of {counted(result.data_files_asked, 'data file')} with {counted(result.rows_asked, 'row')} were read",
+        f"keys of {counted(result.data_files_asked, 'data file')} with {counted(result.rows_asked, 'row')} were {how}",
     ]
     if result.delete_files_superseded:
         lines.append(f"superseded: {counted(result.delete_files_superseded, 'delete file')}")
     if result.equality_deletes_left:
         lines.append(f"stay: {counted(result.equality_deletes_left, _DELETES)}, other commits came meanwhile")
-    return [*lines, *(f"not converted: {line}" for line in result.refused)]
+    return [*lines, *result.notes, *(f"not converted: {line}" for line in result.refused)]

@@ -30,7 +30,7 @@ def plan_lines(plan: UpsertPlan) -> list[str]:
 
 def result_lines(result: UpsertResult) -> list[str]:
     if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}"]
+        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
     parts = f"{counted(result.keys, 'key')} + {result.rows_superseded:,} superseded + {result.rows_deleting:,} deleting"
     added = counted(result.delete_files_added, "delete file")
     snapshots = ", ".join(str(number) for number in result.snapshots)
@@ -40,4 +40,4 @@ def result_lines(result: UpsertResult) -> list[str]:
     ]
     if result.delete_files_removed:
         lines.append(f"superseded: {counted(result.delete_files_removed, 'delete file')}")
-    return [*lines, *(f"not marked: {line}" for line in result.refused)]
+    return [*lines, *result.notes, *(f"not marked: {line}" for line in result.refused)]

@@ -92,11 +92,7 @@ class IndexManifest:
         encoding = self.encoding
         document: dict[str, Any] = {
             "format": FORMAT_VERSION,
-            "encoding_version": encoding.version,
-            "key_columns": [(c.name, c.key_class and c.key_class.name, c.scale) for c in encoding.key_columns],
-            "sort_columns": [(c.name, str(c.type), c.descending) for c in encoding.sort_columns],
-            "sort_types": pa.schema([(c.name, c.type) for c in encoding.sort_columns]).serialize().to_pybytes().hex(),
-            "sort_widths": [(c.width, c.longest) for c in encoding.sort_columns],
+            **encoding_document(encoding),
             "hash_bucket_count": self.hash_bucket_count,
             "rows": self.rows,
             "tombstones": self.tombstones,
@@ -117,16 +113,6 @@ class IndexManifest:
             raise InputError(f"{path} has format version {document['format']}: update deltacompact")
         if (version := document["encoding_version"]) > ENCODING_VERSION:
             raise InputError(f"{path} has key encoding {version}, this deltacompact knows up to {ENCODING_VERSION}")
-        key_columns = tuple(
-            KeyColumn(name, KeyClass[key_class] if key_class else None, scale)
-            for name, key_class, scale in document["key_columns"]
-        )
-        types = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(document["sort_types"])))
-        widths = document.get("sort_widths") or [(None, 0)] * len(types)
-        sort_columns = tuple(
-            SortColumn(name, types.field(name).type, descending, width, longest)
-            for (name, _, descending), (width, longest) in zip(document["sort_columns"], widths, strict=True)
-        )
         runs = tuple(
             tuple(
                 tuple(IndexFile(file, rows, size, tuple(crc32s)) for file, rows, size, crc32s in bucket)
@@ -135,12 +121,39 @@ class IndexManifest:
             for run in document["runs"]
         )
         relocations = tuple(Relocation.from_json(relocation) for relocation in document["relocations"])
-        field_ids = tuple((name, number) for name, number in document.get("field_ids", ()))
-        encoding = Encoding(key_columns, sort_columns, document["encoding_version"], field_ids)
         rows, tombstones = document["rows"], document["tombstones"]
         paths = document.get("data_files")
         data_files = None if paths is None else {ChainFileNumber(int(number)): path for number, path in paths.items()}
-        return cls(encoding, runs, rows, tombstones, document["publishable"], relocations, data_files)
+        return cls(
+            encoding_of_document(document), runs, rows, tombstones, document["publishable"], relocations, data_files
+        )
+
+
+def encoding_document(encoding: Encoding) -> dict[str, Any]:
+    """An encoding as JSON values, without the field ids of its columns."""
+    return {
+        "encoding_version": encoding.version,
+        "key_columns": [(c.name, c.key_class and c.key_class.name, c.scale) for c in encoding.key_columns],
+        "sort_columns": [(c.name, str(c.type), c.descending) for c in encoding.sort_columns],
+        "sort_types": pa.schema([(c.name, c.type) for c in encoding.sort_columns]).serialize().to_pybytes().hex(),
+        "sort_widths": [(c.width, c.longest) for c in encoding.sort_columns],
+    }
+
+
+def encoding_of_document(document: Mapping[str, Any]) -> Encoding:
+    """The encoding of `encoding_document`; with `field_ids`, if the document has them."""
+    key_columns = tuple(
+        KeyColumn(name, KeyClass[key_class] if key_class else None, scale)
+        for name, key_class, scale in document["key_columns"]
+    )
+    types = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(document["sort_types"])))
+    widths = document.get("sort_widths") or [(None, 0)] * len(types)
+    sort_columns = tuple(
+        SortColumn(name, types.field(name).type, descending, width, longest)
+        for (name, _, descending), (width, longest) in zip(document["sort_columns"], widths, strict=True)
+    )
+    field_ids = tuple((name, number) for name, number in document.get("field_ids", ()))
+    return Encoding(key_columns, sort_columns, document["encoding_version"], field_ids)
 
 
 def write_manifest(store: ObjectStore, path: str, manifest: IndexManifest) -> ObjectRef:

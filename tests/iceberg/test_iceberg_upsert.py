@@ -118,6 +118,13 @@ def test_files_of_one_sequence_number_are_ordered_by_their_paths(lake):
     assert names(lake) == {1: "c"}  # day_part=3
 
 
+def test_a_table_of_dead_rows_has_nothing_to_sort(lake):
+    create(lake)
+    lake.append("ns.t", [event(1), event(2)])
+    lake.delete_by_key("ns.t", {"id": [1, 2]})
+    assert upsert(lake, sort_columns="name").nothing_to_do == "no two rows have the same key, and none deletes one"
+
+
 def test_a_delete_takes_all_rows_of_its_key_and_itself(lake):
     create(lake)
     lake.append(T, [event(1, op="c"), event(2, op="c")])

@@ -3,6 +3,7 @@
 catalog    what compact() and the command line see
 table      the table as it is stored          metadata, manifests, content files, vectors; the door to PyIceberg
 deletes    which rows are dead                matched by sequence number and bounds; digests; live bitmaps
+key_index  where each key lies, kept beside the table: the next run reads new files only
 marks      dead rows as delete files          position deletes, or deletion vectors in Puffin files
 commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
 rewrite    the mode `rewrite`                 options, plan, outputs, validation, journal, resume, driver

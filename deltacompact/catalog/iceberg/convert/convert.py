@@ -24,9 +24,11 @@ from deltacompact.catalog.iceberg.convert.plan import ConvertPlan, plan_conversi
 from deltacompact.catalog.iceberg.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.deletes.matching import Deletes
+from deltacompact.catalog.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.catalog.iceberg.marks.marking import Marker, ToMark
 from deltacompact.catalog.iceberg.marks.tasks import LiveBitmap
 from deltacompact.catalog.iceberg.running import Tasks
+from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.parquet_files import by_field_id
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
@@ -46,12 +48,13 @@ class ConvertResult:
 
     equality_deletes_removed    equality-delete files that are gone
     equality_deletes_left       those that stay: they may apply to data files that came meanwhile, or that were given up
-    data_files_asked            data files of which key columns were read, and their rows
+    data_files_asked            data files whose keys were asked for, and their rows
     rows_marked                 rows that are newly deleted by position
     delete_files_written        position-delete files, or deletion vectors
     delete_files_superseded     deletes by position whose rows are in a new deletion vector
     redone                      data files that were asked again
     refused                     why some data files were given up
+    notes                       what is worth knowing about the key index
     nothing_to_do               why there was nothing to convert
     """
 
@@ -67,6 +70,7 @@ class ConvertResult:
     delete_files_superseded: int = 0
     redone: int = 0
     refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     nothing_to_do: str | None = None
     executor: str = ""
 
@@ -108,7 +112,7 @@ class Convert:
         settled: tuple[Asked, ...] = ()
         redone = 0
         while plan.conversions:
-            settled, touched = self._carried_out(_Job(store, committer, table, plan), settled, result)
+            settled, touched = self._carried_out(_Job(store, committer, table, plan, state.data), settled, result)
             if not touched:
                 break
             if redone == REDONE_MAX:
@@ -135,21 +139,25 @@ class Convert:
         result.executor = executor.name
         for asked in _commits(job.plan):
             with session_memory():
-                done = self._convert(job, asked, settled, executor)
+                done = self._convert(job, asked, settled, executor, result.notes)
             settled = done.outcome.settled
             touched += done.outcome.touched
             _count(result, done, asked)
         return settled, touched
 
     def _convert(
-        self, job: _Job, asked: Sequence[Asked], settled: tuple[Asked, ...], executor: Executor
+        self, job: _Job, asked: Sequence[Asked], settled: tuple[Asked, ...], executor: Executor, notes: list[str]
     ) -> Committed[ConvertOutcome]:
         """Mark the dead rows of some data files. What is not committed is deleted, unless it may have been."""
         tasks = Tasks(job.store, executor)
         folder = f"deltacompact-{job.committer.session}-{uuid.uuid4().hex[:8]}/"
         marker = Marker(tasks, job.table.metadata, self.settings, [])
         with marker.committing(folder):
-            finder = Finder(tasks, _of_keys(job.table.metadata, job.plan), self.settings.limits, self.sizes, folder)
+            limits, metadata = self.settings.limits, job.table.metadata
+            indexes = None
+            if is_enabled(job.plan.options.key_index, metadata.properties):
+                indexes = KeyIndexes.of(tasks, job.data, limits, folder, notes, self.sizes.block_entries)
+            finder = Finder(tasks, _of_keys(metadata, job.plan), limits, self.sizes, folder, indexes)
             marks = marker.marks(list(_dead(finder, asked)))
             self.before_commit()
             converted = Converted(tuple(asked), tuple(marks), settled)
@@ -160,17 +168,19 @@ class Convert:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A plan, and the table as it was planned."""
+    """A plan, the table as it was planned, and all data files of the branch."""
 
     store: ObjectStore
     committer: Committer
     table: IcebergTable
     plan: ConvertPlan
+    data: tuple[Entry, ...]
 
 
 def _dead(finder: Finder, asked: Sequence[Asked]) -> Iterator[ToMark]:
     """The data files in which equality deletes hit rows."""
-    found = finder.find([Asked(one.entry, Deletes(one.deletes.equality)) for one in asked])
+    by_key = [Asked(one.entry, Deletes(one.deletes.equality)) for one in asked]
+    found = finder.find(by_key, closed=frozenset(one.entry.file.path for one in asked))
     for one, of_file in zip(asked, found.files, strict=True):
         if of_file.dead_by_key:
             bitmap = LiveBitmap(found.masks_of[of_file.ordinal], of_file.ordinal)

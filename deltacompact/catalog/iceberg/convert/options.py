@@ -22,17 +22,20 @@ class ConvertOptions:
     max_files           most equality-delete files of a run, the oldest first (None: all)
     partial_progress    commit after some data files, not once
     max_commits         in about so many commits
+    key_index           whether keys are kept in an index beside the table (None: as the table's property says)
     """
 
     max_files: int | None = None
     partial_progress: bool = False
     max_commits: int = MAX_COMMITS
+    key_index: bool | None = None
 
 
 _FIELDS = {
     "max-files-to-convert": "max_files",
     "partial-progress.enabled": "partial_progress",
     "partial-progress.max-commits": "max_commits",
+    "key-index": "key_index",
 }
 
 
@@ -48,7 +51,7 @@ def convert_options(chosen: Mapping[str, Any]) -> ConvertOptions:
 
 def _value(name: str, value: Any) -> bool | int:
     text = str(value).strip().lower()
-    if name == "partial-progress.enabled":
+    if name in ("partial-progress.enabled", "key-index"):
         if text not in ("true", "false"):
             raise InputError(f"option {name}: {value!r} is neither true nor false")
         return text == "true"

@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import DataFile, Fill
-from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_of, digests, newest, read_bucket
+from deltacompact.base.model import ContentType, DataFile, Fill
+from deltacompact.base.numbers import UNNUMBERED, Ordinal
+from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, digests, newest, prefixes, read_bucket
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.catalog.iceberg.key_index.ranges import buckets_of, read_batch
 from deltacompact.catalog.iceberg.table import deletion_vectors
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
@@ -69,6 +70,9 @@ class Source:
     """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
 
     `fills` are values that its rows have without the file's having them.
+
+    first_row       the number of its first row among the rows of all files
+    is_opened       whether anybody needs more of the file than its rows: else it stays closed
     """
 
     ordinal: Ordinal
@@ -78,11 +82,16 @@ class Source:
     vector: Vector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
     fills: tuple[Fill, ...] = ()
+    first_row: int = 0
+    is_opened: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class DeadRowsTask:
-    """Finds the dead rows of some files. Their live bitmaps go to `masks_path`."""
+    """Finds the dead rows of some files. Their live bitmaps go to `masks_path`.
+
+    `looked_up` are files of numbers of rows that a key index knows to be dead: batch `group` is about these sources.
+    """
 
     sources: tuple[Source, ...]
     key_sets: tuple[tuple[int, KeySet], ...]
@@ -90,6 +99,8 @@ class DeadRowsTask:
     masks_path: str
     rows_at_once: int
     reading: ReadLimits
+    looked_up: tuple[str, ...] = ()
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +119,12 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     by_path = positions_by_path(store, task.sources, task.reading)
     asked = []
     for source in task.sources:
-        file = described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
+        file = _described(store, source, task)
         lives = np.ones(file.rows, bool)
         kill(lives, dead_positions(store, source, by_path), source)
         asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
+    for numbers in read_batch(store, task.looked_up, task.group, 8):
+        _kill_looked_up(asked, numbers.view(np.int64).reshape(-1))
     of_key_set: dict[int, list[_Asked]] = defaultdict(list)
     for one in asked:
         for number in one.source.key_sets:
@@ -120,6 +133,22 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
         _kill_by_key(store, of_key_set[number], _Keys(store, key_set), task)
     write_masks(store, task.masks_path, {one.source.ordinal: one.mask for one in asked})
     return [one.found for one in asked]
+
+
+def _described(store: ObjectStore, source: Source, task: DeadRowsTask) -> DataFile:
+    """The file as its footer says; without columns, if it stays closed."""
+    if source.is_opened:
+        return described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
+    stored = source.stored
+    path = readable(stored.path)
+    return DataFile(UNNUMBERED, path, ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
+
+
+def _kill_looked_up(asked: Sequence[_Asked], numbers: npt.NDArray[np.int64]) -> None:
+    for one in asked:
+        first = one.source.first_row
+        start, stop = np.searchsorted(numbers, [first, first + len(one.lives)])
+        one.lives[numbers[start:stop] - first] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +282,7 @@ def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:
     sizes = [len(piece.digests) for piece in pieces]
     written = np.repeat(np.array([piece.asked.source.stored.sequence_number for piece in pieces], np.int64), sizes)
     are_dead = np.zeros(len(asked), bool)
-    buckets = buckets_of(asked, keys.bucket_count) if keys.bucket_count > 1 else None
+    buckets = buckets_of(prefixes(asked), keys.bucket_count) if keys.bucket_count > 1 else None
     for bucket in range(keys.bucket_count):
         rows = None if buckets is None else np.flatnonzero(buckets == bucket)
         ours = asked if rows is None else asked.take(pa.array(rows))

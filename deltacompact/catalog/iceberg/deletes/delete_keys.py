@@ -5,8 +5,8 @@
 
 A key set is all equality deletes of one partition (or of the whole table) with the same field ids. A data file needs
 one question answered for each of its rows: which is the newest delete of this key? So a key set is a map from the key's
-digest to a sequence number. The map is divided into hash buckets, which are stored as files. A task that asks loads one
-bucket after the other: no process ever holds all deleted keys of a table.
+digest to a sequence number. The map is divided into hash buckets, ranges of digests, which are stored as files. A task
+that asks loads one bucket after the other: no process ever holds all deleted keys of a table.
 
 Keys are digested like primary keys (`index/keys.py`), with one difference: a float is digested by its bits, because
 Iceberg tells 0.0 from -0.0. Null equals null and NaN equals NaN (rule 13).
@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltacompact import _kernels
 from deltacompact.base.limits import ReadLimits
+from deltacompact.catalog.iceberg.key_index.ranges import Prefixes, buckets_of
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
 from deltacompact.index.keys import DIGEST_BYTES, encoding_of
 from deltacompact.storage.objects import ObjectStore
@@ -114,6 +114,15 @@ def as_arrow(found: npt.NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(DIGEST_BYTES), len(found), [None, pa.py_buffer(flat)])
 
 
+def prefixes(column: pa.Array | pa.ChunkedArray) -> Prefixes:
+    """The first eight bytes of each digest, as a number."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    flat = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    first = array.offset * DIGEST_BYTES
+    found = flat[first : first + len(array) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)[:, :8]
+    return np.ascontiguousarray(found).view(">u8").reshape(-1).astype(np.uint64)
+
+
 def newest(keys: pa.Table) -> pa.Table:
     """One row for each digest, with the greatest sequence number."""
     merged = keys.group_by("digest").aggregate([("sequence", "max")])
@@ -124,23 +133,12 @@ def _by_bucket(keys: pa.Table, bucket_count: int) -> Iterator[tuple[int, pa.Tabl
     if bucket_count == 1:
         yield 0, keys
         return
-    buckets = buckets_of(keys["digest"], bucket_count)
+    buckets = buckets_of(prefixes(keys["digest"]), bucket_count)
     order = np.argsort(buckets, kind="stable")
     starts = np.searchsorted(buckets[order], np.arange(bucket_count + 1))
     ordered = keys.take(pa.array(order))
     for bucket in np.unique(buckets):
         yield int(bucket), ordered.slice(starts[bucket], starts[bucket + 1] - starts[bucket])
-
-
-def buckets_of(column: pa.ChunkedArray, bucket_count: int) -> npt.NDArray[np.uint32]:
-    """The hash bucket of each digest."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    flat = np.frombuffer(array.buffers()[1] or b"", np.uint8)
-    first = array.offset * DIGEST_BYTES
-    found = flat[first : first + len(array) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)
-    return _kernels.buckets(np.ascontiguousarray(found), bucket_count)
 
 
 def read_bucket(store: ObjectStore, paths: Sequence[str]) -> pa.Table:

@@ -10,8 +10,8 @@
 A scheme that changed (s3a, s3), an escaped name, a link or a slash too many show in step 3, or are the same identity. A
 bucket that has two names does not: so a candidate whose file name is that of a reached file elsewhere stops everything.
 
-These stay: files in hidden folders (".x", "_x"), other tables below the location, `version-hint.text`, and the work of
-sessions that can still be resumed.
+These stay: files in hidden folders (".x", "_x"), other tables below the location, `version-hint.text`, the work of
+sessions that can still be resumed, and key indexes that somebody uses.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.wording import counted
+from deltacompact.catalog.iceberg.key_index.upkeep import kept_files
 from deltacompact.catalog.iceberg.maintain.options import MaintainOptions
 from deltacompact.catalog.iceberg.maintain.reach import (
     PATHS_SHOWN,
@@ -103,7 +104,8 @@ class RemoveOrphans:
         names = {identity(folder, stat.path): stat for stat in listed}
         inside = folder_identity(self.store, location)
         self._refuse_holes(now, location, inside, names, reached)
-        unreached = [stat for name, stat in names.items() if name not in reached.all]
+        indexed = {identity(self.store, path) for path in kept_files(self.store, self.now_ms)}
+        unreached = [stat for name, stat in names.items() if name not in reached.all and name not in indexed]
         others = self._other_tables(folder, now, unreached)
         hidden_names = _hidden_names(now)
         found = [stat for stat in unreached if not is_inside(stat.path, others)]

@@ -6,12 +6,15 @@ scatter     live rows -> entries, by hash bucket           key, sort and operati
 fold        entries of a bucket -> dead rows               one task for each bucket
 gather      dead rows -> live bitmaps                      one task for each group of files
 
+With a key index, new files are entered there instead of scattered, and a fold takes its bucket from the index.
+
 Tasks hand each other files in a folder below the table, so no process ever holds all keys, and the driver only counts.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,16 +28,20 @@ from deltacompact.base.model import DataFile, DeletionVector, OperationType, Tab
 from deltacompact.base.numbers import Ordinal
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
+from deltacompact.catalog.iceberg.key_index.document import IndexedFile, IndexUnusableError, KeyIndex
+from deltacompact.catalog.iceberg.key_index.indexes import KeyIndexes
+from deltacompact.catalog.iceberg.key_index.order import Order
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
 from deltacompact.catalog.iceberg.upsert.folding import FoldedBucket, FoldTask, fold_bucket
 from deltacompact.catalog.iceberg.upsert.gathering import GatherTask, gather
+from deltacompact.catalog.iceberg.upsert.indexing import ComparedRun, IndexedRows, entered_rows, index_terms
 from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
 from deltacompact.catalog.iceberg.upsert.scattering import (
     KEY_SPACE,
     Compared,
-    Order,
+    Scattered,
     ScatterTask,
     scatter,
 )
@@ -81,6 +88,7 @@ class Comparison:
         limits: Limits,
         sizes: Sizes,
         folder: str,
+        indexes: KeyIndexes | None = None,
     ) -> None:
         self._metadata = metadata
         self._plan = plan
@@ -88,21 +96,32 @@ class Comparison:
         self._tasks = Tasks(store, executor)
         self._limits = limits
         self._folder = folder
-        self._finder = Finder(self._tasks, metadata, limits, sizes, folder)
+        self._indexes = indexes
+        self._finder = Finder(self._tasks, metadata, limits, sizes, folder, indexes)
 
     def compared(self) -> list[ComparedFile]:
         """What became of each input, in their order.
 
         Raises InputError or SchemaError naming a file that cannot be compared, CorruptionError if rows got lost.
         """
-        dead = self._finder.find([Asked(source.entry, source.deletes) for source in self._plan.inputs])
+        found = None
+        if self._indexes is not None:
+            found = self._indexes.using(index_terms(self._metadata, self._plan.columns), self._compared)
+        return self._compared(None) if found is None else found
+
+    def _compared(self, index: KeyIndex | None) -> list[ComparedFile]:
+        known = frozenset(index.data if index else ())
+        closed = {one.entry.file.path for one in self._plan.inputs if IndexedFile.of(one.entry) in known}
+        asked = [Asked(source.entry, source.deletes) for source in self._plan.inputs]
+        dead = self._finder.find(asked, frozenset(closed))
         files = [_without_dead(found, dead.masks_of[found.ordinal]) for found in dead.files]
         live_rows = sum(found.live_rows for found in dead.files)
-        order = self._order(self._measured([file for file in files if file.live_rows]))
-        capacity = self._executor.capacity
-        buckets = sizing.hash_bucket_count(live_rows, order.entry_bytes, capacity.memory_per_task_bytes, self._limits)
-        entries = self._scattered(files, order, buckets, live_rows)
         first_rows = np.cumsum([0, *(file.rows for file in files)], dtype=np.int64)
+        entries: Scattered | IndexedRows
+        if index is None:
+            order, entries, buckets = self._scattered_entries(files, live_rows)
+        else:
+            order, entries, buckets = self._indexed_entries(index, files, first_rows)
         groups = self._groups(first_rows)
         tasks = [
             FoldTask(bucket, entries, order, first_rows, groups, f"{self._folder}dead-{bucket}.arrow")
@@ -111,8 +130,48 @@ class Comparison:
         folded = self._tasks.run(fold_bucket, tasks)
         result = self._summed(folded)
         if sum(file.live + file.dead for file in result) != live_rows:
-            raise CorruptionError(f"{self._plan.table_id}: {live_rows} rows were compared, not all of them came out")
+            lost = f"{self._plan.table_id}: {live_rows} rows were compared, not all of them came out"
+            raise CorruptionError(lost) if index is None else IndexUnusableError(lost)
         return self._gathered(result, groups, first_rows, tasks)
+
+    # Key index
+
+    def _indexed_entries(
+        self, index: KeyIndex, files: Sequence[DataFile], first_rows: npt.NDArray[np.int64]
+    ) -> tuple[Order, IndexedRows, int]:
+        """The entries of the inputs' live rows from the index, in so many buckets."""
+        assert self._indexes is not None
+        inputs, known = self._plan.inputs, frozenset(index.data)
+        indexed = [IndexedFile.of(one.entry) for one in inputs]
+        new = [
+            replace(file, deletions=None) for one, file in zip(indexed, files, strict=True) if one not in known
+        ]  # all rows are entered, so all are measured
+        entering = entered_rows(self._metadata, self._plan.columns, self._measured(new), index)
+        sources = [self._finder.file(Asked(one.entry, one.deletes)) for one in inputs]
+        full = self._indexes.covering(index, entering, list(zip(indexed, sources, strict=True)), self._finder.columns)
+        ordinals = {one: ordinal for ordinal, one in enumerate(indexed)}
+        masks: dict[str, list[int]] = defaultdict(list)
+        for ordinal, file in enumerate(files):
+            if file.deletions is not None and file.deletions.masks_path is not None:
+                masks[file.deletions.masks_path].append(ordinal)
+        number_of = {key_space: number for number, key_space in enumerate(self._plan.key_spaces)}
+        order = entering.order
+        rows = sum(run.rows for run in full.runs)
+        memory = self._executor.capacity.memory_per_task_bytes
+        buckets = sizing.hash_bucket_count(rows, order.entry_bytes, memory, self._limits)
+        entries = IndexedRows(
+            tuple(
+                ComparedRun(run.files, run.order, np.array([ordinals.get(file, -1) for file in run.data], np.int64))
+                for run in full.runs
+            ),
+            order,
+            buckets,
+            np.array([one.entry.sequence for one in inputs], np.int64),
+            np.array([number_of[one.key_space] for one in inputs], np.int64),
+            first_rows,
+            tuple((path, tuple(of_path)) for path, of_path in masks.items()),
+        )
+        return order, entries, buckets
 
     # Order
 
@@ -122,7 +181,7 @@ class Comparison:
         if not any(schemas.has_lengths(schemas.plain_type(by_name[key.name])) for key in self._plan.columns.sort):
             return list(files)
         keys = TableKeys((), self._plan.columns.sort)
-        share = math.ceil(len(files) / (self._tasks.slots * 2))
+        share = max(1, math.ceil(len(files) / (self._tasks.slots * 2)))
         pieces = [files[start : start + share] for start in range(0, len(files), share)]
         return [
             file for done in self._tasks.run_each(measured_files, [(piece, keys) for piece in pieces]) for file in done
@@ -139,7 +198,14 @@ class Comparison:
 
     # Tasks
 
-    def _scattered(self, files: Sequence[DataFile], order: Order, buckets: int, rows: int) -> tuple[str, ...]:
+    def _scattered_entries(self, files: Sequence[DataFile], live_rows: int) -> tuple[Order, Scattered, int]:
+        """The entries of the inputs' live rows, in so many buckets."""
+        order = self._order(self._measured([file for file in files if file.live_rows]))
+        memory = self._executor.capacity.memory_per_task_bytes
+        buckets = sizing.hash_bucket_count(live_rows, order.entry_bytes, memory, self._limits)
+        return order, self._scattered(files, order, buckets, live_rows), buckets
+
+    def _scattered(self, files: Sequence[DataFile], order: Order, buckets: int, rows: int) -> Scattered:
         """The files of entries, in the order of the rows."""
         capacity = self._executor.capacity
         rows_max = sizing.task_rows(
@@ -180,7 +246,7 @@ class Comparison:
             for number, pieces in enumerate(slices(sources, rows_max))
         ]
         self._tasks.run(scatter, tasks)
-        return tuple(task.path for task in tasks)
+        return Scattered(tuple(task.path for task in tasks), order.entry_bytes)
 
     def _columns(self, encoding: Encoding) -> pa.Schema:
         """The columns to read."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,21 +20,27 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
-from deltacompact.catalog.iceberg.upsert.scattering import Order, read_bucket
+from deltacompact.catalog.iceberg.key_index.order import Order
 from deltacompact.index.entries import DELETE_BIT, GONE, Entries, fields, none
 from deltacompact.storage.objects import ObjectStore
 
 
+class BucketsOfEntries(Protocol):
+    """Entries by bucket, in the order of their files and rows."""
+
+    def of_bucket(self, store: ObjectStore, bucket: int) -> list[Entries]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FoldTask:
-    """Folds the entries that scatter tasks wrote of one bucket, in the order of their files and rows.
+    """Folds the entries of one bucket, in the order of their files and rows: scattered ones, or those of an index.
 
     first_rows    the number of each file's first row, counted over all files; at the end, the number of all rows
     groups        the ordinals of each group of files, consecutive
     """
 
     bucket: int
-    entries: tuple[str, ...]
+    entries: BucketsOfEntries
     order: Order
     first_rows: npt.NDArray[np.int64]
     groups: tuple[range, ...]
@@ -59,7 +66,7 @@ class FoldedBucket:
 def fold_bucket(store: ObjectStore, task: FoldTask) -> FoldedBucket:
     """Write the dead rows of the bucket. Raises CorruptionError if rows are not conserved."""
     files = len(task.first_rows) - 1
-    parts = [part for part in read_bucket(store, task.entries, task.bucket, task.order.entry_bytes) if len(part)]
+    parts = [part for part in task.entries.of_bucket(store, task.bucket) if len(part)]
     folded = _folded(parts, task)
     winners = folded[fields(folded)["file"] < GONE]
     numbers = np.concatenate([_row_numbers(part, task) for part in parts] or [np.empty(0, np.int64)])

@@ -37,6 +37,7 @@ class UpsertOptions:
     delete_values       by one of these values
     reach               see Reach; None: the table, or each partition where that is the same
     trusts_row_order    in files that replaced others, later rows are newer
+    key_index           whether keys are kept in an index beside the table (None: as the table's property says)
     """
 
     key_columns: tuple[str, ...] = ()
@@ -45,9 +46,10 @@ class UpsertOptions:
     delete_values: tuple[str, ...] = DELETE_VALUES
     reach: Reach | None = None
     trusts_row_order: bool = False
+    key_index: bool | None = None
 
 
-_NAMES = ("key-columns", "sort-columns", "operation-column", "delete-values", "scope", "trust-row-order")
+_NAMES = ("key-columns", "sort-columns", "operation-column", "delete-values", "scope", "trust-row-order", "key-index")
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 
 
@@ -70,6 +72,7 @@ def upsert_options(chosen: Mapping[str, Any]) -> UpsertOptions:
         _refuse_repeated("delete-values", _listed(chosen, "delete-values")) or DELETE_VALUES,
         _reach(chosen["scope"]) if "scope" in chosen else None,
         _yes_or_no("trust-row-order", chosen.get("trust-row-order", False)),
+        _yes_or_no("key-index", chosen["key-index"]) if "key-index" in chosen else None,
     )
 
 

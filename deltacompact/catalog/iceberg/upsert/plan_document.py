@@ -91,4 +91,5 @@ def _options(options: Mapping[str, Any]) -> UpsertOptions:
         tuple(options["delete_values"]),
         None if options["reach"] is None else Reach(options["reach"]),
         options["trusts_row_order"],
+        options.get("key_index"),
     )

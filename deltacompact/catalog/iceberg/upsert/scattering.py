@@ -12,9 +12,8 @@ In version 3 a rewrite that merges files keeps the sequence number of each row i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +24,11 @@ from deltacompact import _kernels
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.wording import counted
+from deltacompact.catalog.iceberg.key_index.order import Order, sequence_bytes
+from deltacompact.catalog.iceberg.key_index.ranges import read_batch, write_batches
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED
 from deltacompact.index.entries import DELETE_BIT, Entries, none
-from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
+from deltacompact.index.keys import KeyClass, KeyColumn
 from deltacompact.index.live_bitmaps import live_tables_of_each
 from deltacompact.steps.hash_bucket import SourceSlice
 from deltacompact.storage.objects import ObjectStore
@@ -35,29 +36,8 @@ from deltacompact.tabular import schemas
 from deltacompact.tabular.field_ids import matched
 from deltacompact.tabular.files import Part
 
-SEQUENCE_BYTES = 8
 KEY_SPACE = KeyColumn("", KeyClass.INTEGER)
 """The number of the key space, as one more key column: rows of two key spaces never have the same digest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What makes one row newer than another, besides the order of files and rows.
-
-    has_sequence    sort keys begin with the sequence number
-    encoding        key and sort columns
-    """
-
-    encoding: Encoding
-    has_sequence: bool
-
-    @property
-    def sort_key_bytes(self) -> int:
-        return self.encoding.sort_key_bytes + (SEQUENCE_BYTES if self.has_sequence else 0)
-
-    @property
-    def entry_bytes(self) -> int:
-        return self.encoding.entry_bytes + (SEQUENCE_BYTES if self.has_sequence else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +67,22 @@ class ScatterTask:
     reading: ReadLimits
 
 
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """The entries that scatter tasks wrote, in the order of their files and rows."""
+
+    paths: tuple[str, ...]
+    entry_bytes: int
+
+    def of_bucket(self, store: ObjectStore, bucket: int) -> list[Entries]:
+        return list(read_batch(store, self.paths, bucket, self.entry_bytes))
+
+
 def scatter(store: ObjectStore, task: ScatterTask) -> None:
     """Write the entries. Raises InputError naming a file in which a live row has no key."""
     width = task.order.entry_bytes
     entries, offsets = _kernels.group_entries(list(_packed(store, task)) or [none(width)], task.bucket_count)
-    type_ = pa.binary(width)
-    with store.writer(task.path) as sink, pa.ipc.new_file(sink, pa.schema([("entry", type_)])) as out:
-        for start, stop in pairwise(offsets.tolist()):
-            buffers = [None, pa.py_buffer(entries[start:stop].reshape(-1))]
-            column = pa.Array.from_buffers(type_, stop - start, buffers)
-            out.write_batch(pa.record_batch([column], names=["entry"]))
-
-
-def read_bucket(store: ObjectStore, paths: Sequence[str], bucket: int, entry_bytes: int) -> list[Entries]:
-    """The entries of one bucket in each of the files."""
-    found = []
-    for path in paths:
-        with store.open(path) as source:  # not the whole file: other tasks read the other buckets
-            column = pa.ipc.open_file(source).get_batch(bucket).column(0)
-        data = np.frombuffer(column.buffers()[1] or b"", np.uint8)[: len(column) * entry_bytes]
-        found.append(data.reshape(-1, entry_bytes))
-    return found
+    write_batches(store, task.path, entries, offsets.tolist())
 
 
 def _packed(store: ObjectStore, task: ScatterTask) -> Iterator[Entries]:
@@ -116,8 +91,8 @@ def _packed(store: ObjectStore, task: ScatterTask) -> Iterator[Entries]:
         for rows, table in slices:
             if table.num_rows:
                 digests, sort_keys = _digests(table, one, task), _sort_keys(table, one, task)
-                marked = _marked(table, rows, one.piece.file.path, task)
-                yield _kernels.pack_entries(digests, sort_keys, one.piece.ordinal, marked)
+                flagged = marked(table, rows, one.piece.file.path, task.operation, task.deletes)
+                yield _kernels.pack_entries(digests, sort_keys, one.piece.ordinal, flagged)
 
 
 def _digests(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray[np.uint8]:
@@ -138,14 +113,15 @@ def _sort_keys(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray
     sequences = np.full(table.num_rows, one.sequence_number, np.int64)
     if LAST_UPDATED.name in table.column_names:
         sequences = np.asarray(pc.fill_null(table[LAST_UPDATED.name], one.sequence_number), np.int64)
-    bytes_ = sequences.astype(">i8").view(np.uint8).reshape(-1, SEQUENCE_BYTES)
-    return np.ascontiguousarray(np.hstack([bytes_, by_columns]))
+    return np.ascontiguousarray(np.hstack([sequence_bytes(sequences), by_columns]))
 
 
-def _marked(table: pa.Table, rows: npt.NDArray[np.uint64], path: str, task: ScatterTask) -> npt.NDArray[np.uint64]:
+def marked(
+    table: pa.Table, rows: npt.NDArray[np.uint64], path: str, operation: str | None, deletes: pa.Array | None
+) -> npt.NDArray[np.uint64]:
     """The row numbers, with the delete bit where the row deletes its key."""
-    if task.operation is None or task.deletes is None or task.operation not in table.column_names:
+    if operation is None or deletes is None or operation not in table.column_names:
         return rows
-    values = schemas.cast(schemas.plain(table[task.operation]), task.deletes.type, path, task.operation)
-    are_deletes = np.asarray(pc.is_in(values, value_set=task.deletes))
+    values = schemas.cast(schemas.plain(table[operation]), deletes.type, path, operation)
+    are_deletes = np.asarray(pc.is_in(values, value_set=deletes))
     return np.where(are_deletes, rows | DELETE_BIT, rows)

@@ -19,6 +19,7 @@ from deltacompact.base.errors import ConflictError
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
 from deltacompact.catalog.iceberg.deletes.finding import Sizes
+from deltacompact.catalog.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.catalog.iceberg.marks.marking import Mark, Marker, ToMark
 from deltacompact.catalog.iceberg.marks.tasks import LiveBitmap
 from deltacompact.catalog.iceberg.running import Tasks
@@ -43,7 +44,8 @@ class UpsertResult:
     """What an upsert did. Rows that were compared = keys that live + superseded rows + rows that deleted their key.
 
     `rows_superseded` includes rows of keys whose newest row is a delete. `refused` has a line for each key space that
-    others touched and that is still as it was. `nothing_to_do` says why nothing was marked.
+    others touched and that is still as it was. `nothing_to_do` says why nothing was marked, `notes` what is
+    worth knowing about the key index.
     """
 
     table_id: str
@@ -60,6 +62,7 @@ class UpsertResult:
     delete_files_removed: int = 0
     redone: int = 0
     refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     nothing_to_do: str | None = None
     executor: str = ""
 
@@ -137,16 +140,20 @@ class Upsert:
         executor = executor_for(self.settings, job.plan.rows, job.plan.bytes)
         result.executor = executor.name
         with session_memory():
-            done = self._marked(job, executor)
+            done = self._marked(job, executor, result.notes)
         _count(result, done)
         return done.outcome.refused
 
-    def _marked(self, job: Job, executor: Executor) -> Committed[UpsertOutcome]:
+    def _marked(self, job: Job, executor: Executor, notes: list[str]) -> Committed[UpsertOutcome]:
         """Write the marks and commit them. What is not committed is deleted, unless it may be."""
         folder = f"deltacompact-{job.committer.session}-{uuid.uuid4().hex[:8]}/"
         metadata = job.state.metadata
         marker = Marker(Tasks(job.store, executor), metadata, self.settings, [])
-        comparison = Comparison(job.store, metadata, job.plan, executor, self.settings.limits, self.sizes, folder)
+        limits, indexes = self.settings.limits, None
+        if is_enabled(job.plan.options.key_index, metadata.properties):
+            tasks = Tasks(job.store, executor)
+            indexes = KeyIndexes.of(tasks, job.state.data, limits, folder, notes, self.sizes.block_entries)
+        comparison = Comparison(job.store, metadata, job.plan, executor, limits, self.sizes, folder, indexes)
         with marker.committing(folder):
             marked = _marked_spaces(compared_spaces(job.plan, comparison.compared()), marker)
             self.before_commit()
