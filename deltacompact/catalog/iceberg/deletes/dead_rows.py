@@ -29,6 +29,7 @@ from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, buckets_o
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.catalog.iceberg.table import deletion_vectors
 from deltacompact.catalog.iceberg.table.locations import readable
+from deltacompact.catalog.iceberg.table.name_mapping import Mapped, Names
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.objects import ObjectStore
@@ -45,6 +46,10 @@ _POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), metadata={FIELD_ID: str(POSITION_COLUMN)}),
     ]
 )
+
+_NAMES = {"file_path": Mapped(PATH_COLUMN), "pos": Mapped(POSITION_COLUMN)}
+"""Writers that know no field ids use the names of the spec."""
+_NEEDED = dict.fromkeys((PATH_COLUMN, POSITION_COLUMN), "so it deletes nothing by position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Vector:
 class Source:
     """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
 
-    `fills` are values that its rows have without the file's having them.
+    `fills` are values that its rows have without the file's having them, `constants` those of its partition.
     """
 
     ordinal: Ordinal
@@ -78,11 +83,12 @@ class Source:
     vector: Vector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
     fills: tuple[Fill, ...] = ()
+    constants: tuple[Fill, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeadRowsTask:
-    """Finds the dead rows of some files. Their live bitmaps go to `masks_path`."""
+    """Finds the dead rows of some files. Their live bitmaps go to `masks_path`. `names` find columns without ids."""
 
     sources: tuple[Source, ...]
     key_sets: tuple[tuple[int, KeySet], ...]
@@ -90,6 +96,7 @@ class DeadRowsTask:
     masks_path: str
     rows_at_once: int
     reading: ReadLimits
+    names: Names | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,8 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     by_path = positions_by_path(store, task.sources, task.reading)
     asked = []
     for source in task.sources:
-        file = described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
+        unfillable, fills = dict(source.unfillable), source.fills
+        file = described(store, source.stored, task.columns, unfillable, fills, task.names, source.constants)
         lives = np.ones(file.rows, bool)
         kill(lives, dead_positions(store, source, by_path), source)
         asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
@@ -177,7 +185,8 @@ def positions_by_path(
     files = dict.fromkeys(file for source in sources for file in source.positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
     for stored in files:
-        for _, table in tables(store, described(store, stored, _POSITIONS), _POSITIONS, limits=reading):
+        file = described(store, stored, _POSITIONS, _NEEDED, names=_NAMES)
+        for _, table in tables(store, file, _POSITIONS, limits=reading):
             numbers = pc.index_in(table["file_path"], value_set=paths)
             ours = table.append_column("number", numbers).filter(pc.is_valid(numbers))
             path_numbers = np.asarray(ours["number"])
