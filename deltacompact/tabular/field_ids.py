@@ -21,12 +21,18 @@ from deltacompact.base.model import DataFile, Fill
 from deltacompact.tabular.conversion import converted, is_list, null_mask, relisted, remapped
 
 FIELD_ID = b"PARQUET:field_id"
+_ASSIGNED = {b"field ids": b"assigned"}
 
 
 def field_id(field: pa.Field) -> int | None:
     """The id of a field; None: it has no id."""
     found = (field.metadata or {}).get(FIELD_ID)
     return None if found is None else int(found)
+
+
+def assigned(columns: pa.Schema) -> pa.Schema:
+    """Columns of a file whose ids somebody else knew: the file lacks them."""
+    return columns.with_metadata(_ASSIGNED)
 
 
 def matched(file: DataFile, columns: pa.Schema) -> DataFile:
@@ -81,10 +87,12 @@ def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table
 def agree(file: DataFile, schema: pa.Schema) -> bool:
     """Whether the file's own columns have the ids and names of `schema`, in its order and at any depth, and all values.
 
-    True for files whose columns are matched by name.
+    True for files whose columns are matched by name, False for files that lack the ids themselves.
     """
     if file.stored is None:
         return True
+    if file.stored.metadata == _ASSIGNED:
+        return False
     return not any(fill_of(file, column) for column in schema) and _agree(list(file.stored), list(schema))
 
 

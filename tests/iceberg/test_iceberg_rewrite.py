@@ -464,7 +464,7 @@ def test_a_data_file_with_other_rows_than_the_manifest_says_is_refused(lake):
 def test_a_data_file_without_field_ids_is_refused(lake):
     path = filled(lake)
     pq.write_table(pa.table({"id": [1, 2]}), path)
-    refused(lake, SchemaError, "column 'id' has no field id")
+    refused(lake, SchemaError, f"{path}: column 'id' has no field id, and the table has no name mapping: set")
 
 
 def test_a_missing_delete_file_is_named(lake):
@@ -480,15 +480,6 @@ def test_a_missing_manifest_is_named(lake):
     path = Path(lake.state(T).manifests[0].path.removeprefix("file://"))
     path.unlink()
     refused(lake, NotFoundError, f"{path} does not exist")
-
-
-def test_a_value_that_only_the_partition_has_is_refused_where_the_file_lacks_it(lake):
-    """Tables that were imported from Hive have such files. Without the value, rows would lose it."""
-    by_day(lake)
-    lake.append(T, on_day(3, 1))
-    path = Path(lake.state(T).data[0].file.path.removeprefix("file://"))
-    pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["day"]), path)
-    refused(lake, InputError, "lacks the column with field id 2, whose value only its partition has")
 
 
 def test_unknown_tables_branches_and_catalogs_are_named(lake, monkeypatch):

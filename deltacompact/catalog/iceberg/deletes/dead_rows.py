@@ -30,6 +30,7 @@ from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_
 from deltacompact.catalog.iceberg.key_index.ranges import buckets_of, read_batch
 from deltacompact.catalog.iceberg.table import deletion_vectors
 from deltacompact.catalog.iceberg.table.locations import readable
+from deltacompact.catalog.iceberg.table.name_mapping import Mapped, Names
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.objects import ObjectStore
@@ -46,6 +47,10 @@ _POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), metadata={FIELD_ID: str(POSITION_COLUMN)}),
     ]
 )
+
+_NAMES = {"file_path": Mapped(PATH_COLUMN), "pos": Mapped(POSITION_COLUMN)}
+"""Writers that know no field ids use the names of the spec."""
+_NEEDED = dict.fromkeys((PATH_COLUMN, POSITION_COLUMN), "so it deletes nothing by position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ class Vector:
 class Source:
     """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
 
-    `fills` are values that its rows have without the file's having them.
+    `fills` are values that its rows have without the file's having them, `constants` those of its partition.
+    `names` find columns without ids.
 
     first_row       the number of its first row among the rows of all files
     is_opened       whether anybody needs more of the file than its rows: else it stays closed
@@ -82,6 +88,8 @@ class Source:
     vector: Vector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
     fills: tuple[Fill, ...] = ()
+    constants: tuple[Fill, ...] = ()
+    names: Names | None = None
     first_row: int = 0
     is_opened: bool = True
 
@@ -138,10 +146,16 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
 def _described(store: ObjectStore, source: Source, task: DeadRowsTask) -> DataFile:
     """The file as its footer says; without columns, if it stays closed."""
     if source.is_opened:
-        return described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
+        return described_source(store, source, task.columns)
     stored = source.stored
     path = readable(stored.path)
     return DataFile(UNNUMBERED, path, ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
+
+
+def described_source(store: ObjectStore, source: Source, columns: pa.Schema) -> DataFile:
+    """The file with those of `columns` that it has or that are filled. Raises InputError naming a bad file."""
+    unfillable, fills = dict(source.unfillable), source.fills
+    return described(store, source.stored, columns, unfillable, fills, source.names, source.constants)
 
 
 def _kill_looked_up(asked: Sequence[_Asked], numbers: npt.NDArray[np.int64]) -> None:
@@ -206,7 +220,8 @@ def positions_by_path(
     files = dict.fromkeys(file for source in sources for file in source.positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
     for stored in files:
-        for _, table in tables(store, described(store, stored, _POSITIONS), _POSITIONS, limits=reading):
+        file = described(store, stored, _POSITIONS, _NEEDED, names=_NAMES)
+        for _, table in tables(store, file, _POSITIONS, limits=reading):
             numbers = pc.index_in(table["file_path"], value_set=paths)
             ours = table.append_column("number", numbers).filter(pc.is_valid(numbers))
             path_numbers = np.asarray(ours["number"])

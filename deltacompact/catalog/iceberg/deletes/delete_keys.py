@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from deltacompact.base.limits import ReadLimits
 from deltacompact.catalog.iceberg.key_index.ranges import Prefixes, buckets_of
+from deltacompact.catalog.iceberg.table.name_mapping import Names
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
 from deltacompact.index.keys import DIGEST_BYTES, encoding_of
 from deltacompact.storage.objects import ObjectStore
@@ -36,7 +37,8 @@ KEYS = pa.schema([("digest", pa.binary(DIGEST_BYTES)), ("sequence", pa.int64())]
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeysTask:
-    """Digests the keys of some equality-delete files of one key set. `columns` are named by their field ids.
+    """Digests the keys of some equality-delete files of one key set. `columns` are named by their field ids, and
+    `names` find them in files without ids.
 
     The keys of bucket 3 go to `{path}-3.arrow`.
     """
@@ -47,6 +49,7 @@ class DeleteKeysTask:
     bucket_count: int
     path: str
     reading: ReadLimits
+    names: Names | None = None
 
     def bucket_path(self, bucket: int) -> str:
         return f"{self.path}-{bucket}.arrow"
@@ -77,7 +80,7 @@ def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     rows = 0
     for stored in task.files:
-        file = described(store, stored, task.columns)
+        file = described(store, stored, task.columns, _wanted(task.columns), names=task.names)
         for _, table in tables(store, file, task.columns, limits=task.reading):
             found = digests(table, task.columns, stored.path)
             sequence = pa.repeat(pa.scalar(stored.sequence_number, pa.int64()), len(found))
@@ -88,6 +91,11 @@ def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
                 waiting, rows = [], 0
     if waiting:
         yield newest(pa.concat_tables(waiting))
+
+
+def _wanted(columns: pa.Schema) -> dict[int, str]:
+    """A delete file that lacks a column would delete the rows in which the column is null."""
+    return {int(name): "by which it deletes" for name in columns.names}
 
 
 def digests(table: pa.Table, columns: pa.Schema, path: str) -> npt.NDArray[np.uint8]:

@@ -42,7 +42,9 @@ from deltacompact.catalog.iceberg.key_index.terms import terms_of
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
+from deltacompact.catalog.iceberg.table.name_mapping import Names, name_mapping
 from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, by_field_id
+from deltacompact.catalog.iceberg.table.partition_values import constant_of
 from deltacompact.catalog.iceberg.table.row_lineage import has_lineage, lineage_of, with_lineage
 from deltacompact.catalog.iceberg.table.table_state import Scope, scope_of
 
@@ -148,8 +150,8 @@ class Finder:
             bucket_count = max(1, math.ceil(rows / self.sizes.keys_per_bucket))
             for piece in self._delete_pieces([stored(entry) for entry in entries.values()]):
                 path = f"{self.folder}keys-{len(tasks)}"
-                columns = self._key_columns(ids)
-                tasks.append(DeleteKeysTask(number, columns, piece, bucket_count, path, self.limits.reading))
+                reading, columns = self.limits.reading, self._key_columns(ids)
+                tasks.append(DeleteKeysTask(number, columns, piece, bucket_count, path, reading, self._names))
         counts = self.tasks.run(write_delete_keys, tasks)
         for task, of_task in zip(tasks, counts, strict=True):
             before = found.by_number.get(task.key_set, KeySet(task.columns, ((),) * task.bucket_count))
@@ -240,7 +242,17 @@ class Finder:
     def file(self, asked: Asked) -> Source:
         """The file as tasks read it, whatever equality deletes apply to it."""
         source = source_of(Ordinal(0), asked)
-        return replace(source, unfillable=self._unfillable(asked.entry.file), fills=self._fills(asked.entry))
+        return replace(
+            source,
+            unfillable=self._unfillable(asked.entry.file),
+            fills=self._fills(asked.entry),
+            names=self._names,
+            constants=tuple(fill for _, fill in self._constants(asked.entry.file) if fill is not None),
+        )
+
+    @property
+    def _names(self) -> Names | None:
+        return name_mapping(self.metadata.properties, self.metadata.table_id)
 
     def _fills(self, entry: Entry) -> tuple[Fill, ...]:
         """Lineage, and default values: those of dropped columns too, by which rows may have been deleted (rule 14)."""
@@ -253,12 +265,20 @@ class Finder:
         today = {int(column.metadata[b"PARQUET:field_id"]) for column in self.metadata.schema}
         columns = [(number, self.metadata.columns[number]) for number in sorted(today)]
         defaults = [number for number, column in columns if column.has_default and column.default is None]
-        parts = self.metadata.specs[file.spec_id].fields
-        constant = [part.source_id for part in parts if part.transform == "identity" and part.source_id in today]
+        constant = [number for number, fill in self._constants(file) if fill is None and number in today]
         return (
             *((number, "whose default value is of a kind that cannot be filled in") for number in defaults),
-            *((number, "whose value only its partition has") for number in sorted(constant)),
+            *((number, "whose value only its partition has, in another type") for number in sorted(constant)),
         )
+
+    def _constants(self, file: ContentFile) -> Iterator[tuple[int, Fill | None]]:
+        """Columns by which the file is partitioned as they are, with their value (spec, "Column Projection": only the
+        transform identity says what rows have). None: it cannot be had in the column's type of today."""
+        for part, value in zip(self.metadata.specs[file.spec_id].fields, file.partition, strict=True):
+            column = self.metadata.columns.get(part.source_id)
+            if part.transform == "identity" and column is not None and column.is_top_level:
+                constant = constant_of(value, column.field.type)
+                yield part.source_id, None if constant is None else Fill(column.field, constant)
 
     @property
     def columns(self) -> pa.Schema:

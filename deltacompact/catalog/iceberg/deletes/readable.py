@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.table.content_files import Content, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
+from deltacompact.catalog.iceberg.table.name_mapping import name_mapping
 
 
 def check_readable(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
-    """Raises InputError naming a file that is encrypted, not Parquet, or deletes by columns that we cannot read."""
+    """Raises InputError for a name mapping that cannot be read, and naming a file that is encrypted, not Parquet, or
+    deletes by columns that we cannot read."""
+    name_mapping(metadata.properties, metadata.table_id)
     for entry in entries:
         file = entry.file
         if file.key_metadata is not None:

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.catalog.iceberg.deletes.dead_rows import Source
+from deltacompact.catalog.iceberg.deletes.dead_rows import Source, described_source
 from deltacompact.catalog.iceberg.key_index.blocks import of_bucket
 from deltacompact.catalog.iceberg.key_index.document import IndexUnusableError, RunFile
 from deltacompact.catalog.iceberg.key_index.order import Order
 from deltacompact.catalog.iceberg.key_index.ranges import prefixes_of, read_batch, write_by_bucket
-from deltacompact.catalog.iceberg.table.parquet_files import described, tables
+from deltacompact.catalog.iceberg.table.parquet_files import tables
 from deltacompact.index.entries import Entries, fields
 from deltacompact.index.index_files import bucket_writer
 from deltacompact.storage.objects import ObjectStore
@@ -70,7 +70,7 @@ def enter(store: ObjectStore, task: EnterTask) -> None:
     wanted = task.entering.columns
     for piece in task.pieces:
         source = piece.source
-        known = described(store, source.stored, task.columns, dict(source.unfillable), source.fills)
+        known = described_source(store, source, task.columns)
         file = field_ids.matched(known, wanted)
         for first, table in tables(store, file, wanted, piece.rows, task.reading):
             rows = np.arange(first, first + table.num_rows, dtype=np.uint64)

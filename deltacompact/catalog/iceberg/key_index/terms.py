@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
+from deltacompact.catalog.iceberg.table.name_mapping import PROPERTY as NAME_MAPPING
 
 FOLDER = "metadata/deltacompact-index/"
 """Below the table's location: a folder for each index. Not in the journals' folder, where each folder is a session."""
-_NAME_MAPPING = "schema.name-mapping.default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,6 @@ def terms_of(metadata: TableMetadata, what: str, ids: Iterable[int]) -> Terms:
         column = metadata.columns[number]
         default = repr(column.default) if column.has_default else None
         columns.append((number, column.type, default))
-    mapping = metadata.properties.get(_NAME_MAPPING)  # it says which columns of files without field ids are meant
+    mapping = metadata.properties.get(NAME_MAPPING)  # it says which columns of files without field ids are meant
     words = {"of": what, "columns": columns, "lineage": metadata.format_version >= 3, "names": mapping}
     return Terms(metadata.uuid, json.dumps(words, sort_keys=True))

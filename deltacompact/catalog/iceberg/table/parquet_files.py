@@ -3,6 +3,8 @@
 the manifest     a.parquet, 3 rows, spec 0
 its footer       1: id int, 4: nm string
 read as          id (int), name (string)        the table's names today, the file's own types
+
+A file without field ids has those of the table's name mapping.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Fill, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.iceberg.table.locations import readable
+from deltacompact.catalog.iceberg.table.name_mapping import Names, identified
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, schemas
 
@@ -40,20 +43,25 @@ def described(
     columns: pa.Schema,
     unfillable: Mapping[int, str] | None = None,
     fills: Sequence[Fill] = (),
+    names: Names | None = None,
+    constants: Sequence[Fill] = (),
 ) -> DataFile:
     """The file with those of `columns` that it has or that are filled.
 
-    A fill counts where the file lacks the column, and one with nulls counts where it has nulls there. `unfillable`:
-    columns (by id) that the file must have, and why.
+    A fill counts where the file lacks the column, and one with nulls counts where it has nulls there. `constants` are
+    fills from the file's partition, which come first. `names` find columns without ids. `unfillable`: columns (by id)
+    that the file must have, and why.
 
-    Raises InputError or NotFoundError naming a file that is missing, damaged, or has no field ids.
+    Raises InputError or NotFoundError naming a file that is missing, damaged, or has neither field ids nor names.
     """
     known = DataFile(UNNUMBERED, readable(stored.path), ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
     with files.opened(store, known) as source:
         footer = files.described_parquet(source, known)
         schema = footer.metadata.schema.to_arrow_schema()
     files.check_columns(schema, stored.path)
-    needed = tuple(fill for fill in fills if _is_needed(fill, schema, footer.metadata))
+    in_partition = {number for fill in constants if (number := field_ids.field_id(fill.column)) is not None}
+    schema = identified(schema, names, in_partition, stored.path)
+    needed = tuple(fill for fill in (*constants, *fills) if _is_needed(fill, schema, footer.metadata))
     found = field_ids.matched(replace(known, schema=schema, fills=needed), columns)
     has = {field_ids.field_id(column) for column in found.schema}
     for number, why in (unfillable or {}).items():
