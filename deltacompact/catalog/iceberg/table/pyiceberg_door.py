@@ -44,8 +44,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse as parse_expression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
     compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
@@ -90,6 +90,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.column_metrics import Measured, metrics_of
 from deltacompact.catalog.iceberg.table.content_files import (
     ContentFile,
     PartitionTuple,
@@ -361,21 +362,28 @@ class IcebergTable:
         schema: Schema = self._table.metadata.schema()
         if self.metadata.format_version >= 3:
             schema = Schema(*schema.fields, *_LINEAGE)
-        found = data_file_statistics_from_parquet_metadata(
-            footer,
-            compute_statistics_plan(schema, dict(self.metadata.properties)),
-            parquet_path_to_id_mapping(schema),
-        ).to_serialized_dict()
+        found = metrics_of(footer, _measured(schema, self.metadata.properties))
         return replace(
             file,
-            column_sizes=found["column_sizes"] or {},
-            value_counts=found["value_counts"] or {},
-            null_value_counts=found["null_value_counts"] or {},
-            nan_value_counts=found["nan_value_counts"] or {},
-            lower_bounds=found["lower_bounds"] or {},
-            upper_bounds=found["upper_bounds"] or {},
-            split_offsets=tuple(found["split_offsets"] or ()),
+            column_sizes=found.column_sizes,
+            value_counts=found.value_counts,
+            null_value_counts=found.null_value_counts,
+            lower_bounds=found.lower_bounds,
+            upper_bounds=found.upper_bounds,
+            split_offsets=found.split_offsets,
         )
+
+
+def _measured(schema: Schema, properties: Mapping[str, str]) -> dict[str, Measured]:
+    """What is to be said of each column, by its path in a Parquet file with the schema's names."""
+    plan = compute_statistics_plan(schema, dict(properties))
+    measured = {}
+    for path, number in parquet_path_to_id_mapping(schema).items():
+        column = plan[number]
+        mode = column.mode.type
+        counts, bounds = mode is not MetricModeTypes.NONE, mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+        measured[path] = Measured(number, str(column.iceberg_type), counts, bounds, column.mode.length)
+    return measured
 
 
 def _name_mapping(metadata: PyTableMetadata) -> str:
@@ -692,13 +700,8 @@ def _try_it() -> None:
     _expect("dates in Avro schemas", {"type": "int", "logicalType": "date"} in part["type"])
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_arrays([pa.array([5, 3, None], pa.date32())], schema=read.schema), sink)
-    schema = before.schema()
-    metrics = data_file_statistics_from_parquet_metadata(
-        pq.read_metadata(io.BytesIO(sink.getvalue())),
-        compute_statistics_plan(schema, {}),
-        parquet_path_to_id_mapping(schema),
-    ).to_serialized_dict()
-    _expect("column bounds", metrics["lower_bounds"] == {7: b"\3\0\0\0"} and metrics["null_value_counts"] == {7: 1})
+    metrics = metrics_of(pq.read_metadata(io.BytesIO(sink.getvalue())), _measured(before.schema(), {}))
+    _expect("column bounds", metrics.lower_bounds == {7: b"\3\0\0\0"} and metrics.null_value_counts == {7: 1})
     words = {"operation": "replace", "added-records": "3"}
     snapshot = Snapshot(9, None, 5, 1, "memory://list", 0, words)
     after = update_table_metadata(before, (_added(snapshot), _moved(MAIN, 9, None)))
