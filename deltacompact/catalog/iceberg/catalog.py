@@ -19,6 +19,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.attempts import committed_by
+from deltacompact.catalog.iceberg.commit.committer import retries_of
 from deltacompact.catalog.iceberg.comparison import Comparison, comparison
 from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
@@ -193,7 +194,9 @@ class IcebergCatalog:
 
     def _table(self, table_id: str) -> pyiceberg_door.IcebergTable:
         expect.text_or_none("the table", table_id)
-        return pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        table = pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+        retries_of(table.metadata)  # a bad one is refused before any work
+        return table
 
 
 def _named(options: Mapping[str, Any] | None) -> Mapping[str, Any]:

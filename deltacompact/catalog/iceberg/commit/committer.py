@@ -35,6 +35,17 @@ UNANSWERED_MAX = 8
 _WAIT_FIRST_S, _WAIT_LONGEST_S = 0.05, 5.0
 
 
+RETRIES = "commit.retry.num-retries"
+
+
+def retries_of(metadata: TableMetadata) -> int:
+    """How often a commit is tried again. Raises InputError if the table's property is not a whole number."""
+    text = metadata.properties.get(RETRIES, str(ATTEMPTS_MAX)).strip()
+    if not text.isascii() or not text.isdigit():
+        raise InputError(f"table {metadata.table_id!r} has {RETRIES} {text!r}, which is not a whole number")
+    return int(text)
+
+
 Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
 """Writes the files of the snapshot with this id on the table of now. None: nothing is left to change."""
 
@@ -136,7 +147,7 @@ class Committer:
         self, table: IcebergTable, drafting: Drafting[Outcome], tries: _Tries[Outcome]
     ) -> Committed[Outcome] | None:
         """Attempt after attempt, each on the head of now. None: none of them surely took effect."""
-        attempts = int(table.metadata.properties.get("commit.retry.num-retries", ATTEMPTS_MAX)) + 1
+        attempts = retries_of(table.metadata) + 1
         for attempt in range(1, attempts + 1):
             if (landed := tries.landed(table)) is not None:
                 return Committed(table, *landed, attempt - 1)

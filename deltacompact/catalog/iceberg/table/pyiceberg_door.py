@@ -38,6 +38,7 @@ from pyiceberg.exceptions import (
     OAuthError,
     TableAlreadyExistsError,
     UnauthorizedError,
+    ValidationError,
     ValidationException,
 )
 from pyiceberg.expressions import BooleanExpression
@@ -80,6 +81,7 @@ from pyiceberg.transforms import (
     IdentityTransform,
     MonthTransform,
     TruncateTransform,
+    UnknownTransform,
     VoidTransform,
     YearTransform,
 )
@@ -139,8 +141,16 @@ def _answering(name: str) -> Iterator[None]:
         yield
     except (DeltaCompactError, ValueError, KeyError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
         raise
+    except (ValidationError, FileNotFoundError):  # the catalog has answered: it is the table's metadata file
+        raise
     except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
         raise StoreError(f"Iceberg catalog {name!r} does not answer: {text_of(error)}") from error
+
+
+def _first_of(error: Exception) -> str:
+    """What an error says. Of those of pydantic, which name every field with a link to its manual, the first."""
+    errors = getattr(error.__cause__, "errors", None)
+    return text_of(errors()[0]["msg"] if callable(errors) else error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +174,11 @@ class IcebergTable:
                 table = catalog.load_table(table_id)
         except (NoSuchTableError, NoSuchNamespaceError):
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
-        except (ValueError, KeyError) as error:
-            raise InputError(f"Iceberg table {table_id!r} cannot be read: {text_of(error)}") from error
+        except (ValueError, KeyError, ValidationError) as error:
+            raise InputError(f"Iceberg table {table_id!r}: its metadata cannot be read: {_first_of(error)}") from error
+        except FileNotFoundError as error:
+            raise NotFoundError(f"Iceberg table {table_id!r}: its metadata is missing: {text_of(error)}") from error
+        _refuse_unknown_transforms(table_id, table.metadata)
         if table.metadata.format_version >= 3:
             _check_version_3(table_id, table)
         return cls(table, _metadata(table_id, table.metadata, table.metadata_location))
@@ -458,6 +471,16 @@ def _building(catalog: MetastoreCatalog, last_sequence_number: int) -> Metastore
     building: Any = object.__new__(Building)
     building.__dict__ = catalog.__dict__  # the same connections and state, not a copy of them
     return building  # type: ignore[no-any-return]
+
+
+def _refuse_unknown_transforms(table_id: str, metadata: PyTableMetadata) -> None:
+    """Such partitions must not be written (spec, "Partition Transforms"), and PyIceberg would lose the name."""
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            if isinstance(field.transform, UnknownTransform):
+                raise InputError(
+                    f"partition field {field.name!r} of Iceberg table {table_id!r} has an unknown transform"
+                )
 
 
 def _check_version_3(table_id: str, table: Table) -> None:
