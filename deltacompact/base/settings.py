@@ -27,9 +27,9 @@ _NO_COUNTS = (*_TEXTS, "rewrite_dead_fraction", "ray_wait_s", *_RATES, "limits",
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
-def _check_codec(name: str | None) -> None:
+def check_codec(argument: str, name: str | None) -> None:
     """Refuse a codec that pyarrow cannot write, before a compaction reads anything."""
-    if expect.text_or_none("compression", name) in (None, "none"):
+    if expect.text_or_none(argument, name) in (None, "none"):
         return
     import pyarrow as pa
 
@@ -38,7 +38,7 @@ def _check_codec(name: str | None) -> None:
     except ValueError:
         known = False
     if not known:
-        raise InputError(f"compression {name!r} is not a codec of pyarrow (zstd, snappy, gzip, lz4, brotli or none)")
+        raise InputError(f"{argument} {name!r} is not a codec of pyarrow (zstd, snappy, gzip, lz4, brotli or none)")
 
 
 def at_least(name: str, value: int, minimum: int, maximum: int | None = None) -> int:
@@ -104,7 +104,7 @@ class Settings:
         if self.executor not in EXECUTORS:
             raise InputError(f"executor {self.executor!r} is not one of {', '.join(EXECUTORS)}")
         expect.text_or_none("ray_address", self.ray_address)
-        _check_codec(self.compression)
+        check_codec("compression", self.compression)
         if not 0.0 <= expect.number("rewrite_dead_fraction", self.rewrite_dead_fraction) <= 1.0:
             raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
         if not expect.number("ray_wait_s", self.ray_wait_s) >= 0:

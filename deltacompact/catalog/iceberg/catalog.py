@@ -185,7 +185,7 @@ class IcebergCatalog:
     def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
         """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
         table = self._table(table_id)
-        Patience.of(table.metadata.properties)
+        Patience.of(table.metadata.properties)  # a bad one is refused before any work
         if (owner := table.metadata.properties.get(PUBLICATION)) is not None:
             raise InputError(
                 f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "

@@ -20,7 +20,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import ChainFileNumber
-from deltacompact.base.settings import Settings
+from deltacompact.base.settings import Settings, check_codec
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, expected_output_files
@@ -29,6 +29,7 @@ from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_sh
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
 from deltacompact.catalog.iceberg.table.locations import readable
+from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.row_lineage import with_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState
@@ -48,6 +49,19 @@ class Job:
     state: TableState
     plan: RewritePlan
     session: str
+
+
+_CODEC = "write.parquet.compression-codec"
+
+
+def codec_of(metadata: TableMetadata, settings: Settings) -> str:
+    """The codec of outputs: that of the settings, else the table's. Raises InputError for one that we cannot write."""
+    if settings.compression is not None:
+        return settings.compression
+    name = metadata.properties.get(_CODEC, "zstd").lower()
+    codec = "none" if name == "uncompressed" else name
+    check_codec(_CODEC, codec)
+    return codec
 
 
 def name_of_outputs(session: str) -> str:
@@ -148,8 +162,7 @@ class Work:
         return tasks
 
     def _write_options(self) -> WriteOptions:
-        codec = self._metadata.properties.get("write.parquet.compression-codec", "zstd").lower()
-        codec = self._settings.compression or ("none" if codec == "uncompressed" else codec)
+        codec = codec_of(self._metadata, self._settings)
         return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
 
     def _described(self, group: FileGroup, path: str, output: Materialized) -> ContentFile:

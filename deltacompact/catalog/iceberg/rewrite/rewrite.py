@@ -22,6 +22,7 @@ from deltacompact.base.wording import one_line
 from deltacompact.catalog.iceberg.commit.committer import Committer
 from deltacompact.catalog.iceberg.deletes.finding import Sizes
 from deltacompact.catalog.iceberg.rewrite.options import RewriteOptions
+from deltacompact.catalog.iceberg.rewrite.outputs import codec_of
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, plan_rewrite
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
 from deltacompact.catalog.iceberg.rewrite.proposals import propose_removal
@@ -130,6 +131,7 @@ class Rewrite:
         only: frozenset[str] | None = None,
         busy: frozenset[str] = frozenset(),
     ) -> RewritePlan:
+        codec_of(state.metadata, self.settings)  # a bad one is refused before any work
         choices: dict[str, Any] = {}
         if options.where is not None and only is None:
             choices["wanted"] = self.table.may_match(options.where)

@@ -156,9 +156,22 @@ class Spec:
         return all(part.transform == "void" for part in self.fields)
 
 
+class _MinusZero(float):
+    """-0.0, which is another partition than 0.0. Python takes them for equal, Iceberg does not."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _MinusZero)
+
+    def __hash__(self) -> int:
+        return hash(_MinusZero)
+
+
 def canonical(value: Any) -> PartitionValue:
-    """A partition value that equals itself: NaN is always the same object, so that tuples of it are equal."""
-    if isinstance(value, float) and math.isnan(value):
-        return math.nan
+    """A partition value that equals itself and no other one, so that tuples of values can be compared."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return math.nan  # always the same object: tuples of it are equal
+        if value == 0 and math.copysign(1, value) < 0:
+            return _MinusZero(value)
     found: PartitionValue = value
     return found

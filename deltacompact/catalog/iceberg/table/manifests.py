@@ -11,6 +11,7 @@ Fields are found by field id, because names of partition fields may be changed t
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -453,6 +454,8 @@ def _single_value(part: SpecField) -> tuple[Callable[[Any], bytes], Callable[[An
     logical = None if isinstance(type_, str) else type_.get("logicalType")
     if logical == "decimal":
         return _shortest, lambda value: int.from_bytes(value, "big", signed=True)
+    if name in ("float", "double"):
+        return struct.Struct(_PACKED[name]).pack, lambda value: (float(value), math.copysign(1, value))
     if name in _PACKED:
         return struct.Struct(_PACKED[name]).pack, lambda value: value
     if name == "string":

@@ -29,6 +29,7 @@ from pyiceberg.exceptions import (
     RESTError,
     TooManyRequestsError,
     UnauthorizedError,
+    ValidationError,
     ValidationException,
 )
 
@@ -54,6 +55,8 @@ def answering(name: str) -> Iterator[None]:
         yield
     except (DeltaCompactError, ValueError, KeyError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
         raise
+    except (ValidationError, FileNotFoundError):  # the catalog has answered: it is the table's metadata file
+        raise
     except _NOT_ALLOWED as error:
         raise InputError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
     except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
@@ -76,6 +79,12 @@ def committing(table_id: str) -> Iterator[None]:
         if status in _INVALID:
             raise CommitRefusedError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
         raise CommitUnansweredError(f"{table_id}: {text_of(error)}") from error
+
+
+def first_of(error: Exception) -> str:
+    """What an error says. Of those of pydantic, which name every field with a link to its manual, the first."""
+    errors = getattr(error.__cause__, "errors", None)
+    return text_of(errors()[0]["msg"] if callable(errors) else error)
 
 
 def _status(error: Exception) -> int | None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.io.pyarrow import MetricModeTypes, compute_statistics_plan, parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.types import LongType, NestedField
 
+from deltacompact.catalog.iceberg.table.column_metrics import Measured, metrics_of
 from deltacompact.catalog.iceberg.table.content_files import ContentFile
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
@@ -27,18 +25,25 @@ def file_with_metrics(file: ContentFile, footer: pq.FileMetaData, metadata: PyTa
     schema: Schema = metadata.schema()
     if metadata.format_version >= 3:
         schema = Schema(*schema.fields, *_LINEAGE)
-    found = data_file_statistics_from_parquet_metadata(
-        footer,
-        compute_statistics_plan(schema, dict(metadata.properties)),
-        parquet_path_to_id_mapping(schema),
-    ).to_serialized_dict()
+    found = metrics_of(footer, _measured(schema, metadata.properties))
     return replace(
         file,
-        column_sizes=found["column_sizes"] or {},
-        value_counts=found["value_counts"] or {},
-        null_value_counts=found["null_value_counts"] or {},
-        nan_value_counts=found["nan_value_counts"] or {},
-        lower_bounds=found["lower_bounds"] or {},
-        upper_bounds=found["upper_bounds"] or {},
-        split_offsets=tuple(found["split_offsets"] or ()),
+        column_sizes=found.column_sizes,
+        value_counts=found.value_counts,
+        null_value_counts=found.null_value_counts,
+        lower_bounds=found.lower_bounds,
+        upper_bounds=found.upper_bounds,
+        split_offsets=found.split_offsets,
     )
+
+
+def _measured(schema: Schema, properties: Mapping[str, str]) -> dict[str, Measured]:
+    """What is to be said of each column, by its path in a Parquet file with the schema's names."""
+    plan = compute_statistics_plan(schema, dict(properties))
+    measured = {}
+    for path, number in parquet_path_to_id_mapping(schema).items():
+        column = plan[number]
+        mode = column.mode.type
+        counts, bounds = mode is not MetricModeTypes.NONE, mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+        measured[path] = Measured(number, str(column.iceberg_type), counts, bounds, column.mode.length)
+    return measured

@@ -23,6 +23,7 @@ from pyiceberg.transforms import (
     IdentityTransform,
     MonthTransform,
     TruncateTransform,
+    UnknownTransform,
     VoidTransform,
     YearTransform,
 )
@@ -30,6 +31,16 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, PrimitiveType
 
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple, PartitionValue
+
+
+def refuse_unknown_transforms(table_id: str, metadata: PyTableMetadata) -> None:
+    """Such partitions must not be written (spec, "Partition Transforms"), and PyIceberg would lose the name."""
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            if isinstance(field.transform, UnknownTransform):
+                raise InputError(
+                    f"partition field {field.name!r} of Iceberg table {table_id!r} has an unknown transform"
+                )
 
 
 def partition_in_spec(

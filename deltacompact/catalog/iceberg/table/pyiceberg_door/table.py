@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.table import Table
 
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
@@ -27,9 +27,9 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.behaviour import check_be
 from deltacompact.catalog.iceberg.table.pyiceberg_door.catalogs import make_ready
 from deltacompact.catalog.iceberg.table.pyiceberg_door.commits import adding, commit, expiring
 from deltacompact.catalog.iceberg.table.pyiceberg_door.creating import create_table, give_columns
-from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import answering
+from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import answering, first_of
 from deltacompact.catalog.iceberg.table.pyiceberg_door.metrics import file_with_metrics
-from deltacompact.catalog.iceberg.table.pyiceberg_door.partitions import partition_in_spec
+from deltacompact.catalog.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
 from deltacompact.catalog.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door.version_3 import check_version_3
 from deltacompact.catalog.iceberg.table.pyiceberg_door.where import files_that_may_match
@@ -61,8 +61,11 @@ class IcebergTable:
                 table = catalog.load_table(table_id)
         except (NoSuchTableError, NoSuchNamespaceError):
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
-        except (ValueError, KeyError) as error:
-            raise InputError(f"Iceberg table {table_id!r} cannot be read: {text_of(error)}") from error
+        except (ValueError, KeyError, ValidationError) as error:
+            raise InputError(f"Iceberg table {table_id!r}: its metadata cannot be read: {first_of(error)}") from error
+        except FileNotFoundError as error:
+            raise NotFoundError(f"Iceberg table {table_id!r}: its metadata is missing: {text_of(error)}") from error
+        refuse_unknown_transforms(table_id, table.metadata)
         if table.metadata.format_version >= 3:
             check_version_3(table_id, table)
         return cls(table, plain_metadata(table_id, table.metadata, table.metadata_location))

@@ -1,0 +1,70 @@
+"""Tables that others left in a bad way: each is refused in one clear line, before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from iceberg_lake import SETTINGS
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField
+
+import deltacompact
+from deltacompact.base.errors import InputError, NotFoundError
+
+T = "ns.t"
+MODES = ("rewrite", "convert", "upsert")
+ZORDER = [{"spec-id": 0, "fields": [{"name": "z", "transform": "zorder[3]", "source-id": 1, "field-id": 1000}]}]
+
+
+@pytest.fixture
+def filled(lake):
+    lake.create(T, Schema(NestedField(1, "id", IntegerType())))
+    lake.append(T, [{"id": 1}])
+    lake.delete_by_key(T, {"id": [1]})
+    return lake
+
+
+def compacted(lake, mode: str) -> None:
+    options = {"rewrite": {"rewrite-all": True}, "convert": {}, "upsert": {"key-columns": "id"}}[mode]
+    catalog = deltacompact.open_catalog(lake.catalog)
+    deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
+
+
+def files(lake) -> set[Path]:
+    return {path for path in lake.folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"partition-specs": ZORDER}, "partition field 'z' of Iceberg table 'ns.t' has an unknown transform"),
+        ({"properties": {"commit.retry.num-retries": "many"}}, "commit.retry.num-retries 'many', which is not a whole"),
+        ({"format-version": 4}, "its metadata cannot be read: Input tag '4'"),
+        ({"default-spec-id": 7}, "its metadata cannot be read: default-spec-id 7 can't be found"),
+    ],
+)
+def test_metadata_that_cannot_be_worked_with_is_told(filled, mode, changes, why):
+    filled.edit_metadata(T, changes)
+    before = files(filled)
+    with pytest.raises(InputError) as told:
+        compacted(filled, mode)
+    assert why in str(told.value)
+    assert "pydantic" not in str(told.value)
+    assert files(filled) == before
+
+
+def test_a_metadata_file_that_is_gone_is_not_a_catalog_that_is_silent(filled):
+    path = Path(filled.catalog.load_table(T).metadata_location.removeprefix("file://"))
+    path.unlink()
+    with pytest.raises(NotFoundError, match=f"its metadata is missing: .*{path.name}"):
+        compacted(filled, "rewrite")
+
+
+def test_a_codec_of_the_table_that_cannot_be_written_is_refused(filled):
+    filled.edit_metadata(T, {"properties": {"write.parquet.compression-codec": "lzo"}})
+    before = files(filled)
+    with pytest.raises(InputError, match=r"write\.parquet\.compression-codec 'lzo' is not a codec of pyarrow"):
+        compacted(filled, "rewrite")
+    assert files(filled) == before
