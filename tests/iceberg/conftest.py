@@ -8,6 +8,14 @@ import pytest
 from iceberg_lake import Lake
 
 
+@pytest.fixture(autouse=True)
+def silence_is_short(monkeypatch):
+    """A catalog that stops answering is asked again for a moment, not for half a minute."""
+    from deltacompact.catalog.iceberg.table.pyiceberg_door import table
+
+    monkeypatch.setattr(table, "SILENT_S", 0.2)
+
+
 @pytest.fixture
 def lake(tmp_path):
     return Lake(tmp_path, f"lake{uuid.uuid4().hex[:8]}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import test_iceberg_resume as dead
 from iceberg_lake import SETTINGS
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -213,6 +214,28 @@ def test_a_branch_that_is_dropped_or_moved_before_our_commit(lake):
 
     rewrite(lake, hooked(lake, before=first_only(fast_forward)), "audit")
     assert (ids(lake, "audit"), ids(lake)) == ([1, 2, 3], [1, 2, 3])
+
+
+def test_manifests_of_a_snapshot_that_landed_and_was_expired_live_on_when_its_session_is_resumed(lake):
+    """Group 0 is committed, group 1 is written, and the process dies. Then others append, and expire snapshots."""
+    dead.table_of(lake)
+    lake.catalog.load_table(T).transaction().set_properties(QUICK).commit_transaction()
+    commits = []
+
+    def die():
+        commits.append(1)
+        if len(commits) == 2:
+            raise dead.Died
+
+    with pytest.raises(dead.Died), dead.dying(lake, dead.Death(-1)):
+        dead.rewrite(lake, partial_progress_enabled=True, before_commit=die)
+    lake.append(T, [{"id": 100, "day": 0}])
+    table = lake.catalog.load_table(T)
+    old = [snapshot.snapshot_id for snapshot in table.snapshots()][:-1]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    result = lake.rewrite(T, min_input_files=10)
+    assert result.resumed == 1
+    assert ids(lake) == [*dead.LIVING, 100]
 
 
 STEPS = ["load", "draft", "before the commit", "after the commit", "wait", "load again", "discard"]

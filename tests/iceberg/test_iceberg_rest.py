@@ -26,7 +26,7 @@ QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}
 
 
 @pytest.fixture
-def server(spark, lake, monkeypatch):
+def server(spark, lake):
     if "iceberg-spark-runtime" not in spark.sparkContext._jsc.sc().listJars().mkString(" "):
         pytest.skip("Spark started without the Iceberg runtime: no Maven repository was reachable")
     server = RestServer(spark, lake)
@@ -144,7 +144,8 @@ def test_rule_20_a_commit_that_a_proxy_sends_twice_is_not_taken_for_a_conflict(s
             path.unlink()
 
 
-def test_a_server_that_restarts_during_a_commit_is_asked_again(server, lake):
+def test_a_server_that_restarts_during_a_commit_is_asked_again(server, lake, monkeypatch):
+    monkeypatch.setattr(door_table, "SILENT_S", 30.0)
     table_of(lake, 2, [1, 2], [3])
     catalog = deltacompact.open_catalog(lake.catalog)
     asked = server.commits_asked
@@ -274,7 +275,6 @@ def test_a_catalog_that_shows_some_snapshots_only_is_refused(server, lake):
 def test_a_catalog_that_is_not_there_is_told_in_one_line(monkeypatch, uri):
     monkeypatch.setenv("PYICEBERG_CATALOG__AWAY__URI", uri)
     monkeypatch.setenv("PYICEBERG_CATALOG__AWAY__TYPE", "rest")
-    monkeypatch.setattr(door_table, "SILENT_S", 0.0)
     with pytest.raises(StoreError, match=r"^Iceberg catalog 'away' does not answer: ") as caught:
         deltacompact.open_catalog("iceberg://away")
     assert "\n" not in str(caught.value)

@@ -20,7 +20,6 @@ import deltacompact
 from deltacompact.base.errors import Interrupted, OutcomeUnknownError
 from deltacompact.catalog.delta_stream.vacuum import vacuum
 from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.pyiceberg_door import table as door_table
 from deltacompact.storage.local import LocalStore
 
 
@@ -169,7 +168,6 @@ def test_a_commit_of_which_nobody_knows_keeps_its_files_and_is_repaired(orders, 
     changed(orders)
     commit_table = SqlCatalog.commit_table
     with monkeypatch.context() as patch:
-        patch.setattr(door_table, "SILENT_S", 0.0)
 
         def unanswered(*arguments):
             commit_table(*arguments)

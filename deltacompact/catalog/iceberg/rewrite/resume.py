@@ -22,7 +22,7 @@ from typing import Any
 from deltacompact.base.errors import ConflictError, DeltaCompactError, NotFoundError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
-from deltacompact.catalog.iceberg.commit.snapshots import names_of_drafts
+from deltacompact.catalog.iceberg.commit.snapshots import unnamed_drafts
 from deltacompact.catalog.iceberg.rewrite import journal as journals
 from deltacompact.catalog.iceberg.rewrite.journal import FOLDER, Journal, Records, UntrustedError, WrittenGroup
 from deltacompact.catalog.iceberg.rewrite.outputs import name_of_outputs
@@ -185,8 +185,7 @@ def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | No
         return []
     metadata = committed.table.metadata
     failed = [snapshot_id for snapshot_id in records.commits if snapshot_id not in metadata.snapshots]
-    names = [name for snapshot_id in failed for name in names_of_drafts(snapshot_id)]
-    return [path for name in names for path in locations.listed(store, metadata.metadata_folder, name)]
+    return unnamed_drafts(store, metadata, failed)
 
 
 def _is_intact(store: ObjectStore, file: ContentFile) -> bool:
