@@ -39,6 +39,7 @@ from deltacompact.catalog.iceberg.key_index.entering import (
     write_range,
 )
 from deltacompact.catalog.iceberg.key_index.merging import runs_to_merge
+from deltacompact.catalog.iceberg.key_index.order import Order
 from deltacompact.catalog.iceberg.key_index.terms import Terms
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Entry
@@ -48,6 +49,8 @@ from deltacompact.planning import sizing
 PROPERTY = "deltacompact.key-index.enabled"
 BLOCK_ENTRIES = 16_384
 """Entries of a block, 512 KiB: what one deleted key costs to look up, in one request."""
+COPIES = 3
+"""Entries that a task holds for each one of its bucket: as they were read, those that it wants, and these in order."""
 SIGNED_EVERY_S = 86_400.0
 """A generation that is older than this is put again when it is used, so that `maintain` sees its use."""
 
@@ -128,6 +131,11 @@ class KeyIndexes:
         run = self._run(index.terms, entering, new, [index.runs[number] for number in merged], columns)
         return self._published(replace(index, runs=(*kept, run)))
 
+    def buckets(self, rows: int, order: Order) -> int:
+        """Buckets of so many entries of an index that a task can hold."""
+        memory = self.tasks.executor.capacity.memory_per_task_bytes
+        return sizing.hash_bucket_count(rows, order.entry_bytes * COPIES, memory, self.limits)
+
     def _run(
         self,
         terms: Terms,
@@ -148,7 +156,7 @@ class KeyIndexes:
         order, capacity = entering.order, self.tasks.executor.capacity
         rows, new_rows = sum(file.rows for file in data), sum(file.rows for file, _ in new)
         memory = capacity.memory_per_task_bytes
-        buckets = sizing.hash_bucket_count(rows, order.entry_bytes, memory, self.limits)
+        buckets = self.buckets(rows, order)
         nodes = len(capacity.node_slots)
         rows_max = sizing.task_rows(new_rows, capacity.slots, nodes, buckets, order.entry_bytes, memory, self.limits)
         name = uuid.uuid4().hex

@@ -14,9 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.catalog.iceberg.key_index.document import (
-    IndexUnusableError,
     KeyIndex,
     index_of,
     names_in,
@@ -28,13 +27,23 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 GENERATION = re.compile(r"(\d{20})\.json")
 
 
+_LOOKS = 3
+"""How often the newest generation is looked for, if two newer ones come before it is read."""
+
+
 def newest(store: ObjectStore, terms: Terms) -> KeyIndex:
     """The newest generation: generation 0 where there is none."""
-    found = max(_generations(store, terms.folder), key=lambda one: one[0], default=None)
-    if found is None:
-        return KeyIndex(terms, 0)
-    generation, stat = found
-    return index_of(store.get(stat.path), terms, generation, stat.modified_s)
+    for look in range(1, _LOOKS + 1):
+        found = max(_generations(store, terms.folder), key=lambda one: one[0], default=None)
+        if found is None:
+            break
+        generation, stat = found
+        try:
+            return index_of(store.get(stat.path), terms, generation, stat.modified_s)
+        except NotFoundError:
+            if look == _LOOKS:
+                raise
+    return KeyIndex(terms, 0)
 
 
 def newest_generation(store: ObjectStore, terms: Terms) -> int:
@@ -70,7 +79,7 @@ def _names(store: ObjectStore, folder: str, path: str) -> frozenset[str]:
     """The files that a generation names, as far as it can be read: `maintain` removes the rest by age."""
     try:
         return names_in(store.get(path), folder, path)
-    except (IndexUnusableError, DeltaCompactError):
+    except DeltaCompactError:
         return frozenset()
 
 

@@ -156,9 +156,7 @@ class Comparison:
                 masks[file.deletions.masks_path].append(ordinal)
         number_of = {key_space: number for number, key_space in enumerate(self._plan.key_spaces)}
         order = entering.order
-        rows = sum(run.rows for run in full.runs)
-        memory = self._executor.capacity.memory_per_task_bytes
-        buckets = sizing.hash_bucket_count(rows, order.entry_bytes, memory, self._limits)
+        buckets = self._indexes.buckets(sum(run.rows for run in full.runs), order)
         entries = IndexedRows(
             tuple(
                 ComparedRun(run.files, run.order, np.array([ordinals.get(file, -1) for file in run.data], np.int64))
