@@ -1,9 +1,10 @@
-"""An S3 between a store and moto, which does to each request what a test wants.
+"""An S3 between a store and the S3 of the tests, which does to each request what a test wants.
 
 None          passes it on             "reset"       resets the connection, passes nothing on
 "lost"        passes it on, resets     "503", "500"  refuses it
 "truncated"   sends half of the answer "stall"       says nothing until the test ends
-"late"        answers 1.5 s later      "overwrite"   drops If-None-Match
+"late"        answers 1.5 s later      "overwrite"   drops If-None-Match (moto does not look at signatures)
+"late truncated"   both
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class FaultyS3:
                 server.close()
                 if fault == "lost":
                     return self.reset()
-                if fault == "late":
+                if fault in ("late", "late truncated"):
                     faulty.over.wait(1.5)
                 self.send_response_only(reply.status, reply.reason)
                 for name, value in reply.headers.items():
@@ -81,8 +82,8 @@ class FaultyS3:
                 length = reply.headers.get("Content-Length", "0") if self.command == "HEAD" else len(data)
                 self.send_header("Content-Length", str(length))
                 self.end_headers()
-                self.wfile.write(data[: len(data) // 2] if fault == "truncated" else data)
-                if fault == "truncated":
+                self.wfile.write(data[: len(data) // 2] if fault in ("truncated", "late truncated") else data)
+                if fault in ("truncated", "late truncated"):
                     self.close_connection = True
 
             def refuse(self, status: int, code: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import boto3
 import pyarrow as pa
 import pytest
 from faulty_s3 import faulty_s3
@@ -98,11 +99,12 @@ def test_readers_of_s3_do_not_probe(
 
 
 def test_an_s3_that_ignores_the_condition_is_refused_at_the_first_write(
-    s3_catalog_uri: str, moto_endpoint: str, in_a_new_process: Callable[[], None]
+    moto_endpoint: str, in_a_new_process: Callable[[], None]
 ) -> None:
+    boto3.client("s3", endpoint_url=moto_endpoint).create_bucket(Bucket="overwrites")
     with faulty_s3(moto_endpoint) as s3:
         s3.fault = lambda request: "overwrite"
-        store = open_store(s3_catalog_uri, S3Settings(endpoint_url=s3.url))
+        store = open_store("s3://overwrites/tables", S3Settings(endpoint_url=s3.url))
         catalog = deltacompact.DeltaStreamCatalog(store)
         for _ in range(2):
             with pytest.raises(InputError, match="ignores If-None-Match"):

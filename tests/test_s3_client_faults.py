@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -26,12 +27,12 @@ DATA = hashlib.sha256(b"seed").digest() * (1 << 17)  # 4 MiB
 
 
 @pytest.fixture
-def s3(moto_endpoint, s3_catalog_uri, monkeypatch):
+def s3(s3_endpoint, s3_catalog_uri, monkeypatch):
     """A faulty S3 and a store behind it that has been answered, with a fresh memory of latencies and throttling."""
     monkeypatch.setattr(s3_objects, "BACKOFF", SharedBackoff())
     monkeypatch.setattr(s3_store, "BACKOFF", s3_objects.BACKOFF)
     monkeypatch.setattr(s3_objects, "HEDGING", Hedging())
-    with faulty_s3(moto_endpoint) as s3:
+    with faulty_s3(s3_endpoint) as s3:
         store = S3Store(s3_catalog_uri.split("/")[2], "tables", S3Settings(endpoint_url=s3.url, timeout_s=2))
         store.put("x", DATA)
         s3.seen.clear()
@@ -43,6 +44,16 @@ def reopen(store, monkeypatch, **settings):
     monkeypatch.setattr(store, "settings", S3Settings(**settings))
     monkeypatch.setattr(store, "_live", None)
     monkeypatch.setattr(s3_store, "ANSWERED", {store.settings})
+
+
+@contextlib.contextmanager
+def skipping_where_minio_cannot(words):
+    try:
+        yield
+    except StoreError as error:
+        if not os.environ.get("DELTACOMPACT_TEST_S3") or words not in str(error):
+            raise
+        pytest.skip(f"this server cannot: {words}")
 
 
 def fetched(store, start=1000, length=2_000_000):
@@ -64,6 +75,24 @@ def test_a_request_that_is_late_is_hedged_and_not_waited_for(s3):
     data, seconds = timed(lambda: fetched(store))
     assert data == DATA[1000:2_001_000]
     assert Hedging.UNKNOWN_S <= seconds < 2, "the connection would be given up after two seconds"
+
+
+def test_a_hedge_answers_where_the_first_answer_comes_late_and_cut_short(s3):
+    faulty, store = s3
+    faulty.fault = first("late truncated", "late", method="GET")
+    assert fetched(store) == DATA[1000:2_001_000]
+    assert len(faulty.seen) == 2
+
+
+def test_an_object_that_changes_between_two_ranges_is_refused(s3):
+    faulty, store = s3
+    with store.open("x") as file:
+        file.announce([(0, 1 << 20)])
+        assert file.read_at(1 << 20, 0).to_pybytes() == DATA[: 1 << 20]
+        store.put("x", DATA[::-1])
+        faulty.fault = first("500", method="GET")
+        with pytest.raises(InputError, match="changed while it was read"):
+            file.read_at(1 << 20, 1 << 20)
 
 
 def test_hedges_do_not_double_the_requests_of_a_slow_store(s3, monkeypatch):
@@ -144,7 +173,8 @@ def test_ranges_of_an_empty_object_and_beyond_the_end(s3):
 @pytest.mark.parametrize("key", ["a b/é+%20", "tab\there", "a//b", "a/./b", "a/"])
 def test_keys_of_all_kinds_are_read_and_written(s3, key):
     _, store = s3
-    store.put(key, b"0123")
+    with skipping_where_minio_cannot("XMinioInvalid"):
+        store.put(key, b"0123")
     assert store.get(key) == b"0123"
     assert store.stat(key).bytes == 4
     assert store.fetch(key, 1, 2).result().data == b"12"
@@ -155,7 +185,8 @@ def test_keys_of_all_kinds_are_read_and_written(s3, key):
 def test_documents_and_data_are_encrypted_with_the_key(s3, monkeypatch):
     faulty, store = s3
     reopen(store, monkeypatch, endpoint_url=faulty.url, kms_key_id="key-1")
-    store.put("small", b"1")
+    with skipping_where_minio_cannot("S3 answered NotImplemented"):
+        store.put("small", b"1")
     with store.writer("large") as sink:
         sink.write(bytes(9 << 20))
     for name in ("small", "large"):
@@ -207,7 +238,7 @@ def test_a_process_that_ends_with_requests_under_way_ends_quietly(s3):
     assert "Traceback" not in done.stderr
 
 
-def test_the_whole_job_on_a_faulty_s3(s3, moto_endpoint):
+def test_the_whole_job_on_a_faulty_s3(s3):
     """One request in eight meets a fault."""
     import random
 

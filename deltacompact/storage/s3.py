@@ -347,7 +347,8 @@ class S3Store:
         expires_s = time.monotonic() + self._CREDENTIALS_LAST_S
         deadline_s = time.monotonic() + FIRST_ANSWER_S
         may_ask_its_user = self.settings.profile or os.environ.get("AWS_PROFILE")
-        if self.settings in ANSWERED or may_ask_its_user:
+        are_known = self._static and not self.settings.role_arn
+        if self.settings in ANSWERED or may_ask_its_user or are_known:
             client, objects = self._clients()
         else:
             try:

@@ -88,15 +88,13 @@ class S3Parts:
         return _COPIES.get((self._endpoint, self._checked), False)
 
     def complete(self, upload: str, parts: list[Part]) -> None:
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         with self._store.asking(self._path):
             try:
                 self._client.complete_multipart_upload(**self._named, UploadId=upload, MultipartUpload={"Parts": parts})
-            except ClientError as error:
-                gone = error.response["Error"]["Code"] == "NoSuchUpload"
-                tried_again = error.response["ResponseMetadata"].get("RetryAttempts", 0) > 0
-                if not (gone and tried_again and self._is_there(parts)):
+            except (ClientError, BotoCoreError):
+                if not self._is_there(parts):
                     raise
 
     def abort(self, upload: str) -> None:
@@ -107,8 +105,11 @@ class S3Parts:
             _LOG.warning("an upload could not be aborted, a vacuum will discard it: %s", error)
 
     def _is_there(self, parts: list[Part]) -> bool:
-        """Whether an attempt without an answer has completed the upload. Its path is ours alone."""
-        etag = self._store.stat(self._path).etag
+        """Whether an attempt has completed the upload, although its answer was lost. Its path is ours alone."""
+        try:
+            etag = self._store.stat(self._path).etag
+        except DeltaCompactError:
+            return False
         return etag is not None and etag.endswith(f"-{len(parts)}")
 
     @property

@@ -97,15 +97,18 @@ def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits =
 
 @dataclass(frozen=True, slots=True)
 class GroupChunks:
-    """A row group: the half-open range of its rows, and where the chunks of some columns are in the file."""
+    """A row group: the half-open range of its rows; of some columns, the decoded bytes and where the chunks are."""
 
     first: int
     stop: int
+    decoded_bytes: int
     chunks: list[Range]
 
     def wanted(self, stop: int, limits: ReadLimits) -> list[Range]:
-        """What is read to decode the rows before `stop`, in the order of reading."""
-        share = min(1.0, (stop - self.first) / max(1, self.stop - self.first))
+        """What is read to decode the rows before `stop`, in the order of reading. Batches are decoded whole."""
+        rows = max(1, self.stop - self.first)
+        batch_rows = max(1, limits.batch_bytes * rows // max(1, self.decoded_bytes))
+        share = min(1.0, -(-(stop - self.first) // batch_rows) * batch_rows / rows)
         small = [chunk for chunk in self.chunks if not _is_large(chunk, limits)]
         large = [
             (start, min(end, start + int(share * (end - start)) + PAGES_BYTES))
@@ -129,8 +132,9 @@ def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks
     """Where the chunks of these columns are. Empty if the kernel cannot read the footer."""
     found, first = list[GroupChunks](), 0
     if parquet.footer is not None:
-        for (rows, _), chunks in zip(_groups(parquet, []), parquet.footer.chunks(list(columns)), strict=True):
-            found.append(GroupChunks(first, first + rows, [(begin, begin + length) for begin, length in chunks]))
+        sizes = _groups(parquet, list(columns))
+        for (rows, size), chunks in zip(sizes, parquet.footer.chunks(list(columns)), strict=True):
+            found.append(GroupChunks(first, first + rows, size, [(begin, begin + length) for begin, length in chunks]))
             first += rows
     return found
 
