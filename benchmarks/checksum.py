@@ -32,7 +32,7 @@ class Fingerprint:
 
 
 def fingerprint(files: Iterable[Path | pa.NativeFile], columns: Iterable[str]) -> Fingerprint:
-    """Of Parquet files, batch by batch. A column that a file lacks does not go in, so that the sum is another one."""
+    """The fingerprint of all rows of Parquet files. A column that a file lacks is left out, so the sum differs."""
     rows, total = 0, 0
     names = sorted(columns)
     for file in files:
@@ -45,7 +45,7 @@ def fingerprint(files: Iterable[Path | pa.NativeFile], columns: Iterable[str]) -
 
 
 def row_hashes(table: pa.Table, columns: Iterable[str]) -> Words:
-    """One word for each row, whatever the width and unit in which an engine wrote its columns."""
+    """A hash of 64 bits for each row. Widths and units, which engines choose differently, do not count."""
     hashes = np.zeros(table.num_rows, np.uint64)
     for name in sorted(columns):
         for word in _words(table[name].combine_chunks()):

@@ -232,11 +232,11 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
     console, tell, out = Console(width=None if sys.stdout.isatty() else 160), teller(), made(out, "report")
     ran = []
     with TemporaryDirectory(prefix="deltacompact-sla-") as folder:
-        for one in expected.run(count, seed, scale, Path(folder)):
-            ran.append(one)
+        for session in expected.run(count, seed, scale, Path(folder)):
+            ran.append(session)
             tell(
-                f"{len(ran)}/{count} {one.table} {one.kind}: expected {one.expected_s:.2f} s "
-                f"({one.low_s:.2f} to {one.high_s:.2f}), took {one.seconds:.2f} s"
+                f"{len(ran)}/{count} {session.table} {session.kind}: expected {session.expected_s:.2f} s "
+                f"({session.low_s:.2f} to {session.high_s:.2f}), took {session.seconds:.2f} s"
             )
     described = {"environment": environment.environment(), "scale": scale, "seed": seed}
     text = expected.write_report(ran, out, described)

@@ -91,13 +91,13 @@ class Configuration:
         return replace(self, rows=max(1_000, int(self.rows * scale)))
 
     def tiny(self) -> Configuration:
-        """For warming up."""
+        """A tiny table of the same kind, for warming up."""
         return replace(self, rows=2_000, prior_files=2, delta_files=1)
 
 
 NARROW = Configuration("narrow", 10_000_000, 0)
 WIDE = Configuration("wide", 2_000_000, 1_000)
-CONFIGURATIONS = {each.name: each for each in (NARROW, WIDE)}
+CONFIGURATIONS = {configuration.name: configuration for configuration in (NARROW, WIDE)}
 MEMORY = Configuration("memory", 30_000_000, 0, prior_files=24, delta_files=6, cases=(Case.FULL,))
 LHBENCH = Configuration("lhbench", 10_000_000, 0, delta_share=0.0, cases=(Case.MERGE,))
 """Every share that it is swept over is part of its name."""

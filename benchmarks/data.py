@@ -57,12 +57,12 @@ class Inputs:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """In fold order."""
+        """All files, in fold order."""
         return sum((delta.files for delta in self.deltas), self.prior)
 
     @property
     def deletes(self) -> bool:
-        """Whether any delta does."""
+        """Whether any delta deletes."""
         return any(delta.deletes for delta in self.deltas)
 
     @property
@@ -82,7 +82,7 @@ def inputs_of(configuration: Configuration, case: Case, folder: Path, seed: int)
 
 
 def made_once(home: Path, generation: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What is written of the files in a folder: `make` fills it unless that was done."""
+    """The document of the files in a folder. `make` fills the folder, unless that was done before."""
     known = home / "data.json"
     document: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
     if document.get("generation") != generation:
@@ -153,9 +153,9 @@ class _Maker:
     def _write(self, folder: Path, name: str, keys: Keys, files: int, stream: int) -> Iterator[tuple[Keys, pa.Table]]:
         """One file after another, each of about the same rows, with what is in it."""
         folder.mkdir(parents=True, exist_ok=True)
-        for place, some in enumerate(np.array_split(keys, files)):
-            table = self._table(some, 1_000 * stream + place)
-            path = folder / f"{name}-{place:03d}.parquet"
+        for number, some in enumerate(np.array_split(keys, files)):
+            table = self._table(some, 1_000 * stream + number)
+            path = folder / f"{name}-{number:03d}.parquet"
             pq.write_table(table, path, compression=COMPRESSION, row_group_size=ROW_GROUP_ROWS)
             yield some, table
 
@@ -174,24 +174,24 @@ class _Maker:
 
 
 def customers(dice: np.random.Generator, rows: int) -> pa.Array:
-    """Strings of 28 characters."""
+    """Names of customers: strings of 28 characters."""
     numbers = pc.utf8_lpad(pa.array(dice.integers(0, _CUSTOMERS, rows)).cast(pa.string()), 19, "0")
     return pc.binary_join_element_wise("customer-", numbers, "")
 
 
 def payloads(data: bytes, rows: int, width: int) -> pa.Array:
-    """Binary values of one width."""
+    """Random payloads: binary values of one width."""
     offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, offsets, pa.py_buffer(data)])
 
 
 def hash_sum(hashes: npt.NDArray[np.uint64]) -> int:
-    """Modulo 2^64."""
+    """The sum of hashes, modulo 2^64."""
     return int(hashes.sum(dtype=np.uint64))
 
 
 def read_ahead(files: Sequence[Path]) -> None:
-    """Bring files into the page cache, so that nobody pays for having come first."""
+    """Bring files into the page cache, so that the first competitor does not pay for reading them from disk."""
     for file in files:
         with file.open("rb", buffering=0) as source:
             while source.read(16 << 20):

@@ -15,7 +15,7 @@ PACKAGES = ("deltacompact", "pyarrow", "numpy", "ray", "polars", "duckdb", "delt
 
 
 def environment() -> dict[str, str]:
-    """For the report."""
+    """What a report says of the machine and the libraries."""
     return {
         "cores": str(CORES),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",

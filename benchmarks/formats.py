@@ -14,7 +14,7 @@ def times(value: float | None) -> str:
 
 
 def megabytes(value: float | None) -> str:
-    """In units of 10^6 bytes."""
+    """Bytes as text, in units of 10^6."""
     return (
         NONE if value is None else f"{value / 1e6:,.0f}" if value >= 1e7 else "0" if not value else f"{value / 1e6:.2f}"
     )

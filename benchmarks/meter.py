@@ -68,7 +68,7 @@ class Meter:
         return max(INTERVAL_S - took, took / SHARE_MAX)
 
     def _unshared_bytes(self, process: psutil.Process) -> int:
-        """USS; read anew where the resident size, which costs nothing to read, has changed."""
+        """The memory that the process shares with nobody (USS). Read it again only if the resident size has changed."""
         resident = process.memory_info().rss
         known = self._seen.get(process)
         if known is None or abs(resident - known[0]) > UNCHANGED_BYTES:
@@ -84,7 +84,7 @@ class Meter:
 
 
 def _folder_bytes(folder: Path) -> int:
-    """Of files that may vanish at any time."""
+    """The bytes of the files in a folder. Files may vanish at any time."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):

@@ -31,8 +31,8 @@ def draw_all(lines: Sequence[Line], out: Path) -> list[Plot]:
     for configuration in dict.fromkeys(line.configuration for line in lines):
         mine = [line for line in lines if line.configuration == configuration and line.seconds is not None]
         for name, title, draw, shown in (
-            ("ratio", "time, as a multiple of the floor", _ratios, [m for m in mine if m.ratio]),
-            ("stages", "seconds by stage", _stages, [m for m in mine if m.stages_s]),
+            ("ratio", "time, as a multiple of the floor", _ratios, [line for line in mine if line.ratio]),
+            ("stages", "seconds by stage", _stages, [line for line in mine if line.stages_s]),
             ("memory", "peak memory (USS), GB", _memory, mine),
         ):
             if shown:
@@ -48,7 +48,9 @@ def draw_sweep(lines: Sequence[Line], shares: Mapping[str, float], out: Path) ->
     plot = Plot("time, as a multiple of the floor, by the share of changed rows", "sweep-ratio.png")
     figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
     for competitor in dict.fromkeys(line.competitor for line in lines):
-        points = [(shares[m.configuration], m.ratio) for m in lines if m.competitor == competitor and m.ratio]
+        points = [
+            (shares[line.configuration], line.ratio) for line in lines if line.competitor == competitor and line.ratio
+        ]
         if points:
             x, y = zip(*sorted(points), strict=True)
             axes.plot(x, y, marker="o", label=competitor, color=_FLOOR if competitor == "floor" else None)
@@ -89,13 +91,13 @@ def _memory(axes: Any, lines: Sequence[Line]) -> None:
     places = _places(axes, lines)
     gigabytes = [((line.peak_process_bytes or 0) / 1e9, (line.peak_tree_bytes or 0) / 1e9) for line in lines]
     axes.barh(places, [tree for _, tree in gigabytes], color="#c9d7e6", label="all processes")
-    axes.barh(places, [one for one, _ in gigabytes], height=0.4, color=_OURS, label="largest process")
+    axes.barh(places, [largest for largest, _ in gigabytes], height=0.4, color=_OURS, label="largest process")
     axes.legend(frameon=False, fontsize="small")
     axes.set_xlabel("GB")
 
 
 def _places(axes: Any, lines: Sequence[Line]) -> list[int]:
-    """From top to bottom, named by case and competitor."""
+    """The places of the bars, from top to bottom, with the case and the competitor as names."""
     places = list(range(len(lines)))
     axes.set_yticks(places, [f"{line.case}: {line.competitor}" for line in lines])
     axes.invert_yaxis()

@@ -52,24 +52,24 @@ SIZES_TIB = (1, 20, 117, 1_024)
 def runs_of_report(document: Mapping[str, Any]) -> list[MeasuredRun]:
     """The full runs in a report.json, of `run`, of `s3` or of a matrix."""
     if "job_runs" in document:
-        return runs_of_matrix(JobRun(**each) for each in document["job_runs"])
+        return runs_of_matrix(JobRun(**run) for run in document["job_runs"])
     if "conditions" in document:
         return [_measured_run(run, document) for run in _full_runs(document, Place.LOCAL)]
     cores = int(document["environment"]["cores"])
     return [
         MeasuredRun(
-            f"{each['configuration']}, full",
-            each["rows_in"],
-            ROW_BYTES[each["configuration"]],
+            f"{measurement['configuration']}, full",
+            measurement["rows_in"],
+            ROW_BYTES[measurement["configuration"]],
             cores,
-            each["seconds"],
-            each["details"]["seconds"],
-            each["details"]["hash_bucket_count"],
+            measurement["seconds"],
+            measurement["details"]["seconds"],
+            measurement["details"]["hash_bucket_count"],
         )
-        for each in document["measurements"]
-        if each["configuration"] in ROW_BYTES
-        and (each["case"], each["competitor"]) == ("full", COMPETITOR)
-        and not each["error"]
+        for measurement in document["measurements"]
+        if measurement["configuration"] in ROW_BYTES
+        and (measurement["case"], measurement["competitor"]) == ("full", COMPETITOR)
+        and not measurement["error"]
     ]
 
 
@@ -82,7 +82,7 @@ class Place(IntEnum):
 
 
 def _full_runs(document: Mapping[str, Any], place: Place) -> list[dict[str, Any]]:
-    """Those of a report of `s3` that succeeded there, with the executor that it ran first."""
+    """The full runs at a place in a report of `s3` that succeeded, with the executor that ran first."""
     executor = document["executors"][0]
     return [
         run
@@ -132,7 +132,7 @@ def network_runs_of(document: Mapping[str, Any]) -> list[NetworkRun]:
 
 
 def runs_of_matrix(runs: Iterable[JobRun]) -> list[MeasuredRun]:
-    """Those that succeeded."""
+    """The job runs that succeeded."""
     return [
         MeasuredRun(
             f"{run.rows:,} rows of {run.decompressed_bytes / run.rows:,.0f} B, "

@@ -133,7 +133,7 @@ def _finished(name: str, plan: SessionPlan, seconds: float) -> Session:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Of some sessions: shares, medians, and errors relative to the actual duration."""
+    """One line about some sessions: shares, medians, and errors relative to the actual duration."""
 
     name: str
     sessions: int
@@ -145,13 +145,13 @@ class Line:
 
     @classmethod
     def of(cls, name: str, ran: Sequence[Ran]) -> Line:
-        errors = [one.error for one in ran]
+        errors = [session.error for session in ran]
         return cls(
             name,
             len(ran),
-            float(np.mean([one.adheres for one in ran])),
-            float(np.mean([one.covered for one in ran])),
-            median(one.width for one in ran),
+            float(np.mean([session.adheres for session in ran])),
+            float(np.mean([session.covered for session in ran])),
+            median(session.width for session in ran),
             median(errors),
             float(np.quantile(errors, 0.9)),
         )
@@ -163,18 +163,18 @@ def lines_of(ran: Sequence[Ran]) -> list[Line]:
     chosen: list[tuple[str, Sequence[Ran]]] = [
         ("all", ran),
         (f"after the first {_LEARNT_AFTER}", learnt),
-        ("of these, first compactions", [one for one in learnt if one.kind == "first"]),
-        ("later ones", [one for one in learnt if one.kind == "later"]),
+        ("of these, first compactions", [session for session in learnt if session.kind == "first"]),
+        ("later ones", [session for session in learnt if session.kind == "later"]),
     ]
     for low, high in CLASSES_S:
         name = f"of {low:g} to {high:g} s" if high < float("inf") else f"of more than {low:g} s"
-        chosen.append((name, [one for one in learnt if low <= one.seconds < high]))
+        chosen.append((name, [session for session in learnt if low <= session.seconds < high]))
     return [Line.of(name, some) for name, some in chosen if some]
 
 
 def noise_of(ran: Sequence[Ran]) -> float | None:
-    """By how much the same session differs from itself: the median over those that were run twice."""
-    ratios = [abs(np.log(one.again_s / one.seconds)) for one in ran if one.again_s is not None]
+    """How much two runs of the same session differ: the median over the sessions that were run twice."""
+    ratios = [abs(np.log(session.again_s / session.seconds)) for session in ran if session.again_s is not None]
     return float(np.expm1(median(ratios))) if ratios else None
 
 
@@ -185,13 +185,14 @@ def markdown_of(ran: Sequence[Ran], cpus: int) -> str:
     for line in lines_of(ran):
         shares = (line.adherence, line.coverage, line.width, line.error, line.error_p90)
         rows.append(f"| {line.name} | {line.sessions} | " + " | ".join(f"{share:.0%}" for share in shares) + " |")
-    loads = [one.load for one in ran]
-    seconds = sorted(one.seconds for one in ran)
+    loads = [session.load for session in ran]
+    seconds = sorted(session.seconds for session in ran)
     noise = noise_of(ran)
-    twice = sum(one.again_s is not None for one in ran)
+    twice = sum(session.again_s is not None for session in ran)
+    sizes = [session.rows for session in ran]
     told = [
         f"{len(ran)} sessions of {seconds[0]:.2f} to {seconds[-1]:.1f} s (median {median(seconds):.2f} s), of "
-        f"{min(one.rows for one in ran):,} to {max(one.rows for one in ran):,} rows, in process on {cpus} CPUs.",
+        f"{min(sizes):,} to {max(sizes):,} rows, in process on {cpus} CPUs.",
         f"The load for each CPU was {min(loads):.1f} to {max(loads):.1f} (median {median(loads):.1f}).",
     ]
     if noise is not None:
@@ -203,5 +204,5 @@ def write_report(ran: Sequence[Ran], out: Path, described: dict[str, Any]) -> st
     """sla.md and sla.json; the text of the former."""
     text = markdown_of(ran, os.cpu_count() or 1)
     (out / "sla.md").write_text(text + "\n")
-    (out / "sla.json").write_text(json.dumps({**described, "sessions": [asdict(one) for one in ran]}, indent=1))
+    (out / "sla.json").write_text(json.dumps({**described, "sessions": [asdict(session) for session in ran]}, indent=1))
     return text

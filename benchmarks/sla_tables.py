@@ -106,7 +106,7 @@ class GrowingTable:
 
 
 def tables(seed: int, scale: float) -> Iterator[tuple[GrowingTable, int]]:
-    """For ever: a table, and how often it is compacted before the next one comes."""
+    """Endless: a table, and how often it is compacted before the next table comes."""
     dice = np.random.default_rng(seed)
     number = 0
     while True:

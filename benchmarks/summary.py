@@ -48,19 +48,23 @@ class Line:
 
 
 def summarise(measurements: Sequence[Measurement]) -> list[Line]:
-    """In the order in which they first ran."""
-    places = dict.fromkeys((m.configuration, m.case, m.competitor) for m in measurements)
+    """One line for each competitor and case, in the order in which they first ran."""
+    places = dict.fromkeys((measured.configuration, measured.case, measured.competitor) for measured in measurements)
     return [_line(*place, measurements) for place in places]
 
 
 def _line(configuration: str, case: str, competitor: str, measurements: Iterable[Measurement]) -> Line:
-    same_case = [m for m in measurements if (m.configuration, m.case) == (configuration, case)]
-    all_ = [m for m in same_case if m.competitor == competitor]
-    good = [m for m in all_ if m.error is None]
-    floors = {m.repeat: m for m in same_case if m.competitor == "floor" and m.error is None}
+    same_case = [
+        measured for measured in measurements if (measured.configuration, measured.case) == (configuration, case)
+    ]
+    all_ = [measured for measured in same_case if measured.competitor == competitor]
+    good = [measured for measured in all_ if measured.error is None]
+    floors = {
+        measured.repeat: measured for measured in same_case if measured.competitor == "floor" and measured.error is None
+    }
     failed = len(all_) - len(good)
-    errors = [m.error for m in all_ if m.error]
-    verdicts = [m.correct for m in all_ if m.correct is not None]
+    errors = [measured.error for measured in all_ if measured.error]
+    verdicts = [measured.correct for measured in all_ if measured.correct is not None]
     correct = all(verdicts) if verdicts else None
     if not good:
         return Line(configuration, case, competitor, len(all_), failed, correct, error=errors[0])
@@ -69,15 +73,19 @@ def _line(configuration: str, case: str, competitor: str, measurements: Iterable
         return median(map(value, good))
 
     def against_floor(value: Callable[[Measurement], float]) -> float | None:
-        ratios = [value(m) / value(floors[m.repeat]) for m in good if m.repeat in floors and value(floors[m.repeat])]
+        ratios = [
+            value(measured) / value(floors[measured.repeat])
+            for measured in good
+            if measured.repeat in floors and value(floors[measured.repeat])
+        ]
         return median(ratios) if ratios else None
 
     def detail(name: str) -> Any:
-        found = [m.details[name] for m in good if m.details.get(name) is not None]
+        found = [measured.details[name] for measured in good if measured.details.get(name) is not None]
         return median(found) if found else None
 
-    seconds = [m.seconds for m in good]
-    largest = max(good, key=lambda m: m.peak_process_bytes)
+    seconds = [measured.seconds for measured in good]
+    largest = max(good, key=lambda measured: measured.peak_process_bytes)
     return Line(
         configuration,
         case,
@@ -88,19 +96,19 @@ def _line(configuration: str, case: str, competitor: str, measurements: Iterable
         seconds=median(seconds),
         seconds_min=min(seconds),
         seconds_max=max(seconds),
-        ratio=against_floor(lambda m: m.seconds),
-        cpu_s=middle(lambda m: m.cpu_s),
-        cpu_ratio=against_floor(lambda m: m.cpu_s),
-        rows_per_second=middle(lambda m: m.rows_in / m.seconds),
+        ratio=against_floor(lambda measured: measured.seconds),
+        cpu_s=middle(lambda measured: measured.cpu_s),
+        cpu_ratio=against_floor(lambda measured: measured.cpu_s),
+        rows_per_second=middle(lambda measured: measured.rows_in / measured.seconds),
         peak_process_bytes=largest.peak_process_bytes,
         peak_process_name=largest.peak_process_name,
-        peak_tree_bytes=max(m.peak_tree_bytes for m in good),
-        idle_tree_bytes=int(middle(lambda m: m.idle_tree_bytes)),
-        peak_temporary_bytes=max(m.peak_temporary_bytes for m in good),
-        output_bytes=int(middle(lambda m: m.output_bytes)),
-        output_ratio=against_floor(lambda m: m.output_bytes),
-        written_bytes=int(middle(lambda m: m.written_bytes)),
-        startup_s=middle(lambda m: m.startup_s),
+        peak_tree_bytes=max(measured.peak_tree_bytes for measured in good),
+        idle_tree_bytes=int(middle(lambda measured: measured.idle_tree_bytes)),
+        peak_temporary_bytes=max(measured.peak_temporary_bytes for measured in good),
+        output_bytes=int(middle(lambda measured: measured.output_bytes)),
+        output_ratio=against_floor(lambda measured: measured.output_bytes),
+        written_bytes=int(middle(lambda measured: measured.written_bytes)),
+        startup_s=middle(lambda measured: measured.startup_s),
         scheduling_share=detail("scheduling_share"),
         planned_peak_bytes=detail("planned_peak_bytes"),
         measured_peak_bytes=detail("measured_peak_bytes"),
@@ -110,8 +118,8 @@ def _line(configuration: str, case: str, competitor: str, measurements: Iterable
 
 
 def _stages(good: Sequence[Measurement]) -> dict[str, float] | None:
-    """Of the run in the middle, so that they add up; what no stage accounts for is the driver's own."""
-    ordered = sorted(good, key=lambda m: m.seconds)
+    """The seconds of the stages in the median run, so that they add up. The driver has what no stage accounts for."""
+    ordered = sorted(good, key=lambda measured: measured.seconds)
     middle = ordered[(len(ordered) - 1) // 2]
     stages: dict[str, float] | None = middle.details.get("seconds")
     return None if stages is None else stages | {"driver": max(0.0, middle.seconds - sum(stages.values()))}

@@ -58,11 +58,11 @@ class TpchTable:
 
     @property
     def rows(self) -> int:
-        """As the specification has them; lineitem's are a few more or less."""
+        """The rows that the specification names; lineitem has a few more or less."""
         return int(_ROWS[self.table] * self.scale_factor)
 
     def tiny(self) -> TpchTable:
-        """For warming up."""
+        """A tiny table of the same kind, for warming up."""
         return replace(self, scale_factor=0.001, streams=2)
 
 
@@ -85,7 +85,7 @@ def inputs_of(table: TpchTable, case: Case, folder: Path, seed: int) -> Inputs:
 
 
 def generator() -> str | None:
-    """Where tpchgen-cli is: beside this interpreter, or on the path."""
+    """The path of tpchgen-cli: beside this interpreter, or on the path of commands."""
     return shutil.which(
         "tpchgen-cli", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     )
@@ -133,10 +133,10 @@ class _Maker:
     def _table(self, table: str, changes: dict[Case, list[Change]]) -> dict[str, Any]:
         """Write the deltas of one table; add up what lives."""
         key = TABLES[table][0]
-        needed = np.unique(np.concatenate([change.read for each in changes.values() for change in each]))
+        needed = np.unique(np.concatenate([change.read for of_case in changes.values() for change in of_case]))
         rows = pa.concat_tables(some.filter(_among(some, key, needed)) for some in _batches(self.home, table))
-        cases = {case: self._deltas(table, case, each, rows) for case, each in changes.items()}
-        touched = {case: np.concatenate([change.keys for change in each]) for case, each in changes.items()}
+        cases = {case: self._deltas(table, case, of_case, rows) for case, of_case in changes.items()}
+        touched = {case: np.concatenate([change.keys for change in of_case]) for case, of_case in changes.items()}
         for some in _batches(self.home, table):
             hashes = row_hashes(some, some.column_names)
             for case, sums in cases.items():
@@ -144,12 +144,12 @@ class _Maker:
         return {"columns": rows.column_names, "cases": {case: sums.document() for case, sums in cases.items()}}
 
     def _deltas(self, table: str, case: Case, changes: Iterable[Change], rows: pa.Table) -> _Sums:
-        """Backwards, because of several deltas on one order the last one counts."""
+        """Write the deltas backwards, because the last delta on an order counts."""
         folder, sums, later = self.home / case / table, _Sums(), np.zeros(0, np.int64)
         folder.mkdir(parents=True)
-        for place, change in reversed(list(enumerate(changes))):
+        for number, change in reversed(list(enumerate(changes))):
             delta = delta_rows(table, change, rows)
-            path = folder / f"{place:03d}-{'delete' if change.deletes else 'upsert'}.parquet"
+            path = folder / f"{number:03d}-{'delete' if change.deletes else 'upsert'}.parquet"
             pq.write_table(delta, path, compression=COMPRESSION, row_group_size=ROW_GROUP_ROWS)
             lives = ~_among(delta, TABLES[table][0], later) & (not change.deletes)
             sums.add(row_hashes(delta, delta.column_names)[lives], len(delta))
@@ -187,7 +187,7 @@ class _Sums:
 
 
 def _batches(home: Path, table: str) -> Iterator[pa.Table]:
-    """Of the generator's files. It writes string views, of which pyarrow takes no rows: strings here."""
+    """Batches of the generator's files. Make string views strings, because pyarrow cannot take rows of views."""
     for file in _prior(home, table):
         reader = pq.ParquetFile(file)
         schema = pa.schema([_plain(field) for field in reader.schema_arrow])
@@ -208,7 +208,7 @@ def _numbers(column: pa.ChunkedArray) -> Keys:
 
 
 def _with(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """With another column of the same type."""
+    """The table with another column of the same type."""
     place = rows.schema.get_field_index(name)
     field = rows.schema.field(place)
     return rows.set_column(place, field, values.cast(field.type))

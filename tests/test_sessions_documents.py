@@ -68,7 +68,6 @@ def test_every_setting_is_a_field_but_where_the_machines_are_and_what_is_for_exp
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 counts = st.integers(1, 2**53)
-PARTS = ["..", ".", "%2e%2e", "tables", "lake", "%2f", "a", "", "\\", "%00", "%5c"]
 partition_values = st.one_of(names, st.just(""), st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none())
 partitions = st.dictionaries(names, partition_values, max_size=3)
 good_documents = st.fixed_dictionaries(

@@ -40,7 +40,7 @@ class Run:
 
 
 class Competitor(Protocol):
-    """See above."""
+    """What can be measured; the module tells the order of the calls."""
 
     def start(self) -> None: ...
 
@@ -83,15 +83,15 @@ PEERS = (
     Entrant("delta-rs merge", "delta-rs", "delta_rs:DeltaMerge", INCREMENTAL, has_base=True),
     Entrant("spark", "spark", "spark_window:SparkWindow", FULL),
 )
-GROUPS = ("floor", "deltacompact", *dict.fromkeys(each.group for each in PEERS))
+GROUPS = ("floor", "deltacompact", *dict.fromkeys(entrant.group for entrant in PEERS))
 
 
 def entrants(groups: tuple[str, ...], executors: tuple[str, ...]) -> list[Entrant]:
-    """Those of the named groups, the floor always and first: without it there is no ratio."""
+    """The entrants of the named groups. The floor always comes first, because ratios are relative to it."""
     chosen = [FLOOR]
     if "deltacompact" in groups:
         chosen += [deltacompact(executor) for executor in executors]
-    return chosen + [each for each in PEERS if each.group in groups]
+    return chosen + [entrant for entrant in PEERS if entrant.group in groups]
 
 
 def linked_copy(base: Path, folder: Path) -> Path:
@@ -101,7 +101,7 @@ def linked_copy(base: Path, folder: Path) -> Path:
 
 
 class Stateless:
-    """For competitors that have nothing to start and no table of their own."""
+    """A competitor that has nothing to start and keeps no table."""
 
     def start(self) -> None:
         """Nothing."""

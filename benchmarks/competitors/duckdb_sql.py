@@ -42,7 +42,7 @@ class DuckDB(Stateless):
 
 def _scans(inputs: Inputs) -> list[str]:
     scans = [_scan(inputs.prior, 0)]
-    return scans + [_scan(delta.files, 2 * place + delta.deletes) for place, delta in enumerate(inputs.deltas, 1)]
+    return scans + [_scan(delta.files, 2 * number + delta.deletes) for number, delta in enumerate(inputs.deltas, 1)]
 
 
 def _scan(files: Sequence[Path], position: int) -> str:

@@ -15,7 +15,7 @@ from benchmarks.data import Inputs
 
 
 class Floor(Stateless):
-    """Its result is not a table: nothing is deduplicated, so that its rows are all rows."""
+    """Reads and writes all rows, and deduplicates nothing: no competitor can be faster."""
 
     def __init__(self) -> None:
         self._pool = ProcessPoolExecutor(CORES, get_context("spawn"))
@@ -37,7 +37,7 @@ class Floor(Stateless):
 
 
 def divide(files: Sequence[Path], shares: int) -> list[tuple[Path, ...]]:
-    """Evenly by bytes: the largest first, each to whoever has least."""
+    """Divide files evenly by bytes: give the largest one that is left to the process that has least."""
     filled: list[list[Path]] = [[] for _ in range(shares)]
     sizes = [0] * shares
     for file in sorted(files, key=lambda file: -file.stat().st_size):
@@ -48,7 +48,7 @@ def divide(files: Sequence[Path], shares: int) -> list[tuple[Path, ...]]:
 
 
 def rewrite(files: Sequence[Path], folder: str) -> None:
-    """Row group by row group, on one core."""
+    """Read and write the row groups of a file, one by one, on one core."""
     for file in files:
         reader = pq.ParquetFile(file)
         path = Path(folder) / f"{file.parent.name}-{file.name}"

@@ -37,8 +37,8 @@ class SparkWindow:
         def work() -> None:
             newest_first = Window.partitionBy(*inputs.keys).orderBy(f.desc("position"))
             every = rows(inputs.prior, 0)
-            for place, delta in enumerate(inputs.deltas, 1):
-                every = every.unionByName(rows(delta.files, 2 * place + delta.deletes), allowMissingColumns=True)
+            for number, delta in enumerate(inputs.deltas, 1):
+                every = every.unionByName(rows(delta.files, 2 * number + delta.deletes), allowMissingColumns=True)
             latest = every.withColumn("rank", f.row_number().over(newest_first)).where("rank = 1")
             if inputs.deletes:
                 latest = latest.where("position % 2 = 0")

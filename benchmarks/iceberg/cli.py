@@ -46,7 +46,7 @@ def iceberg(
     from benchmarks.iceberg.shapes import SHAPES
 
     console, out, data = Console(width=None if sys.stdout.isatty() else 200), made(out, "report"), made(data, "data")
-    chosen = tuple(one for one in entrants(executor) if one.name in only)
+    chosen = tuple(entrant for entrant in entrants(executor) if entrant.name in only)
     tables = tuple(SHAPES[name] if scale == 1 else SHAPES[name].scaled(scale) for name in shapes)
     plan = measuring.Plan(tables, chosen, executor, repeats, data.absolute(), out.absolute(), timeout_s)
     measurements = list(measuring.run(plan, teller()))

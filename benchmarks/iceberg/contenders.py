@@ -21,7 +21,7 @@ from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_
 
 
 class Contender(Protocol):
-    """See above."""
+    """What can be measured; the module tells the order of the calls."""
 
     def start(self, catalog: Any) -> None: ...
 

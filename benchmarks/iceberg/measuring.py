@@ -120,7 +120,7 @@ def _measured(
 def measure(spec: Spec, parent: Connection) -> None:
     """The whole life of a measured child."""
     with child.Reporting(spec, parent):
-        entrant = next(one for one in entrants(spec.executor) if one.label == spec.label)
+        entrant = next(entrant for entrant in entrants(spec.executor) if entrant.label == spec.label)
         warming = entrant.make()
         warming.start(catalog_at(spec.warm_database, spec.warm))
         if entrant.equality_deletes:

@@ -21,9 +21,9 @@ _NAMES = ["shape", "contender", "s", "CPU s", "largest process, MB", "all, MB", 
 
 
 def grid_of(measurements: Sequence[Measurement]) -> Grid:
-    ordered = sorted(measurements, key=lambda one: (one.shape, one.contender))
+    ordered = sorted(measurements, key=lambda measurement: (measurement.shape, measurement.contender))
     rows = []
-    for (shape, contender), group in groupby(ordered, lambda one: (one.shape, one.contender)):
+    for (shape, contender), group in groupby(ordered, lambda measurement: (measurement.shape, measurement.contender)):
         rows.append([shape, contender, *_cells(list(group))])
     return _NAMES, rows
 
@@ -33,18 +33,18 @@ def document_of(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
 
 
 def _cells(repeats: Sequence[Measurement]) -> list[str]:
-    if error := next((one.error for one in repeats if one.error), None):
+    if error := next((measurement.error for measurement in repeats if measurement.error), None):
         return [error, *[formats.NONE] * (len(_NAMES) - 3)]
 
     def middle(value: Callable[[Measurement], float]) -> float:
-        return median(value(one) for one in repeats)
+        return median(value(measurement) for measurement in repeats)
 
     last = repeats[-1]
     return [
-        formats.seconds(middle(lambda one: one.seconds)),
-        formats.seconds(middle(lambda one: one.cpu_s)),
-        formats.megabytes(middle(lambda one: one.peak_process_bytes)),
-        formats.megabytes(middle(lambda one: one.peak_tree_bytes)),
+        formats.seconds(middle(lambda measurement: measurement.seconds)),
+        formats.seconds(middle(lambda measurement: measurement.cpu_s)),
+        formats.megabytes(middle(lambda measurement: measurement.peak_process_bytes)),
+        formats.megabytes(middle(lambda measurement: measurement.peak_tree_bytes)),
         formats.NONE if last.live is None else f"{last.live:,}",
         str(last.files_after),
         str(last.delete_files_after),

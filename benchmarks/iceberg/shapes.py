@@ -158,8 +158,8 @@ def catalog_at(database: Path, place: Path) -> SqlCatalog:
 def _written(table: IcebergTable, rows: pa.Table, content: Content) -> ContentFile:
     ids = {column.field.name: number for number, column in table.metadata.columns.items()}
     fields = [
-        pa.field(one.name, one.type, nullable=False, metadata={"PARQUET:field_id": str(ids[one.name])})
-        for one in rows.schema
+        pa.field(field.name, field.type, nullable=False, metadata={"PARQUET:field_id": str(ids[field.name])})
+        for field in rows.schema
     ]
     sink = io.BytesIO()
     pq.write_table(rows.cast(pa.schema(fields)), sink, compression="zstd")

@@ -19,7 +19,7 @@ class Bill:
 
 
 def bill_of(vcpus: int, worker: NodeType, head: NodeType | None) -> Bill:
-    """Of so many vCPUs of workers; parts of a node cost their share."""
+    """The bill of so many vCPUs of workers. A part of a node costs its share."""
     nodes = vcpus / worker.vcpus
     fixed = head.on_demand_usd_per_h if head else 0.0
     return Bill(fixed + nodes * worker.on_demand_usd_per_h, fixed + nodes * worker.spot_usd_per_h)

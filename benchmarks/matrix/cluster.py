@@ -22,7 +22,7 @@ TEMPLATE = Path(__file__).parent.parent.parent / "cluster.yaml"
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What is asked for. `tags` are added to those of the template; None leaves what the template says."""
+    """A cluster as it is ordered. `tags` are added to those of the template. None leaves what the template says."""
 
     name: str
     vcpus: int
@@ -41,7 +41,7 @@ class ClusterSpec:
 
 
 def render(spec: ClusterSpec, template: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The cluster's configuration. All workers are there from the start: what is measured is not their arrival."""
+    """The cluster's configuration. All workers are there from the start, so their arrival is not measured."""
     rendered = copy.deepcopy(template or yaml.safe_load(TEMPLATE.read_text()))
     rendered["cluster_name"] = spec.name
     rendered["max_workers"] = spec.nodes
@@ -58,8 +58,8 @@ def render(spec: ClusterSpec, template: dict[str, Any] | None = None) -> dict[st
     head["node_config"]["InstanceType"] = spec.head.name
     if not spec.spot:
         worker["node_config"].pop("InstanceMarketOptions", None)
-    for each in (worker, head):
-        node = each["node_config"]
+    for node_type in (worker, head):
+        node = node_type["node_config"]
         if spec.instance_profile:
             node["IamInstanceProfile"] = {"Name": spec.instance_profile}
         if spec.ami:

@@ -127,7 +127,7 @@ def run_all(commands: Sequence[ClusterCommands], base: str, tell: Callable[[str]
 
 
 def _bring_down(cluster: ClusterCommands, tell: Callable[[str], None]) -> None:
-    """Not to be interrupted: the command inherits that Ctrl-C is ignored."""
+    """Bring the cluster down. Ctrl-C is ignored meanwhile, and the command inherits that."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         for _ in range(DOWN_ATTEMPTS):

@@ -34,7 +34,7 @@ Value = Callable[[JobRun], float]
 
 
 def draw_figures(runs: Sequence[JobRun], bills: dict[int, Bill], out: Path) -> list[Plot]:
-    """Of the job runs that succeeded; `bills` by vCPUs."""
+    """Draw the job runs that succeeded. `bills` are by number of vCPUs."""
     good = [run for run in runs if run.error is None]
     plots = [_recommended(out)]
     if not good:
@@ -77,7 +77,7 @@ def draw_figures(runs: Sequence[JobRun], bills: dict[int, Bill], out: Path) -> l
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line for each label, of values at places, each of one job run; repeats are drawn as their median."""
+    """One line for each label. A point is a job run; repeats are drawn as their median."""
 
     label: Callable[[JobRun], str]
     x: Value
@@ -106,16 +106,16 @@ def usd_per_tb(run: JobRun, usd_per_h: float, data_bytes: int) -> float:
 
 
 def _best_buckets(runs: Iterable[JobRun]) -> list[JobRun]:
-    """Of each size and number of vCPUs the runs with the number of hash buckets that was fastest."""
+    """For each size and number of vCPUs: the runs with the fastest number of hash buckets."""
     best = []
     for _, same in _grouped(runs, lambda run: (_size(run), run.vcpus)):
         by_buckets = [(median(run.seconds for run in some), some) for _, some in _grouped(same, _buckets)]
-        best += min(by_buckets, key=lambda each: each[0])[1]
+        best += min(by_buckets, key=lambda pair: pair[0])[1]
     return best
 
 
 def _grouped(runs: Iterable[JobRun], key: Callable[[JobRun], Any]) -> list[tuple[Any, list[JobRun]]]:
-    return [(each, list(some)) for each, some in groupby(sorted(runs, key=key), key)]
+    return [(group, list(members)) for group, members in groupby(sorted(runs, key=key), key)]
 
 
 def _buckets(run: JobRun) -> int:
@@ -141,7 +141,7 @@ def _drawn(figure: Figure, out: Path) -> Plot:
     colours: dict[str, str] = {}
     for series in figure.series:
         for text, some in _grouped(series.runs, series.label):
-            points = [(at, median(series.y(run) for run in here)) for at, here in _grouped(some, series.x)]
+            points = [(at, median(series.y(run) for run in runs)) for at, runs in _grouped(some, series.x)]
             colour = colours.setdefault(text, f"C{len(colours)}")
             named = text if series.style == "-" else None
             axes.plot(*zip(*points, strict=True), series.style, marker="o", color=colour, label=named, markersize=4)

@@ -60,8 +60,8 @@ def _run(job: Job, tell: Callable[[str], None]) -> JobRun:
     _connect(job)
     catalog = open_catalog(f"{job.base.rstrip('/')}/catalog")
     shape = data.Shape(job.point.rows, job.point.payload_bytes)
-    for each in (WARM_UP, shape):
-        _make(catalog, each, job.producer if each is shape else "workers", tell)
+    for table_shape in (WARM_UP, shape):
+        _make(catalog, table_shape, job.producer if table_shape is shape else "workers", tell)
     _compacted(catalog, WARM_UP, None)
     tell(f"compacting {shape.rows:,} rows by {job.point.vcpus} vCPUs")
     result, seconds = _compacted(catalog, shape, job.point.hash_buckets or None)

@@ -45,11 +45,11 @@ class Matrix:
     repeats: int = 1
 
     def points(self, vcpus: int) -> list[Point]:
-        """Those of one cluster, tables in order, so that each is made once."""
+        """The points of one cluster, ordered by table, so that each table is made once."""
         return sorted(Point(vcpus, *rest) for rest in product(self.payload_bytes, self.rows, self.hash_buckets))
 
     def attempts(self, vcpus: int) -> Iterator[tuple[Point, int]]:
-        """Points of one cluster with the number of the repeat: all of them once, then all again."""
+        """The points of one cluster with the number of the repeat: all points once, then all again."""
         for repeat in range(self.repeats):
             for point in self.points(vcpus):
                 yield point, repeat
@@ -96,7 +96,7 @@ class JobRun:
 
     @property
     def tib_per_h(self) -> float:
-        """Decompressed."""
+        """Decompressed TiB of the input for each hour of the compaction."""
         return self.decompressed_bytes / 2**40 / (self.seconds / 3600)
 
 
@@ -118,11 +118,11 @@ def kept(store: ObjectStore) -> list[JobRun]:
 def read(store: ObjectStore, path: str) -> JobRun:
     """One outcome. Raises ValueError for a file that is none."""
     document = json.loads(store.get(path))
-    if unknown := set(document) ^ {each.name for each in fields(JobRun)}:
+    if unknown := set(document) ^ {field.name for field in fields(JobRun)}:
         raise ValueError(f"{path} is of another version of the benchmarks ({', '.join(sorted(unknown))})")
     return JobRun(**document)
 
 
 def recommended_buckets(rows: Iterable[int], memory_per_cpu_bytes: int) -> list[int]:
     """Figure 3-1: hash buckets for so many input rows."""
-    return [sizing.hash_bucket_count(each, ENTRY_BYTES, memory_per_cpu_bytes) for each in rows]
+    return [sizing.hash_bucket_count(count, ENTRY_BYTES, memory_per_cpu_bytes) for count in rows]

@@ -64,15 +64,15 @@ class Shape:
 
     @property
     def rows_per_file(self) -> int:
-        """So that a file takes FILE_BYTES, and a small table still has several."""
+        """The rows of a file: it takes about FILE_BYTES, and a small table still has several files."""
         return max(1, min(FILE_BYTES // (ROW_BYTES + self.payload_bytes), math.ceil(self.rows / 16)))
 
     def prior_keys(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Of rows [start, stop) of the prior files."""
+        """The keys of the rows [start, stop) of the prior files."""
         return _scattered(np.arange(start, stop), self.prior_rows, 0)
 
     def delta_keys(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Updates first, then new keys."""
+        """The keys of the delta rows [start, stop): updates first, then new keys."""
         rows = np.arange(start, stop)
         updates = _scattered(rows, self.prior_rows, self.prior_rows // 3)
         return np.where(rows < self.updates, updates, self.prior_rows + rows - self.updates)
@@ -114,7 +114,7 @@ def parts(shape: Shape, delta: bool) -> list[Part]:
 
 
 def made(store: ObjectStore, shape: Shape) -> Made | None:
-    """What is known of a table that is there in full."""
+    """The description of a table that was written in full; None where there is none."""
     try:
         return Made(**json.loads(store.get(f"{shape.name}.json")))
     except NotFoundError:
@@ -122,12 +122,12 @@ def made(store: ObjectStore, shape: Shape) -> Made | None:
 
 
 def mark_made(store: ObjectStore, shape: Shape, table: Made) -> None:
-    """Written last."""
+    """Say that a table is complete. This object is written last."""
     store.put(f"{shape.name}.json", json.dumps(asdict(table)).encode())
 
 
 def write_part(store: ObjectStore, part: Part) -> tuple[DataFile, int]:
-    """A task: make one file and write it; and its decompressed bytes."""
+    """A task: make one file and write it. Returns its decompressed bytes."""
     keys = part.keys()
     table = _rows(keys, part)
     options = WriteOptions()
@@ -161,7 +161,7 @@ def found_in(store: ObjectStore, path: str) -> Fingerprint:
 
 
 def together(parts: Iterator[Fingerprint]) -> Fingerprint:
-    """Of disjoint rows."""
+    """The fingerprint of two sets of rows that have no row in common."""
     rows, total = 0, 0
     for part in parts:
         rows, total = rows + part.rows, total + part.checksum
@@ -169,7 +169,7 @@ def together(parts: Iterator[Fingerprint]) -> Fingerprint:
 
 
 def commit(catalog: DeltaStreamCatalog, shape: Shape, written: tuple[list[DataFile], list[DataFile]]) -> None:
-    """Two deltas: prior rows, and updates and new rows. Committed once, whoever asks."""
+    """Commit two deltas: the prior rows, then updates and new rows. A repeated call commits nothing."""
     for name, files in zip(("prior", "delta"), written, strict=True):
         catalog.commit(shape.name, Partition(), [(OperationType.UPSERT, files)], token=name)
 
@@ -222,7 +222,7 @@ def _rows(keys: npt.NDArray[np.int64], part: Part) -> pa.Table:
 
 
 def _step(modulus: int) -> int:
-    """Coprime to the modulus, and so small that no product leaves int64."""
+    """A step that is coprime to the modulus, and so small that no product overflows int64."""
     step = max(1, int(min(modulus, 4_000_000) * _STEP))
     while math.gcd(step, modulus) != 1:
         step += 1
@@ -235,6 +235,6 @@ def _scattered(rows: Any, modulus: int, start: int) -> Any:
 
 
 def checksum(keys: npt.NDArray[np.int64], revision: int) -> int:
-    """Of rows that are at one revision."""
+    """The checksum of rows that are all at one revision."""
     table = pa.table({KEY: keys, REVISION: pa.array(np.full(len(keys), revision, np.int32))})
     return int(row_hashes(table, [KEY, REVISION]).sum(dtype=np.uint64))

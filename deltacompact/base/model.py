@@ -419,4 +419,4 @@ class Table:
 
 
 def _first_repeated(names: Sequence[str]) -> str | None:
-    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+    return next((name for number, name in enumerate(names) if name in names[:number]), None)

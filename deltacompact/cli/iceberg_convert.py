@@ -21,11 +21,11 @@ _DELETES = "equality-delete file"
 def plan_lines(plan: ConvertPlan) -> list[str]:
     if plan.nothing_to_do:
         return [f"nothing to do: {plan.nothing_to_do}"]
-    applying = [one for one in plan.conversions if one.data_files]
+    applying = [conversion for conversion in plan.conversions if conversion.data_files]
     lines = []
     if applying:
-        keys = counted(sum(one.entry.file.rows for one in applying), "row")
-        rows = counted(sum(one.entry.file.rows for one in plan.asked), "row")
+        keys = counted(sum(conversion.entry.file.rows for conversion in applying), "row")
+        rows = counted(sum(conversion.entry.file.rows for conversion in plan.asked), "row")
         files = counted(len(plan.asked), "data file")
         lines.append(f"{counted(len(applying), _DELETES)} with {keys}: may apply to {files} with {rows}")
     if useless := len(plan.conversions) - len(applying):

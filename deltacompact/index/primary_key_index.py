@@ -97,7 +97,10 @@ class IndexManifest:
             "rows": self.rows,
             "tombstones": self.tombstones,
             "publishable": self.publishable,
-            "runs": [[[(f.path, f.rows, f.bytes, f.crc32s) for f in bucket] for bucket in run] for run in self.runs],
+            "runs": [
+                [[(file.path, file.rows, file.bytes, file.crc32s) for file in bucket] for bucket in run]
+                for run in self.runs
+            ],
             "relocations": [asdict(relocation) for relocation in self.relocations],
         }
         if encoding.field_ids:

@@ -112,7 +112,7 @@ class Room:
 
 
 def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
-    """Most sessions of a lane at a time. `waits` as in `lanes`.
+    """The most sessions of a lane that run at a time. `waits` as in `lanes`.
 
     Each inline session runs a task, and the settings may bound the tasks of this process.
     """

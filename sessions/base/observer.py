@@ -15,7 +15,7 @@ class Observer(Protocol):
 
 
 class Unobserved:
-    """Nobody watches."""
+    """The observer that does nothing."""
 
     def changed(self, before: Record | None, after: Record) -> None:
         pass

@@ -78,7 +78,7 @@ class Clusters:
 
     @functools.cached_property
     def launchers(self) -> dict[str, RayClusterLauncher | KubeRayLauncher]:
-        """By the name that plans give them."""
+        """The launchers, by the names that plans give them."""
         from importlib.metadata import version
 
         import yaml

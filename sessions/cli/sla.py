@@ -42,8 +42,8 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     if as_json:
         say_json(
             {
-                "job_runs": {**asdict(adherence(of_runs)), "each": [each.document() for each in of_runs]},
-                "sessions": {**asdict(adherence(of_sessions)), "each": [each.document() for each in of_sessions]},
+                "job_runs": {**asdict(adherence(of_runs)), "each": [outturn.document() for outturn in of_runs]},
+                "sessions": {**asdict(adherence(of_sessions)), "each": [outturn.document() for outturn in of_sessions]},
             }
         )
         return
@@ -61,9 +61,9 @@ def report(overview: Overview, with_sessions: bool = False) -> list[RenderableTy
     listed = of_runs
     if with_sessions:
         listed = [
-            each
+            outturn
             for run in of_runs
-            for each in (run, *(made for made in of_sessions if made.job_run_id == run.job_run_id))
+            for outturn in (run, *(made for made in of_sessions if made.job_run_id == run.job_run_id))
         ]
     return [_table(listed), "", _kept("job runs", adherence(of_runs)), _kept("sessions", adherence(of_sessions))]
 
@@ -76,16 +76,16 @@ def _table(listed: list[Outturn]) -> RenderableType:
     for name in ("state", "desired", "expected", "took", "error"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("desired", "took", "error") else "left")
     table.add_column("kept", min_width=8, overflow="fold")
-    for each in listed:
-        first = each.first
+    for outturn in listed:
+        first = outturn.first
         table.add_row(
-            f"  {each.session_id}" if each.session_id else each.job_run_id,
-            each.state.replace("_", " "),
-            _seconds(each.desired_s),
+            f"  {outturn.session_id}" if outturn.session_id else outturn.job_run_id,
+            outturn.state.replace("_", " "),
+            _seconds(outturn.desired_s),
             f"{first.seconds:,.1f} ({first.low_s:,.1f} .. {first.high_s:,.1f})" if first else "",
-            _seconds(each.actual_s),
-            "" if each.error is None else f"{each.error:+.0%}",
-            _verdict(each),
+            _seconds(outturn.actual_s),
+            "" if outturn.error is None else f"{outturn.error:+.0%}",
+            _verdict(outturn),
         )
     return table
 

@@ -74,7 +74,7 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
         document["waits"] = None if delay is None else {"reason": delay.reason, "text": delay.text}
         document["sessions"] = [as_document(session) for session in store.sessions(run.id)]
         told.append(document)
-    said = [{**as_document(each.dispatcher), "heard_of_s": each.modified_s} for each in store.dispatchers()]
+    said = [{**as_document(heard.dispatcher), "heard_of_s": heard.modified_s} for heard in store.dispatchers()]
     return {"job_runs": told, "dispatchers": said}
 
 
@@ -144,7 +144,7 @@ def _waits(session: Session) -> str:
 
 
 def _nearest(run: JobRun) -> str:
-    """What is said of a desired SLA that cannot be met."""
+    """The words for a desired SLA that cannot be met."""
     return "" if run.nearest_sla_s is None else f" (nearest {_seconds(run.nearest_sla_s)})"
 
 

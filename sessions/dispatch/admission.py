@@ -67,15 +67,16 @@ class Admission:
         with self._lock:
             left = [self._left(name, now_s) for name in self._running if name not in ours]
             if group is not None:
-                waiting = [*(one for one in self._waiting.values() if one.takes.group not in ours), group]
-                ordered = in_order(waiting, self.limits.starved_after_s, now_s)
+                others = [other for other in self._waiting.values() if other.takes.group not in ours]
+                ordered = in_order([*others, group], self.limits.starved_after_s, now_s)
                 ahead = ordered[: ordered.index(group)]
-                left += [self._expected[one.takes.group] for one in ahead]
+                left += [self._expected[other.takes.group] for other in ahead]
         return left
 
     def _left(self, group: str, now_s: float) -> Estimate:
         expected, ran_s = self._expected[group], now_s - self._started_s[group]
-        seconds, low_s, high_s = (max(0.0, s - ran_s) for s in (expected.seconds, expected.low_s, expected.high_s))
+        bounds_s = (expected.seconds, expected.low_s, expected.high_s)
+        seconds, low_s, high_s = (max(0.0, bound_s - ran_s) for bound_s in bounds_s)
         return Estimate(seconds, low_s, high_s, now_s)
 
     @property
@@ -95,8 +96,8 @@ class Admission:
             return sum(takes.slots for takes in self._running.values())
 
     def _decide(self) -> None:
-        """Those that may start are not in `_postponed`: they start one by one as they ask, all of them fit together."""
+        """Postpone the groups that may not start now. The others start as they ask; all of them fit together."""
         now_s = self._clock()
         found = admit(list(self._waiting.values()), list(self._running.values()), self.limits, now_s)
-        self._postponed = {one.group: one for one in found.wait}
+        self._postponed = {postponed.group: postponed for postponed in found.wait}
         self._decide_again_s = now_s + _DECIDED_FOR_S

@@ -125,7 +125,7 @@ class Dispatcher:
         (self.stopping.now if self.stopping.gently.is_set() else self.stopping.gently).set()
 
     def wrong(self) -> str | None:
-        """What is wrong with this dispatcher; None where it is well. A store that does not answer is wrong, too."""
+        """Why this dispatcher is not healthy; None where it is. A store that does not answer is a reason, too."""
         silent_s = time.monotonic() - self._said_s
         if self._said_s > 0 and not self.stopping.gently.is_set() and silent_s > self._settings.lease_s:
             return f"this dispatcher could not say for {silent_s:.0f} s that it is there"
@@ -276,10 +276,10 @@ class Dispatcher:
                 self._guarded(lambda reaper=reaper: self._reap(reaper))  # type: ignore[misc]
 
     def _reap(self, reaper: Reaper) -> None:
-        """What runs is listed before the job runs are read: so a group that is launched meanwhile has an owner."""
+        """List what runs before the job runs are read, so that a group that is launched meanwhile has an owner."""
         listed = reaper.listed()
         job_runs: dict[str, JobRun] = {}
-        for job_run_id in {one.job_run_id for one in listed}:
+        for job_run_id in {cluster.job_run_id for cluster in listed}:
             with contextlib.suppress(NotFoundError):
                 job_runs[job_run_id] = self.state.job_run(job_run_id).value
         reaper.sweep(listed, job_runs, time.time())
@@ -289,10 +289,10 @@ class Dispatcher:
     def _renew_for_ever(self) -> None:
         while True:
             with self._lock:
-                holding = list(self._holding.values())
-            for each in holding:
-                if not each.held.lost and time.monotonic() - each.renewed_s >= self._settings.lease_s / 3:
-                    self._renew(each)
+                holdings = list(self._holding.values())
+            for holding in holdings:
+                if not holding.held.lost and time.monotonic() - holding.renewed_s >= self._settings.lease_s / 3:
+                    self._renew(holding)
             time.sleep(min(_TICK_S, self._settings.lease_s / 20))
 
     @staticmethod
@@ -306,7 +306,7 @@ class Dispatcher:
             _LOG.warning("job run %s could not be renewed: %s", holding.held.run.id, one_line(error))
 
     def _say(self) -> None:
-        """Say that we are there. The store's time is what it says of this; between two times our clock goes on."""
+        """Say that we are there. The reply tells the store's time; our clock counts on from it until the next one."""
         if time.monotonic() - self._said_s < min(_SAY_EVERY_S, self._settings.lease_s / 3):
             return
         record = Record(

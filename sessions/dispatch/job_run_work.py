@@ -127,7 +127,7 @@ class _Group:
         return [session.plan for session in self.unended if session.plan is not None]
 
     def left(self, now_s: float) -> Estimate:
-        """Seconds until the group has ended, from now on, where it is launched."""
+        """Seconds from now until a launched group ends."""
         seconds, low_s, high_s = 0.0, 0.0, 0.0
         for session in self.unended:
             expected, over_s = session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0), 0.0
@@ -142,11 +142,11 @@ class _Group:
         return later(Estimate(seconds, low_s, high_s), start_s, now_s)
 
     def to_come(self, now_s: float) -> Estimate:
-        """The same where it is not launched: it may be tried again after a while only."""
+        """The same for a group that is not launched. It may have to wait before it is tried again."""
         return later(group_estimate(self.plans_left), max(0.0, self.not_before_s - time.monotonic()), now_s)
 
     def patience_s(self, stall_s: float) -> float:
-        """For how long its sessions may record nothing. Each further try gets twice as long: the plan may be wrong."""
+        """How long its sessions may record nothing. Each try gets twice as long, because the plan may be wrong."""
         longest_s = max((plan.start_s + plan.expected.seconds for plan in self.plans_left), default=0.0)
         failures = max((session.failures for session in self.unended), default=0)
         return float(max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)
@@ -275,7 +275,7 @@ class JobRunWork:
         if (postponed := self._admission.enter(group.waiting, group_estimate(group.plans_left))) is not None:
             self._postponed(group, postponed, attempts)
             return
-        unnamed = [each for each in group.unended if each.attempt is None or each.attempt in group.used]
+        unnamed = [session for session in group.unended if session.attempt is None or session.attempt in group.used]
         group.update(self._each(unnamed, self._next(attempts)))
         if not group.unended:  # all of them had been published
             self._left(group)
@@ -311,7 +311,7 @@ class JobRunWork:
         group.not_before_s = time.monotonic() + retried_after_s(failures)
 
     def _name(self, group: str) -> str:
-        """Of a group among those of all job runs."""
+        """The name of a group, which no group of another job run has."""
         return f"{self._held.run.id}/{group}"
 
     def _wants(self, group: str, plans: list[SessionPlan]) -> Waiting:
@@ -407,7 +407,7 @@ class JobRunWork:
             _LOG.info("how far sessions are could not be seen: %s", one_line(error))
 
     def _see_running(self, group: _Group) -> None:
-        """Sessions of a group run one after another: those up to the first that has not ended are new."""
+        """Read sessions that may have changed: as they run one by one, up to the first that has not ended."""
         if group.launched is None:
             return
         since_s = max(group.looked_s, group.launched_s)
@@ -428,7 +428,7 @@ class JobRunWork:
         return changed
 
     def _expected(self) -> Estimate:
-        """Of the whole job run: what runs has something left, the rest waits for a place."""
+        """The estimate of the whole job run: running groups have some seconds left, others wait for a place."""
         now_s, unended = time.time(), [group for group in self._groups if group.unended]
         running = [group.left(now_s) for group in unended if group.launched]
         waiting = [group.to_come(now_s) for group in unended if not group.launched]
@@ -447,7 +447,7 @@ class JobRunWork:
         return max(1, min(limits.sessions_max, limits.slots // max(plan.slots for plan in plans)))
 
     def _learn(self, group: _Group, took_s: float) -> None:
-        """What sessions took, and their group besides, is what the next ones are expected to. Nothing depends on it."""
+        """Learn what sessions and their group took, for what the next ones are expected to take."""
         ran = [group.sessions[name] for name in group.launched_sessions]
         inside_s = [session.outcome.seconds for session in ran if session.outcome and session.attempts == 1]
         try:

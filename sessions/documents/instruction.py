@@ -99,17 +99,19 @@ _FORBIDDING = ConfigDict(extra="forbid", strict=True, frozen=True, regex_engine=
 
 
 def _no_flag(value: Any) -> Any:
-    """To Python true equals 1."""
+    """Refuse true and false where a number is asked for: to Python, true equals 1."""
     if isinstance(value, bool):
         raise ValueError("it must be 1")
     return value
 
 
 def _settings_model() -> type[BaseModel]:
-    """The fields of deltacompact.Settings, so that none is ever missing here; their values are checked by it."""
+    """A model with all fields of deltacompact.Settings, which checks their values itself."""
     types = typing.get_type_hints(Settings)
     kinds: dict[str, Any] = {
-        each.name: (types[each.name], each.default) for each in fields(Settings) if each.name not in _NOT_OF_A_DOCUMENT
+        setting.name: (types[setting.name], setting.default)
+        for setting in fields(Settings)
+        if setting.name not in _NOT_OF_A_DOCUMENT
     }
     kinds["executor"] = (Literal[EXECUTORS], "auto")
     return create_model("InstructionSettings", __config__=_FORBIDDING, **kinds)
@@ -176,7 +178,7 @@ class Instruction(BaseModel):
 
     @property
     def chosen_mode(self) -> str:
-        """Of an Iceberg table."""
+        """The mode of a document for an Iceberg table."""
         return self.mode or REWRITE
 
     @property
@@ -235,7 +237,7 @@ def of_values(document: Any) -> Instruction:
 
 
 def values_of(instruction: Instruction) -> dict[str, Any]:
-    """The document as JSON values, with what was given alone."""
+    """The document as JSON values: only the fields that were given."""
     return instruction.model_dump(mode="json", exclude_unset=True)
 
 
@@ -249,7 +251,7 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
     """The first thing that is wrong, in one line."""
     first = refused.errors(include_url=False)[0]
     field = path_of(first["loc"], document)
-    same = [each for each in refused.errors(include_url=False) if path_of(each["loc"], document) == field]
+    same = [fault for fault in refused.errors(include_url=False) if path_of(fault["loc"], document) == field]
     match first["type"]:
         case "missing":
             return RefusedDocument(field, "it is missing")
@@ -259,8 +261,9 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
             return RefusedDocument(field, no_such_field(str(first["loc"][-1]), known))
         case "json_invalid":
             return RefusedDocument("", text_of(first["msg"]))
-    kinds = [each for each in same if not each["type"].endswith("_type")] or same  # a value of the right type says more
-    said = "; or ".join(dict.fromkeys(_said(each["msg"]) for each in kinds))
+    of_value = [fault for fault in same if not fault["type"].endswith("_type")]
+    kinds = of_value or same  # a value of the right type says more
+    said = "; or ".join(dict.fromkeys(_said(fault["msg"]) for fault in kinds))
     return RefusedDocument(field, f"{said} (it is {shown(first['input'])})")
 
 
@@ -310,7 +313,7 @@ def _check_settings(instruction: Instruction) -> None:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two fields of one name, readers of JSON take one or the other: neither is what was meant."""
+    """Refuse a repeated name: readers of JSON take one of the two values, and nobody knows which was meant."""
     document = dict(pairs)
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]

@@ -47,13 +47,13 @@ def shown(value: Any) -> str:
 
 
 def no_such_field(name: str, known: Iterable[str]) -> str:
-    """What is said of an unknown field: the known one that it may have been meant to be."""
+    """The line for an unknown field. It names the known field that may have been meant."""
     nearest = difflib.get_close_matches(name, known, 1)
     return f"no such field; did you mean {nearest[0]!r}?" if nearest else "no such field"
 
 
 def no_text_in(document: Any) -> tuple[int | str, ...] | None:
-    """Where a document holds a string that is no text; None where all are."""
+    """The path of a string that is no text; None where all strings are."""
     waiting: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
     while waiting:
         place, value = waiting.pop()

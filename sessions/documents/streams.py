@@ -29,7 +29,7 @@ class Streams:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Streams:
-        """Of a document that was accepted."""
+        """The streams that an accepted document names."""
         catalog = str(document.get("catalog"))
         table_id = str(document.get("destination_compacted_table_id") or document.get("source_table_id"))
         partitions = [branch_of(document)] if catalog.startswith(ICEBERG) else document.get("partitions")
@@ -50,5 +50,5 @@ class Streams:
 
 
 def branch_of(document: Mapping[str, Any]) -> dict[str, str | None]:
-    """What a session on an Iceberg table works on, where one on a delta stream has a partition: the branch."""
+    """The branch that a session works on. It stands where a session on a delta stream has its partition."""
     return {"branch": str(document.get("branch", MAIN))}

@@ -73,7 +73,7 @@ class EventRecorder:
             self._outbox.record(event)
 
     def _job_run(self, job_run_id: str) -> JobRun | None:
-        """What is asked of it never changes, so what was read once is good."""
+        """A job run as it was once read. The fields that events need never change."""
         if job_run_id not in self._job_runs:
             try:
                 self._job_runs[job_run_id] = self._state.job_run(job_run_id).value

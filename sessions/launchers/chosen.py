@@ -102,7 +102,7 @@ class InBackground:
         return self._inner.logs(group_id)
 
     def terminate(self, group_id: str) -> None:
-        """What is being launched is let come up first: half a cluster would be nobody's."""
+        """Let a launch end first: nobody would own half a cluster."""
         launching = self._launching.get(group_id)
         if launching is not None and not launching.cancel():
             with contextlib.suppress(Exception):

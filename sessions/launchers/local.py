@@ -106,7 +106,7 @@ class LocalLauncher:
 
     @staticmethod
     def _signal(process: ForkServerProcess, sent: signal.Signals) -> None:
-        """To the group and what it has started, a Ray cluster perhaps."""
+        """Send a signal to the group and to what it has started, such as a Ray cluster."""
         assert process.pid is not None
         with contextlib.suppress(ProcessLookupError):
             try:
@@ -119,7 +119,7 @@ class LocalLauncher:
 
 
 def _nothing() -> None:
-    """What the first process does."""
+    """The task of the first process."""
 
 
 def run_in_own_session(run: RunGroup, spec: GroupSpec, log: str) -> None:

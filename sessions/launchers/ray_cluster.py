@@ -70,8 +70,8 @@ def render(template: Mapping[str, Any], spec: GroupSpec, prices: Prices, options
     worker["resources"] = {"CPU": node.vcpus, "memory": heap, "object_store_memory": store}
     if not options.spot:
         worker["node_config"].pop("InstanceMarketOptions", None)
-    for one, instance in ((head, head_node), (worker, node)):
-        _set_node(one["node_config"], instance, spec, options)
+    for node_type, instance in ((head, head_node), (worker, node)):
+        _set_node(node_type["node_config"], instance, spec, options)
     shared = f"--shm-size={math.ceil(store / sizing.GIB) + 1}g"
     docker = rendered["docker"]
     docker["run_options"] = [shared if "--shm-size" in option else option for option in docker["run_options"]]
@@ -177,7 +177,7 @@ class RayClusterLauncher:
         return self._folder / f"{cluster_name(group_id)}.yaml"
 
     def _file_there(self, group_id: str) -> Path:
-        """Name, provider and authentication are all that it takes to find what another dispatcher has launched."""
+        """The file of a cluster that another dispatcher has launched: name, provider and authentication suffice."""
         file = self._file(group_id)
         if file.exists():
             return file

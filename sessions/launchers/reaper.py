@@ -34,20 +34,20 @@ class Reapable(Protocol):
 
 
 def orphans(launched: Iterable[Launched], job_runs: Mapping[str, JobRun]) -> list[Launched]:
-    """Those that no living job run owns. Pure."""
-    return [one for one in launched if not _owned(one, job_runs.get(one.job_run_id))]
+    """The launched groups that no living job run owns. Pure."""
+    return [group for group in launched if not _owned(group, job_runs.get(group.job_run_id))]
 
 
 def due(
     found: Iterable[Launched], orphans_since_s: Mapping[str, float], now_s: float, grace_s: float
 ) -> list[Launched]:
     """The orphans whose time of grace is over. Pure."""
-    return [one for one in found if now_s - orphans_since_s.get(one.group_id, now_s) >= grace_s]
+    return [group for group in found if now_s - orphans_since_s.get(group.group_id, now_s) >= grace_s]
 
 
-def _owned(one: Launched, run: JobRun | None) -> bool:
-    """A job run that nobody holds now may be claimed again, with a greater epoch; until then its groups may go on."""
-    return run is not None and not run.state.ended and (run.lease is None or one.epoch >= run.lease.epoch)
+def _owned(group: Launched, run: JobRun | None) -> bool:
+    """Whether a living job run owns the group. While nobody holds the job run, its groups may go on."""
+    return run is not None and not run.state.ended and (run.lease is None or group.epoch >= run.lease.epoch)
 
 
 class Reaper:
@@ -58,19 +58,19 @@ class Reaper:
         self._since_s: dict[str, float] = {}
 
     def listed(self) -> list[Launched]:
-        """What runs. List it before job runs are read: a group that is launched in between is not missed by either."""
+        """The groups that run. List them before job runs are read, so that each group has an owner by then."""
         return list(self._launcher.launched())
 
     def sweep(self, listed: Iterable[Launched], job_runs: Mapping[str, JobRun], now_s: float) -> list[str]:
         """Terminate what is due; the ids of what was. One that cannot be terminated is tried again next time."""
         found = orphans(listed, job_runs)
-        self._since_s = {one.group_id: self._since_s.get(one.group_id, now_s) for one in found}
+        self._since_s = {group.group_id: self._since_s.get(group.group_id, now_s) for group in found}
         gone = []
-        for one in due(found, self._since_s, now_s, self._grace_s):
+        for group in due(found, self._since_s, now_s, self._grace_s):
             try:
-                self._launcher.terminate(one.group_id)
-                gone.append(one.group_id)
-                _LOG.warning("terminated %s: no living job run owns it", one.group_id)
+                self._launcher.terminate(group.group_id)
+                gone.append(group.group_id)
+                _LOG.warning("terminated %s: no living job run owns it", group.group_id)
             except StoreError as error:
-                _LOG.error("the orphan %s could not be terminated: %s", one.group_id, one_line(error))
+                _LOG.error("the orphan %s could not be terminated: %s", group.group_id, one_line(error))
         return gone

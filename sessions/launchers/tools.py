@@ -53,7 +53,7 @@ def cluster_name(group_id: str) -> str:
 
 
 def tags_of(spec: GroupSpec) -> dict[str, str]:
-    """By which a cluster says whose it is."""
+    """The tags of a cluster. They name the state, the job run and the group that it belongs to."""
     return {GROUP: spec.id, JOB_RUN: spec.job_run_id, EPOCH: str(spec.epoch), STATE: spec.state_uri}
 
 

@@ -37,7 +37,7 @@ class RecordsCollector(Collector):
         yield from metrics_of(self._read())
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is read to register."""
+        """Describe nothing, so that registering the collector reads nothing."""
         return ()
 
 

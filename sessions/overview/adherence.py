@@ -41,7 +41,7 @@ class Outturn:
 
     @property
     def width(self) -> float | None:
-        """Of the 90 % interval, as a share of what was expected."""
+        """The width of the 90 % interval, as a share of the expected seconds."""
         first = self.first
         return None if first is None or first.seconds <= 0 else (first.high_s - first.low_s) / first.seconds
 
@@ -137,7 +137,7 @@ def _of_job_run(run: JobRun, table: str) -> Outturn:
 
 
 def _of_session(session: Session, run: JobRun, table: str) -> Outturn:
-    """A session that had nothing to do was expected to do something: it is left out of what was kept."""
+    """The outturn of a session. One that had nothing to do was expected to do something, so it does not count."""
     failed = session.state is SessionState.FAILED
     idle = session.state is SessionState.NOTHING_TO_DO
     first = None if idle else session.expected_first

@@ -58,7 +58,7 @@ class QuietWindow:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one dispatcher: groups and workers at a time; of this machine, memory and CPUs for groups that run here."""
+    """What one dispatcher may run at a time: groups, workers, and memory and CPUs of groups on this machine."""
 
     sessions_max: int = 4
     workers_max: int | None = None
@@ -133,11 +133,11 @@ class Admission:
 
 
 def in_order(waiting: Sequence[Waiting], starved_after_s: float, now_s: float) -> list[Waiting]:
-    """Those that have waited too long, the oldest first; then by benefit by cost, the worst tables first."""
+    """Groups that have waited too long come first, the oldest of them ahead. The others follow by benefit by cost."""
 
-    def rank(one: Waiting) -> tuple[bool, float, float, str]:
-        starved = _starved(one, starved_after_s, now_s)
-        return not starved, one.since_s if starved else -one.benefit_by_cost, one.since_s, one.takes.group
+    def rank(group: Waiting) -> tuple[bool, float, float, str]:
+        starved = _starved(group, starved_after_s, now_s)
+        return not starved, group.since_s if starved else -group.benefit_by_cost, group.since_s, group.takes.group
 
     return sorted(waiting, key=rank)
 
@@ -148,24 +148,24 @@ def admit(waiting: Sequence[Waiting], running: Sequence[Takes], limits: Limits, 
     ends = [end for window in limits.quiet if (end := window.until_s(now_s)) is not None]
     if ends:
         text = "a quiet window is open"
-        return Admission((), tuple(Postponed(one.takes.group, Wait.QUIET, text, max(ends)) for one in ordered))
+        return Admission((), tuple(Postponed(group.takes.group, Wait.QUIET, text, max(ends)) for group in ordered))
     start: list[str] = []
     wait: list[Postponed] = []
     used, kept = list(running), list(running)
-    for one in ordered:
-        name = one.takes.group
-        if never := _short_of(one.takes, [], limits):
+    for group in ordered:
+        name = group.takes.group
+        if never := _short_of(group.takes, [], limits):
             wait.append(Postponed(name, Wait.NEVER_FITS, f"even alone: {_TEXTS[never]}"))
-        elif short := _short_of(one.takes, used, limits):
+        elif short := _short_of(group.takes, used, limits):
             wait.append(Postponed(name, short, _TEXTS[short]))
-            if _starved(one, limits.starved_after_s, now_s):
-                kept.append(one.takes)
-        elif _short_of(one.takes, kept, limits):
+            if _starved(group, limits.starved_after_s, now_s):
+                kept.append(group.takes)
+        elif _short_of(group.takes, kept, limits):
             wait.append(Postponed(name, Wait.RESERVED, "what is free is kept for one that has waited too long"))
         else:
             start.append(name)
-            used.append(one.takes)
-            kept.append(one.takes)
+            used.append(group.takes)
+            kept.append(group.takes)
     return Admission(tuple(start), tuple(wait))
 
 
@@ -177,14 +177,16 @@ _TEXTS = {
 }
 
 
-def _short_of(one: Takes, used: Sequence[Takes], limits: Limits) -> Wait | None:
+def _short_of(wanted: Takes, used: Sequence[Takes], limits: Limits) -> Wait | None:
     if len(used) + 1 > limits.sessions_max:
         return Wait.SESSIONS
-    if _over(limits.workers_max, [one.workers, *(other.workers for other in used)]):
+    if _over(limits.workers_max, [wanted.workers, *(taken.workers for taken in used)]):
         return Wait.WORKERS
-    if one.memory_bytes and _over(limits.memory_bytes, [one.memory_bytes, *(other.memory_bytes for other in used)]):
+    if wanted.memory_bytes and _over(
+        limits.memory_bytes, [wanted.memory_bytes, *(taken.memory_bytes for taken in used)]
+    ):
         return Wait.MEMORY
-    if one.slots and _over(limits.slots, [one.slots, *(other.slots for other in used)]):
+    if wanted.slots and _over(limits.slots, [wanted.slots, *(taken.slots for taken in used)]):
         return Wait.CPUS
     return None
 

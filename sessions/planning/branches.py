@@ -67,7 +67,7 @@ def _distinct(files: Iterable[ContentFile]) -> list[ContentFile]:
 
 
 def _row_group_bytes(file: ContentFile) -> int:
-    """Of the largest row group, decoded: offsets of row groups say where each begins."""
+    """The decoded bytes of the largest row group. The offsets of row groups say where each begins."""
     ends = [*file.split_offsets[1:], file.file_bytes]
     largest = max((end - begin for begin, end in zip(file.split_offsets, ends, strict=False)), default=file.file_bytes)
     return min(INT64_MAX, _DECODED * max(0, largest))

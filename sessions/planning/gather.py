@@ -76,7 +76,7 @@ def _gathered(job: Job, work: Work) -> Gathered:
 
 
 def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
-    """What the engine's plan says of its input, whatever machine it is for."""
+    """The statistics in the engine's plan. They do not depend on the machine that it is for."""
     base = [source.file for source in plan.sources if source.in_base]
     deltas = [source for source in plan.sources if not source.in_base]
     files = [source.file for source in deltas]
@@ -99,7 +99,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
 
 
 def _kept_bytes(plan: CompactionPlan) -> int:
-    """Of the delta files that would stay as they are if no row died."""
+    """The bytes of delta files that would stay as they are if no row died."""
     everything = np.array([source.file.live_rows for source in plan.sources], np.int64)
     kept = {decision.ordinal for decision in decide_files(plan, everything) if decision.action is Action.KEEP}
     return sum(source.file.bytes for source in plan.sources if source.ordinal in kept and not source.in_base)

@@ -45,7 +45,7 @@ def observation_of(session: Session) -> tuple[str, Observation] | None:
 
 
 def pool_of(pool: str, mode: str = "") -> str:
-    """Whose rates sessions are expected by there: the modes of Iceberg tables each have their own."""
+    """The pool whose rates apply to sessions there. Each mode of Iceberg tables has a pool of its own."""
     return f"{pool}/{mode}" if mode else pool
 
 
@@ -56,7 +56,7 @@ class RateStore:
         self._records = records
 
     def rates(self, pool: str) -> Rates:
-        """What is known of a pool; nothing yet, where nobody has added to it or the record cannot be understood."""
+        """The rates of a pool. They are empty if nobody has added to it, or if the record cannot be understood."""
         try:
             return _understood(pool, self._records.read(_folder(pool)).value)
         except NotFoundError:
@@ -87,7 +87,7 @@ def _document(rates: Rates) -> object:
 
 
 def _understood(pool: str, document: object) -> Rates:
-    """What another release has written otherwise is begun anew: rates are learned again soon."""
+    """The rates in a record. A record of another format is begun anew: rates are learned again soon."""
     try:
         return _RATES.validate_python(document)
     except ValidationError as error:

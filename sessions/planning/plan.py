@@ -85,7 +85,7 @@ class Candidate:
 
     @property
     def done_s(self) -> float:
-        """From the launch to the end."""
+        """Seconds from the launch to the end."""
         return self.offer.start_s + self.seconds
 
     @property
@@ -98,7 +98,9 @@ class Candidate:
         return self.offer.usd(self.nodes, self.done_s)
 
 
-def plan_job_run(given: Sequence[PartitionStatistics], wish: Wish, situation: Situation) -> tuple[SessionPlan, ...]:
+def plan_job_run(
+    partitions: Sequence[PartitionStatistics], wish: Wish, situation: Situation
+) -> tuple[SessionPlan, ...]:
     """A plan for each partition, in their order. Sessions with the same group share a process or cluster.
 
     Raises ValueError where there is no offer.
@@ -106,34 +108,37 @@ def plan_job_run(given: Sequence[PartitionStatistics], wish: Wish, situation: Si
     if not situation.offers:
         raise ValueError("there is nothing to run sessions on: no offer")
     whole = _sharing(situation, 1)
-    plans = _grouped([_session(one, wish, whole) for one in given], wish)
+    plans = _grouped([_session(partition, wish, whole) for partition in partitions], wish)
     groups_here = len({plan.group for plan in plans if plan.node_type == LOCAL})
     if (at_once := min(groups_here, situation.here_at_once)) > 1:
         part = _sharing(situation, at_once)
-        plans = _grouped([_session(one, wish, part) for one in given], wish)
+        plans = _grouped([_session(partition, wish, part) for partition in partitions], wish)
     promised = promised_s(plans, situation)
     return tuple(_with_sla(plan, wish, promised) for plan in plans)
 
 
 def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, Reason]:
     """The cheapest that meets the desired SLA, else the fastest; of those that fit, where any does."""
-    fitting = [one for one in candidates if one.fits]
+    fitting = [candidate for candidate in candidates if candidate.fits]
     if not fitting:
-        return min(candidates, key=lambda one: (one.sizes.peak_task_bytes / one.on.memory_per_task_bytes, one.usd)), (
-            Reason.EXCEEDS_MEMORY
-        )
+        return min(candidates, key=lambda candidate: (_memory_share(candidate), candidate.usd)), Reason.EXCEEDS_MEMORY
     within = DAY_S if desired_s is None else desired_s
-    meeting = [one for one in fitting if one.promised_s <= within]
+    meeting = [candidate for candidate in fitting if candidate.promised_s <= within]
     if not meeting:
-        return min(fitting, key=lambda one: (one.promised_s, one.usd)), Reason.FASTEST
-    chosen = min(meeting, key=lambda one: (one.usd, one.promised_s))
+        return min(fitting, key=lambda candidate: (candidate.promised_s, candidate.usd)), Reason.FASTEST
+    chosen = min(meeting, key=lambda candidate: (candidate.usd, candidate.promised_s))
     if desired_s is not None:
         return chosen, Reason.CHEAPEST_THAT_MEETS_SLA
-    cheapest = min(fitting, key=lambda one: (one.usd, one.promised_s))
+    cheapest = min(fitting, key=lambda candidate: (candidate.usd, candidate.promised_s))
     return chosen, Reason.CHEAPEST if chosen is cheapest else Reason.CHEAPEST_WITHIN_A_DAY
 
 
-def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> list[Candidate]:
+def _memory_share(candidate: Candidate) -> float:
+    """The memory of a task's peak, as a share of what a task has there."""
+    return candidate.sizes.peak_task_bytes / candidate.on.memory_per_task_bytes
+
+
+def candidates(partition: PartitionStatistics, wish: Wish, situation: Situation) -> list[Candidate]:
     """Every way to run a session that may be the best one.
 
     Of one offer, more nodes are listed only where they are faster; and what costs more to start than a way that meets
@@ -147,26 +152,28 @@ def candidates(given: PartitionStatistics, wish: Wish, situation: Situation) -> 
         for nodes in NODES:
             if nodes > offer.nodes_max or offer.usd(nodes, offer.start_s) > enough_usd:
                 break
-            one = _candidate(given, wish, offer, nodes, expectation)
-            if one.seconds < fastest:
-                found.append(one)
-            if one.fits:
-                fastest = min(fastest, one.seconds)
-            if one.fits and one.promised_s <= within:
-                enough_usd = min(enough_usd, one.usd)
+            candidate = _candidate(partition, wish, offer, nodes, expectation)
+            if candidate.seconds < fastest:
+                found.append(candidate)
+            if candidate.fits:
+                fastest = min(fastest, candidate.seconds)
+            if candidate.fits and candidate.promised_s <= within:
+                enough_usd = min(enough_usd, candidate.usd)
         if enough_usd == 0.0:
             break
     return found
 
 
-def _candidate(given: PartitionStatistics, wish: Wish, offer: Offer, nodes: int, expectation: Expectation) -> Candidate:
-    """With as many tasks at a time as fit the memory."""
+def _candidate(
+    partition: PartitionStatistics, wish: Wish, offer: Offer, nodes: int, expectation: Expectation
+) -> Candidate:
+    """The candidate with as many tasks at a time as fit the memory of its nodes."""
     for on in map(wish.limited, resources_of(offer, nodes)):
-        sizes = sizes_of(given, on, wish.hash_buckets, wish.rows_per_round)
+        sizes = sizes_of(partition, on, wish.hash_buckets, wish.rows_per_round)
         if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
             break
-    work = work_of(given, sizes, on)
-    return Candidate(offer, nodes, on, sizes, work, expectation.seconds(work, given.stream), fits)
+    work = work_of(partition, sizes, on)
+    return Candidate(offer, nodes, on, sizes, work, expectation.seconds(work, partition.stream), fits)
 
 
 def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
@@ -182,16 +189,16 @@ def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
         cpus //= 2
 
 
-def _session(given: PartitionStatistics, wish: Wish, situation: Situation) -> SessionPlan:
-    chosen, reason = best(candidates(given, wish, situation), wish.desired_sla_s)
+def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -> SessionPlan:
+    chosen, reason = best(candidates(partition, wish, situation), wish.desired_sla_s)
     expectation = situation.expectations.get(chosen.offer.pool) or Expectation()
-    expected = expectation.of(chosen.work, given.stream, situation.now_s)
+    expected = expectation.of(chosen.work, partition.stream, situation.now_s)
     stage_s: dict[str, float] = {}
-    for term, seconds in expectation.by_term(chosen.work, given.stream).items():
+    for term, seconds in expectation.by_term(chosen.work, partition.stream).items():
         stage_s[STAGE_OF[term]] = stage_s.get(STAGE_OF[term], 0.0) + seconds
-    initial = _workers_initial(given, chosen)
+    initial = _workers_initial(partition, chosen)
     return SessionPlan(
-        partition=given.partition,
+        partition=partition.partition,
         group="",
         executor=chosen.offer.executor,
         node_type=chosen.offer.node.name,
@@ -200,10 +207,10 @@ def _session(given: PartitionStatistics, wish: Wish, situation: Situation) -> Se
         hash_bucket_count=chosen.sizes.hash_buckets,
         rehash=chosen.sizes.rehash,
         rounds=chosen.sizes.rounds,
-        delta_files=given.delta_files,
-        delta_rows=given.delta_rows,
-        base_rows=given.base_rows,
-        bytes=given.bytes,
+        delta_files=partition.delta_files,
+        delta_rows=partition.delta_rows,
+        base_rows=partition.base_rows,
+        bytes=partition.bytes,
         peak_bytes=_peak_bytes(chosen),
         expected=expected,
         cost_usd=chosen.usd,
@@ -211,13 +218,13 @@ def _session(given: PartitionStatistics, wish: Wish, situation: Situation) -> Se
         launcher=chosen.offer.launcher,
         slots=chosen.on.slots,
         memory_per_task_bytes=chosen.on.memory_per_task_bytes,
-        read_through=given.read_through,
+        read_through=partition.read_through,
         start_s=chosen.offer.start_s,
         stage_s={stage: took for stage, took in stage_s.items() if took},
         work={term: amount for term, amount in zip(TERMS, chosen.work.vector.tolist(), strict=True) if amount},
-        stream=given.stream,
+        stream=partition.stream,
         prices=situation.prices,
-        mode=given.mode,
+        mode=partition.mode,
     )
 
 
@@ -233,8 +240,8 @@ def _runs_on(chosen: Candidate, reason: Reason) -> Choice:
     return Choice("runs_on", on, reason, f"{text}: ${chosen.usd:,.2f}, {chosen.done_s:,.0f} s with its start")
 
 
-def _workers_initial(given: PartitionStatistics, chosen: Candidate) -> Choice:
-    tasks = max(1, math.ceil(given.delta_rows / chosen.sizes.task_rows), given.delta_files)
+def _workers_initial(partition: PartitionStatistics, chosen: Candidate) -> Choice:
+    tasks = max(1, math.ceil(partition.delta_rows / chosen.sizes.task_rows), partition.delta_files)
     wanted = math.ceil(tasks / (chosen.on.slots / chosen.nodes))
     if wanted < chosen.nodes:
         return Choice("workers_initial", wanted, Reason.FIRST_STAGE, f"the first stage has {tasks:,} tasks")
@@ -253,7 +260,7 @@ def _memory(chosen: Candidate) -> Choice:
 
 
 def _peak_bytes(chosen: Candidate) -> int:
-    """Of one node. Ray's workers are processes of their own, beside its object store."""
+    """The peak of one node's memory. Ray's workers are processes of their own, beside its object store."""
     if chosen.offer.executor == "local":
         return chosen.sizes.peak_bytes
     store = chosen.on.object_store_bytes // chosen.nodes
@@ -297,7 +304,7 @@ def _grouped(plans: Sequence[SessionPlan], wish: Wish) -> tuple[SessionPlan, ...
 
 
 def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
-    """Say at once whether the job run's SLA can be met, and the nearest that can."""
+    """The plan with the verdict on the job run's SLA: whether it can be met, and the nearest SLA that can."""
     desired, nearest = wish.desired_sla_s, math.ceil(promised)
     if desired is None:
         choice = Choice("desired_sla", None, Reason.NOT_ASKED_FOR, "nobody asked for an SLA")

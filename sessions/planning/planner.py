@@ -72,7 +72,10 @@ class Planner:
     ) -> list[PartitionStatistics]:
         request = request_of(instruction, settings, instruction.partition_values, instruction.hash_bucket_count)
         table = instruction.source_table_id
-        return [one.statistics or PartitionStatistics(table, one.partition) for one in gather(catalog, request)]
+        return [
+            gathered.statistics or PartitionStatistics(table, gathered.partition)
+            for gathered in gather(catalog, request)
+        ]
 
     def _situation(self, executor: str, on_s3: bool, mode: str) -> Situation:
         """No cluster reaches the disk of this machine."""

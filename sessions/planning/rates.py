@@ -112,14 +112,16 @@ class Rates:
     observations: tuple[Observation, ...] = ()
 
     def learned(self, found: Iterable[Observation]) -> Rates:
-        """With more sessions; one that is known already counts once."""
-        by_id = {one.session_id: one for one in (*self.observations, *found) if one.seconds > 0 and one.expected_s > 0}
+        """These rates with more sessions. A session that is known already counts once."""
+        by_id = {
+            seen.session_id: seen for seen in (*self.observations, *found) if seen.seconds > 0 and seen.expected_s > 0
+        }
         kept: list[Observation] = []
         of_stream: dict[str, int] = {}
-        for one in sorted(by_id.values(), key=lambda one: (one.at_s, one.session_id), reverse=True):
-            of_stream[one.stream] = of_stream.get(one.stream, 0) + 1
-            if of_stream[one.stream] <= OBSERVATIONS_OF_A_TABLE_MAX and len(kept) < OBSERVATIONS_MAX:
-                kept.append(one)
+        for seen in sorted(by_id.values(), key=lambda seen: (seen.at_s, seen.session_id), reverse=True):
+            of_stream[seen.stream] = of_stream.get(seen.stream, 0) + 1
+            if of_stream[seen.stream] <= OBSERVATIONS_OF_A_TABLE_MAX and len(kept) < OBSERVATIONS_MAX:
+                kept.append(seen)
         return replace(self, observations=tuple(reversed(kept)))
 
 
@@ -174,13 +176,13 @@ class Expectation:
 
 def expectation(known: Rates) -> Expectation:
     """Learn from what is known; with nothing known, the shipped rates."""
-    seen = [one for one in known.observations if len(one.work) == len(TERMS)]
+    seen = [observation for observation in known.observations if len(observation.work) == len(TERMS)]
     if not seen:
         return Expectation()
-    work = np.array([one.work for one in seen]) * _SHIPPED
-    took = np.log([one.seconds for one in seen])
+    work = np.array([observation.work for observation in seen]) * _SHIPPED
+    took = np.log([observation.seconds for observation in seen])
     age = np.arange(len(seen))[::-1]
-    streams, of_stream = np.unique([one.stream for one in seen], return_inverse=True)
+    streams, of_stream = np.unique([observation.stream for observation in seen], return_inverse=True)
     weights = 0.5 ** (age / _HALF_LIFE)
     own = np.array([_own(row) for row in work])
     pool = math.exp(_quantile(took - np.log(work.sum(axis=1)), weights, 0.5))
@@ -193,7 +195,7 @@ def expectation(known: Rates) -> Expectation:
     levels = _levels(of_stream, left)
     recent = 0.5 ** (age / _LATELY)
     lately = math.exp(_shrunk(left - levels[of_stream], recent, _LATELY_AFTER))
-    said = np.log([one.expected_s for one in seen])
+    said = np.log([observation.expected_s for observation in seen])
     knowns = np.minimum(_KNOWN, _places(of_stream))
     names = streams.tolist()
     return Expectation(
@@ -207,7 +209,7 @@ def expectation(known: Rates) -> Expectation:
 
 
 def _levels(of_stream: Any, left: Vector) -> Vector:
-    """Of each stream, the mean log of its last errors, drawn towards 0."""
+    """For each stream: the mean log of its last errors, drawn towards 0."""
     counts = np.bincount(of_stream)
     recent = 0.5 ** ((counts[of_stream] - 1 - _places(of_stream)) / _LEVEL_LATELY)
     errors = np.clip(left, -_OUTLIER, _OUTLIER)
@@ -215,7 +217,7 @@ def _levels(of_stream: Any, left: Vector) -> Vector:
 
 
 def _places(of_stream: Any) -> Any:
-    """Of each observation, how many of its stream were before it."""
+    """For each observation: how many observations of the same stream came before it."""
     order = np.argsort(of_stream, kind="stable")
     counts = np.bincount(of_stream)
     places = np.empty(len(of_stream), np.int64)
@@ -250,7 +252,7 @@ def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: fl
 
 
 def _stream_factors(of_stream: Any, before: Vector, seconds: Vector, own: Any, took: Vector, weights: Vector) -> Vector:
-    """Of each stream, the factor of what depends on its table: by least squares of relative errors, drawn to 1."""
+    """For each stream: the factor of what depends on its table, by least squares of relative errors, drawn to 1."""
     mine = np.where(own, seconds, 0.0).sum(axis=1)
     others = seconds.sum(axis=1) - mine
     expected = others + mine * before[of_stream]

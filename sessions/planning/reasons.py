@@ -6,7 +6,7 @@ import enum
 
 
 class Reason(enum.StrEnum):
-    """Of one choice in a session plan."""
+    """The reason for one choice in a session plan."""
 
     # hash buckets
     ASKED_FOR = "asked_for"  # the document says so

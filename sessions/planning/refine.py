@@ -76,8 +76,8 @@ def later(estimate: Estimate, by_s: float, at_s: float) -> Estimate:
 def makespan(seconds: Sequence[float], at_once: int) -> float:
     """When the last of them is done, started in this order, so many at a time."""
     places = [0.0] * max(1, min(at_once, len(seconds)))
-    for one in seconds:
-        heapq.heapreplace(places, places[0] + one)
+    for session_s in seconds:
+        heapq.heapreplace(places, places[0] + session_s)
     return max(places)
 
 
@@ -97,13 +97,13 @@ def expect_job_run(
     """
 
     def last(bound: str) -> float:
-        ours: list[float] = [getattr(one, bound) for one in running]
+        ours: list[float] = [getattr(estimate, bound) for estimate in running]
         places = ours + [0.0] * (max(1, at_once) - len(ours))
         heapq.heapify(places)
-        for one in others:
-            heapq.heapreplace(places, places[0] + getattr(one, bound))
-        for one in waiting:
-            ours.append(places[0] + getattr(one, bound))
+        for estimate in others:
+            heapq.heapreplace(places, places[0] + getattr(estimate, bound))
+        for estimate in waiting:
+            ours.append(places[0] + getattr(estimate, bound))
             heapq.heapreplace(places, ours[-1])
         return elapsed_s + max(ours, default=0.0)
 

@@ -65,7 +65,7 @@ def way_of(offer: Offer) -> str:
 
 
 def _understood(document: object) -> Starts:
-    """What another release has written otherwise is begun anew: starts are learned again soon."""
+    """The starts in a record. A record of another format is begun anew: starts are learned again soon."""
     try:
         return _STARTS.validate_python(document)
     except ValidationError:

@@ -55,12 +55,12 @@ class PartitionStatistics:
 
     @property
     def mode(self) -> str:
-        """Of an Iceberg table."""
+        """The mode of a job run on an Iceberg table; "" for a delta stream."""
         return ""
 
     @property
     def stream(self) -> str:
-        """Whose rates a session on it is expected by: a first compaction says little of later ones."""
+        """The name under which rates are learned. First compactions have another, as they say little of later ones."""
         return self.table_id if self.index else f"{self.table_id} (first)"
 
     @property
@@ -77,7 +77,7 @@ class PartitionStatistics:
 
     @property
     def entries(self) -> int:
-        """Of the index, once every delta row has been new."""
+        """Entries of the index, if every delta row is new."""
         return self.delta_rows + (self.index.entries if self.index else 0)
 
     @property

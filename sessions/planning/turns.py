@@ -45,7 +45,7 @@ class Turn:
 
 
 def missing_launchers(run: JobRun, there: Collection[str]) -> list[str]:
-    """What the sessions of a job run are planned for, and is not there."""
+    """The launchers that sessions of a job run are planned for, and that no dispatcher has."""
     return sorted(set(run.launchers) - set(there))
 
 
@@ -72,5 +72,5 @@ def held_up(runs: Iterable[JobRun], launchers: Collection[str]) -> dict[str, Del
 
 
 def _is_held(run: JobRun) -> bool:
-    """By a dispatcher, which may have died."""
+    """Whether a dispatcher holds the job run. That dispatcher may have died."""
     return run.lease is not None and run.lease.owner != NOBODY

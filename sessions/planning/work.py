@@ -115,10 +115,10 @@ def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
 
 
 def _shared(amount: float, slots: int, piece: float) -> float:
-    """What the busiest slot gets of it, where a piece is not divided further."""
+    """The share of the busiest slot, if a piece is not divided further."""
     return max(amount / slots, min(amount, piece))
 
 
 def _driver_s(rows: int, on: Resources) -> float:
-    """In one process, handing out a task costs nothing."""
+    """Seconds of the driver. Handing out a task costs nothing within one process."""
     return 0.0 if on.shared_process else driver_s(rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes)

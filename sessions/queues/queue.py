@@ -85,13 +85,13 @@ class Queue(Protocol):
         """Up to so many messages; waits for the first of them."""
 
     def acknowledge(self, message: Message) -> None:
-        """It is dealt with."""
+        """Remove a message that was dealt with."""
 
     def release(self, message: Message, after_s: float) -> None:
         """Let it be received again, after so many seconds."""
 
     def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
-        """It can never be served."""
+        """Put a message that can never be served among the dead letters."""
 
     def dead_letters(self) -> Iterator[DeadLetter]: ...
 

@@ -57,7 +57,7 @@ class SqsQueue:
 
     def receive(self, most: int, wait_s: float) -> list[Message]:
         found = self._received(self.uri, most, wait_s, self._visibility_s)
-        messages = [self._message(one) for one in found]
+        messages = [self._message(message) for message in found]
         self._ages.received(messages, time.time())
         return messages
 

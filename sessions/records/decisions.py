@@ -42,10 +42,12 @@ def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Itera
 
 
 def kept_decisions(store: ObjectStore) -> list[KeptDecision]:
-    """Of all tables. What cannot be understood is left out: another release wrote it, and writes it again."""
+    """The decisions about all tables. A record that another release wrote otherwise is left out, and written again."""
     found: list[KeptDecision] = []
     for stat in store.list(_FOLDER):
         with contextlib.suppress(NotFoundError, ValidationError, ValueError, LookupError, TypeError):
             document = json.loads(store.get(stat.path))
-            found += [_KIND.validate_python({**each, "at_s": document["at_s"]}) for each in document["decisions"]]
+            found += [
+                _KIND.validate_python({**decision, "at_s": document["at_s"]}) for decision in document["decisions"]
+            ]
     return found

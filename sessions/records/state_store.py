@@ -101,12 +101,12 @@ class StateStore:
         return _stored(_JOB_RUN, self._records.read(_run_folder(job_run_id)))
 
     def job_runs(self) -> Iterator[JobRun]:
-        """All that are known, ended ones as well, in the order of their ids."""
+        """All job runs, ended ones as well, in the order of their ids."""
         for version in self._records.read_all("job-runs/", "/run"):
             yield _stored(_JOB_RUN, version).value
 
     def job_run_ids(self) -> Iterator[str]:
-        """Ids of all that are known, in their order; a listing, nothing is read."""
+        """The ids of all job runs, in order. This lists, and reads no record."""
         last = None
         for stat in self.store.list("job-runs/"):
             name = stat.path.split("/", 2)[1]
@@ -114,7 +114,7 @@ class StateStore:
                 yield (last := name)
 
     def open_job_runs(self) -> list[OpenMark]:
-        """Those that have not ended, the longest accepted first."""
+        """The job runs that have not ended, the longest accepted first."""
         marks = [OpenMark(stat.path.removeprefix("open/"), stat.modified_s) for stat in self.store.list("open/")]
         return sorted(marks, key=lambda mark: (mark.accepted_s, mark.job_run_id))
 
@@ -160,7 +160,7 @@ class StateStore:
             yield stored.value
 
     def some_sessions(self, job_run_id: str, session_ids: Sequence[str]) -> list[Session]:
-        """Those that are named, in their order. Raises NotFoundError where one is missing."""
+        """The named sessions, in this order. Raises NotFoundError where one is missing."""
         with ThreadPoolExecutor(_READERS) as threads:
             return [stored.value for stored in threads.map(lambda name: self.session(job_run_id, name), session_ids)]
 
@@ -188,11 +188,11 @@ class StateStore:
         return self.store.stat(path).modified_s
 
     def unsay(self, owner: str) -> None:
-        """A dispatcher has ended."""
+        """Remove the record of a dispatcher that has ended."""
         self.store.delete([_dispatcher_path(owner)])
 
     def dispatchers(self) -> Iterator[Said]:
-        """Those that have not ended in an orderly way, with when they were last heard of."""
+        """The dispatchers that have not ended in order, and when each was last heard of."""
         for stat in self.store.list("dispatchers/"):
             try:
                 yield Said(_DISPATCHER.validate_json(self.store.get(stat.path)), stat.modified_s)
@@ -200,7 +200,7 @@ class StateStore:
                 continue  # gone meanwhile, or no record of ours
 
     def forget_dispatchers(self, now_s: float) -> None:
-        """Remove those that have been silent for a day."""
+        """Remove the dispatchers that have been silent for a day."""
         silent = [said for said in self.dispatchers() if now_s - said.modified_s > _DISPATCHER_FORGOTTEN_S]
         self.store.delete([_dispatcher_path(said.dispatcher.owner) for said in silent])
 

@@ -155,7 +155,7 @@ class SessionReport:
             self._written_s = time.monotonic()
 
     def _told(self) -> dict[str, Any]:
-        """How far it is, and what it is expected to take by that."""
+        """How far the session is, and what it is now expected to take."""
         now_s, plan = time.time(), self.session.plan
         progress = replace(self._progress, updated_s=now_s)
         if plan is None:

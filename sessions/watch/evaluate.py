@@ -161,7 +161,7 @@ def _by_conditions(
 def _told(
     condition: Condition, statistics: Statistics, window_end_s: float | None, now_s: float
 ) -> list[tuple[Reason, bool, str]]:
-    """Of everything that a condition names: whether it holds, and what is against what is wanted."""
+    """For each measure that a condition names: whether it holds, and the value found against the value wanted."""
     found = statistics.measured(now_s, window_end_s, condition.small_file_bytes)
     told = [
         (reason, found[reason.value] >= wanted, _least(found[reason.value], wanted, what, whats))

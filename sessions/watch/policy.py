@@ -196,7 +196,7 @@ class Policy(BaseModel):
         return self
 
     def _check_kind(self) -> None:
-        """What is for delta streams and what is for Iceberg tables are not mixed."""
+        """Refuse a policy that mixes fields of delta streams and of Iceberg tables."""
         if self.is_iceberg and (self.preset is not None or self.sealed is not None):
             name = "sealed" if self.preset is None else f"the preset {self.preset}"
             raise ValueError(f"{name} is for delta streams, and {self.catalog[:60]!r} is an Iceberg catalog")
@@ -213,7 +213,7 @@ class Policy(BaseModel):
 
     @property
     def branch(self) -> str | None:
-        """Of an Iceberg table."""
+        """The branch of an Iceberg table; None for a delta stream."""
         return str(branch_of(self.document)["branch"]) if self.is_iceberg else None
 
     def instruction(self, partitions: list[dict[str, str | None]], job_run_id: str | None = None) -> Instruction:
@@ -252,7 +252,7 @@ class Policies(BaseModel):
 
     def expanded(self) -> list[Policy]:
         """Every policy with its preset spelled out, in order."""
-        return [each for policy in self.policies for each in expand(policy)]
+        return [expanded for policy in self.policies for expanded in expand(policy)]
 
 
 _KINDS = (Policies, Policy, Condition, Schedule, Sealed)

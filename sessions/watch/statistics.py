@@ -117,7 +117,9 @@ def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
     state = catalog.state(table_id, partition)
     deltas = state.deltas
     waiting = {delta.position for delta in deltas}
-    times_s = [commit.time_ms / 1000 for commit in state.commits if any(d.position in waiting for d in commit.deltas)]
+    times_s = [
+        commit.time_ms / 1000 for commit in state.commits if any(delta.position in waiting for delta in commit.deltas)
+    ]
     compacted = state.compacted.files if state.compacted else ()
     files = [*compacted, *(file for delta in deltas for file in delta.files)]
     written_s = max(times_s, default=None)

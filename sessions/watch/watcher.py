@@ -139,23 +139,32 @@ class _Table:
         decided: list[Decided] = []
         taken: set[str] = set()
         for policy in self.policies:
-            decisions = [(each, evaluate(policy, each, histories[session_id(each.partition)], now_s)) for each in found]
+            decisions = [
+                (statistics, evaluate(policy, statistics, histories[session_id(statistics.partition)], now_s))
+                for statistics in found
+            ]
             wanted = [
-                (each, decision)
-                for each, decision in decisions
-                if decision.action is Action.SUBMIT and session_id(each.partition) not in taken
+                (statistics, decision)
+                for statistics, decision in decisions
+                if decision.action is Action.SUBMIT and session_id(statistics.partition) not in taken
             ]
             job_runs = self._submit(policy, wanted, now_s)
             taken |= set(job_runs)
             decided += [
-                Decided(self.name, each.partition, policy.name, decision, job_runs.get(session_id(each.partition)))
-                for each, decision in decisions
+                Decided(
+                    self.name,
+                    statistics.partition,
+                    policy.name,
+                    decision,
+                    job_runs.get(session_id(statistics.partition)),
+                )
+                for statistics, decision in decisions
             ]
         self._keep(decided)
         return decided
 
     def _looking(self) -> Callable[[], Sequence[Statistics]]:
-        """What looks at the table; asked again, it reads what is new."""
+        """A function that looks at the table. Called again, it reads only what is new."""
         catalog = self._watcher._open_catalog(self.catalog_uri)
         if not is_iceberg_catalog(catalog):
             return lambda: statistics_of(catalog, self.name)
@@ -168,7 +177,7 @@ class _Table:
     def _histories(
         self, found: Sequence[Statistics], submissions: list[Submission], now_s: float
     ) -> dict[str, History]:
-        """What is known of each partition by its session's id."""
+        """The history of each partition, by its session's id."""
         running = self._running(submissions, now_s)
         last_s: dict[str, dict[str, float]] = {}
         marks: dict[str, dict[str, str]] = {}
@@ -187,7 +196,7 @@ class _Table:
             name: History(
                 running.get(name, running.get("")), last_s.get(name, {}), failures.get(name, 0), marks.get(name, {})
             )
-            for name in (session_id(each.partition) for each in found)
+            for name in (session_id(statistics.partition) for statistics in found)
         }
 
     def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:
@@ -225,8 +234,8 @@ class _Table:
         """Submit partitions; the job run of each by its session's id. Fewer where another watcher was faster."""
         submitted: dict[str, str] = {}
         reasons = sorted({decision.reason.value for _, decision in wanted})
-        mark_of = {session_id(each.partition): each.mark for each, _ in wanted}
-        for partitions in batches([each.partition for each, _ in wanted], PARTITIONS_MAX):
+        mark_of = {session_id(statistics.partition): statistics.mark for statistics, _ in wanted}
+        for partitions in batches([statistics.partition for statistics, _ in wanted], PARTITIONS_MAX):
             job_run_id = self._submissions.next_job_run_id()
             document = values_of(policy.instruction(partitions, job_run_id))
             marks = tuple(mark_of[session_id(partition)] for partition in partitions)
@@ -257,15 +266,15 @@ class _Table:
 
     def _keep(self, decided: list[Decided]) -> None:
         """Every decision with its reason, as of now; those that differ from before are logged."""
-        kept = {(each.policy, session_id(each.partition)): each.decision for each in decided}
-        for each in decided:
-            before = self._kept.get((each.policy, session_id(each.partition)))
-            if before is None or (before.action, before.reason) != (each.decision.action, each.decision.reason):
-                said = each.decision
-                _LOG.info("%s %s by %s: %s, %s", self.name, each.partition, each.policy, said.action, said.text)
+        kept = {(made.policy, session_id(made.partition)): made.decision for made in decided}
+        for made in decided:
+            before = self._kept.get((made.policy, session_id(made.partition)))
+            if before is None or (before.action, before.reason) != (made.decision.action, made.decision.reason):
+                said = made.decision
+                _LOG.info("%s %s by %s: %s, %s", self.name, made.partition, made.policy, said.action, said.text)
         if kept != self._kept:
             name = hashlib.sha256(self._named.encode()).hexdigest()[:16]
-            documents = [each.document() for each in decided]
+            documents = [made.document() for made in decided]
             keep_decisions(self._state.store, name, self._watcher._clock(), documents)
         self._kept = kept
 

@@ -3,15 +3,15 @@ that need not be."""
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_lake import SETTINGS, Lake
+from iceberg_lake import SETTINGS
+from live_writers import losing, racing, writing
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
+from pyiceberg.exceptions import ForbiddenError
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
@@ -68,31 +68,10 @@ def test_an_append_meanwhile_costs_no_work(lake):
 
 def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
     table_of(lake, *([number] for number in range(4)))
-    stop, appended = threading.Event(), []
-
-    def write():
-        other = Lake(lake.folder, lake.name)
-        number = 100
-        while not stop.is_set():
-            other.append(T, rows(number))
-            appended.append(number)
-            number += 1
-            stop.wait(0.15)
-
-    writer = threading.Thread(target=write)
-
-    def begin():
-        writer.start()
-        while not appended:
-            stop.wait(0.01)
-
-    try:
-        result = rewrite_all(lake, before_commit=once(begin))
-    finally:
-        stop.set()
-        writer.join()
+    with writing(lake, T) as writer:
+        result = rewrite_all(lake, before_commit=once(writer.begin))
     assert (result.groups, result.redone) == (1, 0)
-    assert ids(lake) == [0, 1, 2, 3, *appended]
+    assert ids(lake) == [0, 1, 2, 3, *writer.appended]
 
 
 def test_rule_06_a_position_delete_meanwhile_makes_its_group_be_done_again(lake):
@@ -205,39 +184,12 @@ def test_a_commit_on_another_branch_meanwhile_costs_one_attempt(lake):
 
 def test_manifests_of_refused_attempts_are_deleted(lake):
     table_of(lake, [1, 2])
-    named = _racing(lake)
+    named = racing(lake, lambda: lake.append(T, rows(500)))
     Rewrite(IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
     assert ids(lake) == [1, 2, 500]
     reachable = _reachable_metadata(lake)
     stored = {path.name for path in Path(lake.folder, "warehouse").rglob("*.avro")}
     assert stored == reachable
-
-
-class _LostReply(SqlCatalog):
-    """A catalog whose reply to a commit is lost, before or after the commit is carried out."""
-
-    carried_out = True
-    answers_again = True
-    asked = 0
-
-    def commit_table(self, table, requirements, updates):
-        self.asked += 1
-        if self.asked > 1:
-            return super().commit_table(table, requirements, updates)
-        if self.carried_out:
-            super().commit_table(table, requirements, updates)
-        if not self.answers_again:
-            self.load_table = self._silent
-        raise CommitStateUnknownException("502 Bad Gateway")
-
-    def _silent(self, identifier):
-        raise ConnectionError("no route to host")
-
-
-def _losing(lake, carried_out, answers_again=True):
-    catalog = _LostReply(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-    catalog.carried_out, catalog.answers_again = carried_out, answers_again
-    return catalog
 
 
 def _rewrite_with(catalog):
@@ -247,7 +199,7 @@ def _rewrite_with(catalog):
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_rule_20_a_lost_reply_is_resolved_by_the_snapshot_id(lake, carried_out):
     table_of(lake, [1, 2], [3])
-    catalog = _losing(lake, carried_out)
+    catalog = losing(lake, carried_out)
     result = _rewrite_with(catalog)
     assert catalog.asked == (1 if carried_out else 2)
     state = lake.state(T)
@@ -259,7 +211,7 @@ def test_rule_20_a_lost_reply_is_resolved_by_the_snapshot_id(lake, carried_out):
 def test_rule_20_an_unknown_commit_deletes_nothing(lake):
     table_of(lake, [1, 2], [3])
     with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot") as caught:
-        _rewrite_with(_losing(lake, carried_out=True, answers_again=False))
+        _rewrite_with(losing(lake, carried_out=True, answers_again=False))
     assert "\n" not in str(caught.value)
     assert ids(lake) == [1, 2, 3]
     assert len(lake.state(T).data) == 1
@@ -324,24 +276,6 @@ def test_a_table_that_was_upgraded_from_version_1_has_sequence_number_0(lake):
     assert (state.data[0].sequence_number, len(state.deletes)) == (0, 1)
     rewrite_all(lake)
     assert ids(lake) == [1, 3]
-
-
-class _Racing(SqlCatalog):
-    """Before our first commit reaches the catalog, another writer's does."""
-
-    others = None
-
-    def commit_table(self, table, requirements, updates):
-        others, self.others = self.others, None
-        if others:
-            others()
-        return super().commit_table(table, requirements, updates)
-
-
-def _racing(lake):
-    catalog = _Racing(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-    catalog.others = lambda: lake.append(T, rows(500))
-    return catalog
 
 
 def _reachable_metadata(lake):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from hand_made_tables import data, equality, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake, sorted_rows
+from live_writers import writing
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from test_iceberg_v3 import add_column
@@ -426,25 +426,10 @@ def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
     table_of(lake, *([number, number + 100] for number in range(4)))
     for number in range(4):
         lake.delete_by_key(T, {"id": [number]})
-    stop, appended = threading.Event(), []
-
-    def write():
-        other = Lake(lake.folder, lake.name)
-        number = 1000
-        while not stop.is_set():
-            other.append(T, rows(number))
-            appended.append(number)
-            number += 1
-            stop.wait(0.15)
-
-    writer = threading.Thread(target=write)
-    try:
-        result = convert(lake, max_commits=2, before_commit=once(writer.start))
-    finally:
-        stop.set()
-        writer.join()
+    with writing(lake, T) as writer:
+        result = convert(lake, max_commits=2, before_commit=once(writer.begin))
     assert (result.equality_deletes_removed, result.redone) == (4, 0)
-    assert ids(lake) == [100, 101, 102, 103, *appended]
+    assert ids(lake) == [100, 101, 102, 103, *writer.appended]
 
 
 def test_an_equality_delete_meanwhile_is_left_to_the_next_run(lake):

@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 import struct
-import threading
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -24,9 +23,8 @@ import pytest
 from hand_made_tables import BY_DAY, SPECS, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import Lake
+from live_writers import losing, writing
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 from pyiceberg.transforms import BucketTransform
@@ -402,38 +400,15 @@ def test_a_catalog_that_drops_a_new_tag_is_found_out_and_no_file_is_deleted(lake
     assert stored(lake) == before
 
 
-class LostReply(SqlCatalog):
-    """Replies to commits are lost, before or after they are carried out."""
-
-    carried_out = True
-    answers_again = True
-    asked = 0
-
-    def commit_table(self, table, requirements, updates):
-        self.asked += 1
-        if self.asked > 1 and self.answers_again:
-            return super().commit_table(table, requirements, updates)
-        if self.carried_out and self.asked == 1:
-            super().commit_table(table, requirements, updates)
-        if not self.answers_again:
-            self.load_table = self._silent
-        raise CommitStateUnknownException("502 Bad Gateway")
-
-    def _silent(self, identifier):
-        raise ConnectionError("no route to host")
-
-
-def losing(lake, carried_out, answers_again=True):
-    catalog = LostReply(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-    catalog.carried_out, catalog.answers_again = carried_out, answers_again
-    return IcebergTable.load(catalog, T)
+def losing_table(lake, carried_out, answers_again=True):
+    return IcebergTable.load(losing(lake, carried_out, answers_again), T)
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_rule_20_a_lost_reply_is_resolved_by_reading_the_table_again(lake, carried_out):
     table_of(lake, [1], [2])
     lake.catalog.load_table(T).delete("id == 1")
-    result = Maintain(losing(lake, carried_out), now_ms=now_ms(LATER)).run(expire_snapshots=True)
+    result = Maintain(losing_table(lake, carried_out), now_ms=now_ms(LATER)).run(expire_snapshots=True)
     assert len(result.expire_snapshots.snapshots) == 2
     assert (len(snapshots(lake)), ids_of(lake)) == (1, [2])
     assert stored(lake) == reachable(lake)
@@ -444,7 +419,7 @@ def test_rule_20_an_unknown_outcome_deletes_nothing(lake, carried_out):
     table_of(lake, [1], [2])
     before = stored(lake)
     with pytest.raises(OutcomeUnknownError, match="so no file was deleted") as caught:
-        Maintain(losing(lake, carried_out, answers_again=False), now_ms=now_ms(LATER)).run(expire_snapshots=True)
+        Maintain(losing_table(lake, carried_out, answers_again=False), now_ms=now_ms(LATER)).run(expire_snapshots=True)
     assert "\n" not in str(caught.value)
     assert stored(lake) == before
     assert ids_of(lake) == [1, 2]
@@ -774,7 +749,7 @@ def test_a_manifest_that_is_gone_meanwhile_is_planned_anew(lake):
 def test_rule_20_manifests_of_an_unknown_commit_stay(lake):
     table_of(lake, [1], [2])
     with pytest.raises(OutcomeUnknownError):
-        Maintain(losing(lake, True, answers_again=False), now_ms=now_ms()).run(rewrite_manifests=True)
+        Maintain(losing_table(lake, True, answers_again=False), now_ms=now_ms()).run(rewrite_manifests=True)
     assert ids_of(lake) == [1, 2]
     assert len(lake.state(T).manifests) == 1
 
@@ -827,27 +802,11 @@ def test_rule_22_row_ids_of_version_3_are_written_down_and_stay(lake):
 
 def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
     table_of(lake, *([number] for number in range(4)))
-    stop, appended = threading.Event(), []
-
-    def write():
-        other = Lake(lake.folder, lake.name)
-        while not stop.is_set():
-            number = 100 + len(appended)
-            other.append(T, rows(number))
-            appended.append(number)
-            stop.wait(0.1)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        while not appended:
-            stop.wait(0.01)
+    with writing(lake, T) as writer:
+        writer.begin()
         result = maintain(lake, "expire_snapshots", "rewrite_manifests", "remove_orphans", later=0, retain_last=3)
-    finally:
-        stop.set()
-        writer.join()
     assert result.rewrite_manifests.created == 1
-    assert ids_of(lake) == [0, 1, 2, 3, *appended]
+    assert ids_of(lake) == [0, 1, 2, 3, *writer.appended]
     for number in snapshots(lake):
         ids_of(lake, number)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from iceberg_lake import Lake
+from live_writers import racing
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
@@ -389,22 +390,10 @@ def test_a_session_that_was_taken_for_dead_commits_and_deletes_nothing(lake):
     assert orphans(lake) == []
 
 
-class Overtaken(SqlCatalog):
-    """Another run takes the session over while its commit is under way."""
-
-    others = None
-
-    def commit_table(self, table, requirements, updates):
-        others, self.others = self.others, None
-        if others:
-            others()
-        return super().commit_table(table, requirements, updates)
-
-
 def overtaken(lake, act):
+    """Another run takes the session over while its commit is under way."""
     own = Lake(lake.folder, lake.name)
-    own.catalog = Overtaken(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-    own.catalog.others = act
+    own.catalog = racing(lake, act)
     return own
 
 

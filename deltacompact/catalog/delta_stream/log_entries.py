@@ -171,7 +171,7 @@ def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
         case Compacted(delta):
             return {
                 "delta": {
-                    **{f.name: getattr(delta, f.name) for f in dataclasses.fields(delta)},
+                    **{field.name: getattr(delta, field.name) for field in dataclasses.fields(delta)},
                     "files": [file_to_json(file, schemas) for file in delta.files],
                     "index": dataclasses.asdict(delta.index),
                     "schema": schemas.add(delta.schema),

@@ -224,7 +224,7 @@ class Commits(Sequence[Commit]):
     def __getitem__(self, number: slice) -> tuple[Commit, ...]: ...
     def __getitem__(self, number: int | slice) -> Commit | tuple[Commit, ...]:
         if isinstance(number, slice):
-            return tuple(self._ledger.commits[n] for n in range(*number.indices(self._length)))
+            return tuple(self._ledger.commits[commit] for commit in range(*number.indices(self._length)))
         if not -self._length <= number < self._length:
             raise IndexError(number)
         return self._ledger.commits[number % self._length]
