@@ -291,7 +291,8 @@ class FileReader:
             if not self._announced:
                 self._announce()
             if self.file.content_type is ContentType.PARQUET:
-                stored = parquet_read.batches(source, self.parquet, self._stored_names, start, stop, self._limits)
+                unit = None if self.file.stored is None else parquet_read.INT96_UNIT
+                stored = parquet_read.batches(source, self.parquet, self._stored_names, start, stop, self._limits, unit)
             else:
                 file = field_ids.as_stored(self.file)
                 stored = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)

@@ -139,6 +139,16 @@ def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks
     return found
 
 
+INT96_UNIT = "us"
+"""For moments of 12 bytes, which old writers store, of files whose columns are matched by field id. Otherwise they are
+read as nanoseconds, which end in the year 2262."""
+
+
+def stored_schema(source: pa.NativeFile, parquet: Described, int96_unit: str | None = None) -> pa.Schema:
+    """The columns as `batches` reads them."""
+    return pq.ParquetFile(source, metadata=parquet.metadata, coerce_int96_timestamp_unit=int96_unit).schema_arrow
+
+
 def _streams(source: pa.NativeFile, parquet: Described, columns: Sequence[str], limits: ReadLimits) -> bool:
     """Whether to read page by page. Otherwise pyarrow reads a chunk whole before it decodes the first page."""
     return isinstance(source, FetchedFile) and any(
@@ -147,13 +157,23 @@ def _streams(source: pa.NativeFile, parquet: Described, columns: Sequence[str], 
 
 
 def batches(
-    source: pa.NativeFile, parquet: Described, columns: list[str], start: int, stop: int, limits: ReadLimits
+    source: pa.NativeFile,
+    parquet: Described,
+    columns: list[str],
+    start: int,
+    stop: int,
+    limits: ReadLimits,
+    int96_unit: str | None = None,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Slices (first row, table) of the row groups that have rows in the half-open range."""
     fetches_by_itself = is_near(source) or isinstance(source, FetchedFile)
     buffer_bytes = STREAM_BYTES if _streams(source, parquet, columns, limits) else 0
     reader = pq.ParquetFile(
-        source, metadata=parquet.metadata, pre_buffer=not fetches_by_itself, buffer_size=buffer_bytes
+        source,
+        metadata=parquet.metadata,
+        pre_buffer=not fetches_by_itself,
+        buffer_size=buffer_bytes,
+        coerce_int96_timestamp_unit=int96_unit,
     )
     sizes = _groups(parquet, columns)
     waiting, waiting_first, waiting_bytes, waiting_rows = list[int](), 0, 0, 0

@@ -181,15 +181,14 @@ class Lake:
         file = self._file(table, data, Content.DATA, (), None, ())
         self.commit(table, [file], MAIN, "replace", sequence_number=sequence_number)
 
-    def adopt(self, table_id: str, path: Path | str, partition: tuple[Any, ...] = (), **others: Any) -> ContentFile:
+    def adopt(self, table_id: str, file: Path, partition: tuple[Any, ...] = (), **others: Any) -> ContentFile:
         """Commit a Parquet file of somebody else, as it is, without metrics. `others`: more of its manifest entry."""
         table = IcebergTable.load(self.catalog, table_id)
-        local = Path(str(path).removeprefix("file://"))
         described = {"content": Content.DATA, "file_format": "PARQUET", "spec_id": table.metadata.default_spec_id}
-        described |= {"rows": pq.read_metadata(local).num_rows, "file_bytes": local.stat().st_size}
-        file = ContentFile(path=str(path), partition=partition, **described | others)
-        self.commit(table, [file], MAIN, "append" if file.content is Content.DATA else "delete")
-        return file
+        described |= {"rows": pq.read_metadata(file).num_rows, "file_bytes": file.stat().st_size}
+        adopted = ContentFile(**{"path": str(file), "partition": partition} | described | others)
+        self.commit(table, [adopted], MAIN, "append" if adopted.content is Content.DATA else "delete")
+        return adopted
 
     def commit(
         self,

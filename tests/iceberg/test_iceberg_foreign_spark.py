@@ -1,4 +1,4 @@
-"""Spark is the judge of tables with files of other writers: `add_files` of a Hive layout, without field ids."""
+"""Spark judges files of other writers (`add_files` of a Hive layout) and rows that were divided by another spec."""
 
 from __future__ import annotations
 
@@ -47,3 +47,38 @@ def test_a_hive_layout_that_spark_added_reads_the_same_after_each_mode(spark_lak
     assert (result.files_in, result.dead_by_position) == (6, 2)
     spark_lake.sql("alter table {ns.t} unset tblproperties ('schema.name-mapping.default')")  # outputs have ids
     assert spark_lake.rows(T) == before
+
+
+SPEC = [("bucket", "id", 4), ("day", "at"), ("hour", "atz"), ("truncate", "name", 2), ("ref", "price")]
+SPEC += [("bucket", "name", 3), ("truncate", "price", 3)]
+
+
+def test_rows_that_are_divided_by_a_spec_lie_where_spark_puts_them_and_keep_their_lineage(spark_lake, lake):
+    columns = "(id bigint, at timestamp_ntz, atz timestamp, name string, price decimal(9, 2))"
+    spark_lake.sql(f"create table {{ns.t}} {columns} using iceberg tblproperties ('format-version'='3')")
+    for first in (0, 4):
+        values = [
+            f"({number - 3}, timestamp_ntz'1969-12-31 23:59:59.{number}', timestamp'2026-01-0{number + 1} 10:00:00', "
+            f"'ü{number % 3}x', {number - 3}.25), ({number}, null, null, null, null)"
+            for number in range(first, first + 4)
+        ]
+        spark_lake.sql("insert into {ns.t} values " + ", ".join(values))
+    spark_lake.sql(f"create table {{ns.twin}} {columns} using iceberg")
+    for table in (T, "ns.twin"):
+        change = spark_lake.table(table).updateSpec()
+        terms = spark_lake.spark._jvm.org.apache.iceberg.expressions.Expressions
+        for transform, *arguments in SPEC:
+            change.addField(getattr(terms, transform)(*arguments))
+        change.commit()
+    spark_lake.sql("delete from {ns.t} where id = 2")
+    lineage = "select *, _row_id, _last_updated_sequence_number from {ns.t} order by _row_id"
+    before = spark_lake.sql(lineage).collect()
+    spark_lake.sql("insert into {ns.twin} select * from {ns.t}")
+    spec_id = lake.catalog.load_table(T).spec().spec_id
+    result = lake.rewrite(T, rewrite_all=True, output_spec_id=spec_id)
+    assert (result.rows_out, result.files_out > result.groups) == (len(before), True)
+    assert spark_lake.sql(lineage).collect() == before
+    ours, theirs = (
+        spark_lake.sql(f"select distinct partition.* from {{{table}.files}}").collect() for table in (T, "ns.twin")
+    )
+    assert sorted(ours, key=repr) == sorted(theirs, key=repr)

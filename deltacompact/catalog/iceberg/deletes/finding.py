@@ -52,6 +52,8 @@ KEYS_PER_BUCKET = 2_000_000
 """Deleted keys of a hash bucket: a task that asks holds one bucket at a time, some 100 bytes a key."""
 DELETE_FILES_PER_TASK = 200
 DELETE_ROWS_PER_TASK = 5_000_000
+RUN_BYTES = 128 << 20
+"""Decoded bytes of rows that are sorted by partition at a time: a task holds them twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Sizes:
     delete_rows_per_task: int = DELETE_ROWS_PER_TASK
     rows_at_once: int = ROWS_AT_ONCE
     block_entries: int = BLOCK_ENTRIES
+    run_bytes: int = RUN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

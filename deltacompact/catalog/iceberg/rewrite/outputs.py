@@ -4,14 +4,16 @@ group     a.parquet: rows 0, 2 live      c.parquet: rows 1, 3 live
 output    y.parquet: a 0, a 2, c 1, c 3                 the order of the group's files
 
 In version 3, y stores the row ids that these rows have by their places in a and c, and when they were last updated.
+Rows that go to several partitions of another spec are divided first (splitting.py).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -19,21 +21,24 @@ import pyarrow as pa
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, Partition
-from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.base.settings import Settings, check_codec
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_share
+from deltacompact.catalog.iceberg.rewrite.splitting import Slice, SplitTask, all_live, in_slices, split
 from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
+from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
+from deltacompact.catalog.iceberg.table.partition_transforms import partition_columns
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.row_lineage import with_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState
 from deltacompact.executors.executor import Executor
+from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.steps.materialize import LiveRange, Materialized, MaterializeTask, materialize
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, parquet_read
@@ -69,6 +74,15 @@ def name_of_outputs(session: str) -> str:
     return f"{session}-"
 
 
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output as it is planned: its task, its location, its partition."""
+
+    task: MaterializeTask
+    path: str
+    partition: PartitionTuple
+
+
 class Work:
     """The tasks of some groups, which hand each other files in `folder`."""
 
@@ -99,20 +113,20 @@ class Work:
         dead = finder.find([Asked(source.entry, source.deletes) for group in groups for source in group.inputs])
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
-        tasks: list[tuple[MaterializeTask, str]] = []
+        tasks: list[_Output] = []
         group_of: list[int] = []
         for number, (members, size) in enumerate(zip(by_group, self._written_bytes(groups, by_group), strict=True)):
-            made = self._outputs(groups[number], members, dead.masks_of, size)
+            made = list(self._outputs(groups[number], members, dead.masks_of, size, folder))
             tasks += made
             group_of += [number] * len(made)
             if not made:
                 yield _rewritten(groups[number], members, [])
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
-        inputs = [(task, functools.partial(str, readable(path))) for task, path in tasks]
+        inputs = [(output.task, functools.partial(str, readable(output.path))) for output in tasks]
         for number, output in self._tasks.finished(materialize, inputs):
             own = group_of[number]
-            outputs[own].append((number, self._described(groups[own], tasks[number][1], output)))
+            outputs[own].append((number, self._described(groups[own], tasks[number], output)))
             if len(outputs[own]) == wanted[own]:
                 yield _rewritten(groups[own], by_group[own], [file for _, file in sorted(outputs.pop(own), key=_first)])
 
@@ -136,41 +150,89 @@ class Work:
         return sizes
 
     def _outputs(
-        self, group: FileGroup, members: Sequence[Found], masks_of: dict[int, str], size: int
-    ) -> list[tuple[MaterializeTask, str]]:
-        """The outputs of a group: its live rows in the order of its files, divided evenly."""
+        self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], size: int, folder: str
+    ) -> Iterator[_Output]:
+        """The outputs of a group: the live rows of each partition in the order of its files, divided evenly."""
         rows = sum(member.live_rows for member in members)
-        if not rows:
-            return []
-        per_output = math.ceil(rows / expected_output_files(size, self._plan.options))
-        tasks: list[tuple[MaterializeTask, str]] = []
-        for first in range(0, rows, per_output):
-            stop = min(rows, first + per_output)
-            ranges = tuple(_ranges(members, first, stop))
-            name = f"{name_of_outputs(self._session)}{group.number:05}-{len(tasks):05}-deltacompact.parquet"
-            task = MaterializeTask(
-                ChainFileNumber(len(tasks)),
-                stop - first,
-                ranges,
-                tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges)),
+        parts = [(group.partition, [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members])]
+        if group.partition is None:
+            parts, masks_of = self._divided(group, members, masks_of, f"{folder}split-{group.number}")
+        numbers = itertools.count()
+        for partition, ranges in parts:
+            assert partition is not None
+            of_partition = sum(one.stop - one.start for one in ranges)
+            if not of_partition:
+                continue
+            files_out = expected_output_files(size * of_partition // rows, self._plan.options)
+            per_output = math.ceil(of_partition / files_out)
+            for first in range(0, of_partition, per_output):
+                own = tuple(_within(ranges, first, min(of_partition, first + per_output)))
+                yield self._output(group, partition, next(numbers), own, masks_of)
+
+    def _output(
+        self,
+        group: FileGroup,
+        partition: PartitionTuple,
+        number: int,
+        ranges: Sequence[LiveRange],
+        masks_of: Mapping[int, str],
+    ) -> _Output:
+        name = f"{name_of_outputs(self._session)}{group.number:05}-{number:05}-deltacompact.parquet"
+        task = MaterializeTask(
+            ChainFileNumber(number),
+            sum(one.stop - one.start for one in ranges),
+            tuple(ranges),
+            tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges)),
+            self._columns(group),
+            Partition(),
+            self._write_options(),
+            self._limits,
+        )
+        return _Output(task, f"{self._metadata.data_folder}/{name}", partition)
+
+    def _divided(
+        self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], path: str
+    ) -> tuple[list[tuple[PartitionTuple | None, list[LiveRange]]], dict[int, str]]:
+        """The live rows of a group by partition, as they lie in runs, and where the bitmap of each run lies."""
+        by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
+        whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
+        share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
+        tasks = [
+            SplitTask(
+                slices,
+                tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)),
                 self._columns(group),
-                Partition(),
+                by,
+                f"{path}-{number}",
+                self._sizes.run_bytes,
                 self._write_options(),
-                self._limits,
+                self._limits.reading,
             )
-            tasks.append((task, f"{self._metadata.data_folder}/{name}"))
-        return tasks
+            for number, slices in enumerate(in_slices(whole, share))
+        ]
+        runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
+        by_partition: dict[PartitionTuple | None, list[LiveRange]] = defaultdict(list)
+        for number, run in enumerate(runs):
+            start = 0
+            for partition, rows in run.partitions:
+                by_partition[partition].append(LiveRange(run.file, Ordinal(number), start, start + rows))
+                start += rows
+        masks = f"{path}-live.arrow"
+        write_masks(self._store, masks, {Ordinal(number): all_live(run.file) for number, run in enumerate(runs)})
+        return list(by_partition.items()), dict.fromkeys(range(len(runs)), masks)
 
     def _write_options(self) -> WriteOptions:
         codec = codec_of(self._metadata, self._settings)
         return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
 
-    def _described(self, group: FileGroup, path: str, output: Materialized) -> ContentFile:
+    def _described(self, group: FileGroup, planned: _Output, output: Materialized) -> ContentFile:
         """The output as a manifest lists it, with the counts and bounds that its footer gives."""
         file = output.file
         with files.opened(self._store, file) as source:
             footer = parquet_read.described(source).metadata
-        plain = ContentFile(Content.DATA, path, "PARQUET", group.spec_id, group.partition, file.rows, file.bytes)
+        plain = ContentFile(
+            Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
+        )
         return self._table.with_metrics(plain, footer)
 
 
@@ -201,11 +263,12 @@ def _live_bytes(member: Found) -> int:
     return member.file.bytes * member.live_rows // max(1, member.file.rows)
 
 
-def _ranges(members: Sequence[Found], first: int, stop: int) -> Iterator[LiveRange]:
-    """The live rows with these ranks, by file."""
+def _within(ranges: Sequence[LiveRange], first: int, stop: int) -> Iterator[LiveRange]:
+    """Those of the live rows that have these ranks among them, by file."""
     rank = 0
-    for member in members:
-        low, high = max(first, rank), min(stop, rank + member.live_rows)
+    for one in ranges:
+        rows = one.stop - one.start
+        low, high = max(first, rank), min(stop, rank + rows)
         if low < high:
-            yield LiveRange(member.file, member.ordinal, low - rank, high - rank)
-        rank += member.live_rows
+            yield replace(one, start=one.start + low - rank, stop=one.start + high - rank)
+        rank += rows

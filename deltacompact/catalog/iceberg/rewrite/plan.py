@@ -10,6 +10,7 @@
 
 The rules are Iceberg's own (`BinPackRewriteFilePlanner`): first candidates, then bins, then the bins that are worth it.
 A group's outputs lie in one partition of one spec: that of its files, or that of the option `output-spec-id` (rule 17).
+Files whose rows lie in several partitions of that spec make groups of their own, which are divided by partition.
 It never mixes files with and without row ids (rule 22).
 """
 
@@ -26,8 +27,9 @@ from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, 
 from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
+from deltacompact.catalog.iceberg.table.partition_transforms import partition_columns
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
-from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 
 
 class Reason(enum.StrEnum):
@@ -67,11 +69,11 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that are rewritten together, into about `output_files` files of one partition."""
+    """Files that are rewritten together, into about `output_files` files of one partition. None: of several."""
 
     number: int
     spec_id: int
-    partition: PartitionTuple
+    partition: PartitionTuple | None
     inputs: tuple[Input, ...]
     output_files: int
 
@@ -155,13 +157,13 @@ def plan_rewrite(
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
     `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
-    `partition_of` gives the partition of the option's output spec in which all rows of a file lie.
+    `partition_of` gives the partition of the option's output spec in which all rows of a file lie; None: of several.
     Raises InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
     index = DeleteIndex(state)
     counts: dict[Reason, int] = defaultdict(int)
-    candidates: dict[tuple[int, PartitionTuple, bool], list[Input]] = defaultdict(list)
+    candidates: dict[tuple[int, PartitionTuple | None, bool], list[Input]] = defaultdict(list)
     for entry in state.data:
         if only is not None and entry.file.path not in only:
             continue
@@ -177,10 +179,10 @@ def plan_rewrite(
             counts[reason] += 1
         else:
             has_row_ids = entry.file.first_row_id is not None
-            scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of)
+            scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of, state)
             candidates[(*scope, has_row_ids)].append(Input(entry, deletes, reason))
     bins: list[list[Input]] = []
-    scopes: dict[str, Scope] = {}
+    scopes: dict[str, _Target] = {}
     for (spec_id, partition, _), inputs in candidates.items():
         for members in _packed(inputs, options):
             if only is not None or worth_it(members, options):
@@ -263,21 +265,25 @@ def expected_output_files(size: int, options: RewriteOptions) -> int:
     return count - 1 if count > 1 and are_small and size / (count - 1) <= options.max_file_bytes else count
 
 
+_Target = tuple[int, PartitionTuple | None]
+"""Spec id and partition of outputs. None: the rows go to several."""
+
+
 def _moved(
-    entry: Entry, options: RewriteOptions, partition_of: Callable[[ContentFile], PartitionTuple | None]
-) -> Scope:
-    """Where the rows of a file go."""
+    entry: Entry,
+    options: RewriteOptions,
+    partition_of: Callable[[ContentFile], PartitionTuple | None],
+    state: TableState,
+) -> _Target:
+    """Where the rows of a file go. Raises InputError if they go to several partitions, and cannot be divided."""
     assert options.output_spec_id is not None
     partition = partition_of(entry.file)
     if partition is None:
-        raise InputError(
-            f"output-spec-id {options.output_spec_id}: the rows of {entry.file.path} may lie in several partitions of "
-            "that spec, and only whole files are moved"
-        )
+        partition_columns(state.metadata.specs[options.output_spec_id], state.metadata.columns)
     return options.output_spec_id, partition
 
 
-def _group(number: int, scope: Scope, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
+def _group(number: int, scope: _Target, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
     """The oldest rows come first: outputs have one sequence number, so only the order of rows says which are newer."""
     size = sum(source.entry.file.file_bytes for source in members)
     oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))

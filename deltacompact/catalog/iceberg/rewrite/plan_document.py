@@ -119,7 +119,7 @@ Key = tuple[str, int | None]
 def _group(group: FileGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
     return {
         "spec_id": group.spec_id,
-        "partition": [plain(value) for value in group.partition],
+        "partition": None if group.partition is None else [plain(value) for value in group.partition],
         "output_files": group.output_files,
         "bytes": group.bytes,
         "rows": group.rows,
@@ -150,7 +150,9 @@ class _LookUp:
 
     def group(self, number: int, group: Mapping[str, Any]) -> FileGroup:
         inputs = tuple(self._input(source) for source in group["inputs"])
-        partition = tuple(value_of(value) for value in group["partition"])
+        partition = group["partition"]
+        if partition is not None:
+            partition = tuple(value_of(value) for value in partition)
         return FileGroup(number, group["spec_id"], partition, inputs, group["output_files"])
 
     def _input(self, source: Mapping[str, Any]) -> Input:

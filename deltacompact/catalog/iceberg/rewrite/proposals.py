@@ -15,7 +15,7 @@ from deltacompact.catalog.iceberg.deletes.matching import dangling
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.catalog.iceberg.rewrite.validation import Head, Problem
 from deltacompact.catalog.iceberg.table.content_files import ContentFile
-from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class Rewritten:
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.outputs)
+
+    @property
+    def went_to(self) -> frozenset[Scope]:
+        """The partitions that rows of the group moved to."""
+        return frozenset((file.spec_id, file.partition) for file in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class ProposeRewrite:
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
         head = Head(state)
-        problems = [(group, head.problem_of(group.group, self.plan)) for group in self.rewritten]
+        problems = [(group, head.problem_of(group.group, self.plan, group.went_to)) for group in self.rewritten]
         valid = tuple(group for group, problem in problems if problem is None)
         refused = tuple((group, problem) for group, problem in problems if problem is not None)
         gone = [entry for group in valid for entry in head.live(group.group)]

@@ -16,13 +16,13 @@ whatever its operation: a `replace` that turned an equality delete into position
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.catalog.iceberg.table.content_files import Entry
-from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
 
 class Problem(enum.StrEnum):
@@ -56,8 +56,8 @@ class Head:
         self._data = {entry.file.path: entry for entry in state.data}
         self._deletes = DeleteIndex(state)
 
-    def problem_of(self, group: FileGroup, plan: RewritePlan) -> Problem | None:
-        """Why the group cannot be committed; None: it can."""
+    def problem_of(self, group: FileGroup, plan: RewritePlan, went_to: Collection[Scope]) -> Problem | None:
+        """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
         for source in group.inputs:
             now = self._data.get(source.entry.file.path)
             if now is None or now.sequence_number != source.entry.sequence_number:
@@ -70,7 +70,8 @@ class Head:
             positions_now = _keys([*deletes.positions, *([deletes.vector] if deletes.vector else [])])
             if positions_now - positions_then:
                 return Problem.NEW_POSITION_DELETE
-            if scope_of(now) != (group.spec_id, group.partition) and self._is_hit_elsewhere(now, deletes, group, plan):
+            elsewhere = [scope for scope in went_to if scope != scope_of(now)]
+            if any(self._is_hit_elsewhere(now, deletes, scope, plan) for scope in elsewhere):
                 return Problem.NEW_EQUALITY_DELETE
             equality_now = _keys(
                 entry
@@ -83,13 +84,14 @@ class Head:
                 return Problem.DELETE_GONE
         return None
 
-    def _is_hit_elsewhere(self, now: Entry, deletes: Deletes, group: FileGroup, plan: RewritePlan) -> bool:
-        """Whether later equality deletes are other ones in the partition that the rows move to (rules 2 and 17).
+    def _is_hit_elsewhere(self, now: Entry, deletes: Deletes, scope: Scope, plan: RewritePlan) -> bool:
+        """Whether later equality deletes are other ones in a partition that the rows move to (rules 2 and 17).
 
         Those of the old partition would not follow the rows, and those of the new one were not meant for them.
         """
         here = _keys(entry for entry in deletes.equality if entry.sequence > plan.sequence_number)
-        moved = replace(now.file, spec_id=group.spec_id, partition=group.partition)
+        spec_id, partition = scope
+        moved = replace(now.file, spec_id=spec_id, partition=partition)
         there = replace(now, sequence_number=plan.sequence_number, file=moved)
         return here != _keys(self._deletes.applying_to(there).equality)
 

@@ -8,6 +8,8 @@
 fastavro would turn logical types into Python objects, which cannot hold every value (a year above 9999). So the logical
 types are taken out of the header's schema before the records are decoded. Values go back under the same schema, with
 its logical types.
+
+fastavro reads the codecs of Python's own library. Arrow decodes snappy and zstandard, in which other engines write.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
 
@@ -39,6 +42,7 @@ _HEADER = fastavro.parse_schema(
 )
 _LONG = fastavro.parse_schema("long")
 _SCHEMA = "avro.schema"
+_CODEC = "avro.codec"
 
 
 def written(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], metadata: Mapping[str, str]) -> bytes:
@@ -51,7 +55,7 @@ def written(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], met
 def records(data: bytes, path: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, str]]:
     """The records, the writer's schema and the metadata. Raises CorruptionError naming the file if it is not Avro."""
     with _naming(path):
-        source = io.BytesIO(data)
+        source = io.BytesIO(_decoded(data))
         header, schema = _header(source)
         metadata = {name: text.decode() for name, text in header["meta"].items()}
         header["meta"][_SCHEMA] = json.dumps(_without_logical_types(schema)).encode()
@@ -81,6 +85,7 @@ class Part:
 def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part]:
     """The parts of each record. The field `name` is a record itself, and only the fields `seen` of it are decoded."""
     with _naming(path):
+        data = _decoded(data)
         fields = _without_logical_types(schema_of(data, path))["fields"]
         place = next(place for place, field in enumerate(fields) if field["name"] == name)
         inner = fields[place]["type"]
@@ -127,7 +132,7 @@ class Growing:
 
     def __init__(self, schema: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
         self._sync = os.urandom(16)
-        meta = {_SCHEMA: json.dumps(schema), "avro.codec": "deflate", **metadata}
+        meta = {_SCHEMA: json.dumps(schema), _CODEC: "deflate", **metadata}
         self._sink = io.BytesIO()
         header = {
             "magic": MAGIC,
@@ -176,6 +181,48 @@ def _header(source: io.BytesIO) -> tuple[Any, dict[str, Any]]:
     if header["magic"] != MAGIC:
         raise ValueError("it does not begin like an Avro file")
     return header, json.loads(header["meta"][_SCHEMA])
+
+
+def _decoded(data: bytes) -> bytes:
+    """The file in a codec that fastavro reads."""
+    source = io.BytesIO(data)
+    header, _ = _header(source)
+    decode = _DECODERS.get(header["meta"].get(_CODEC, b"null"))
+    if decode is None:
+        return data
+    header["meta"][_CODEC] = b"null"
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, _HEADER, header)
+    while source.tell() < len(data):
+        rows: Any = fastavro.schemaless_reader(source, _LONG, None)
+        size: Any = fastavro.schemaless_reader(source, _LONG, None)
+        stored, sync = source.read(size), source.read(len(header["sync"]))
+        if sync != header["sync"]:
+            raise ValueError("a block does not end as its header says")
+        block = decode(stored)
+        fastavro.schemaless_writer(sink, _LONG, rows)
+        fastavro.schemaless_writer(sink, _LONG, len(block))
+        sink.write(block + sync)
+    return sink.getvalue()
+
+
+def _from_snappy(stored: bytes) -> bytes:
+    """A block begins with the size that it has decoded, seven bits a byte, and ends with a CRC-32 of that."""
+    last = next(place for place, byte in enumerate(stored) if byte < 128)
+    size = sum((byte & 127) << (7 * place) for place, byte in enumerate(stored[: last + 1]))
+    block: bytes = pa.decompress(stored[:-4], size, codec="snappy", asbytes=True)
+    if zlib.crc32(block) != int.from_bytes(stored[-4:], "big"):
+        raise ValueError("the CRC-32 of a block differs")
+    return block
+
+
+def _from_zstandard(stored: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
+        block: bytes = stream.read()
+        return block
+
+
+_DECODERS = {b"snappy": _from_snappy, b"zstandard": _from_zstandard}
 
 
 def _record(name: str, fields: list[Any]) -> dict[str, Any]:

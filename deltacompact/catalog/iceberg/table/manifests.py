@@ -235,7 +235,7 @@ def _fields(rows: Iterable[tuple[int, str, Any, bool, int]], version: int) -> li
 
 def entry_schema(spec: Spec, version: int) -> dict[str, Any]:
     """The Avro schema of a manifest of this spec."""
-    partition = {"type": "record", "name": "r102", "fields": [dict(part.avro) for part in spec.fields]}
+    partition = {"type": "record", "name": "r102", "fields": _defined_once(part.avro for part in spec.fields)}
     rows = [(number, name, partition if number == 102 else type_, *rest) for number, name, type_, *rest in _DATA_FILE]
     data_file = {"type": "record", "name": "r2", "fields": _fields(rows, version)}  # type: ignore[arg-type]
     fields = [
@@ -246,6 +246,23 @@ def entry_schema(spec: Spec, version: int) -> dict[str, Any]:
         {"name": "data_file", "type": data_file, "field-id": 2},
     ]
     return {"type": "record", "name": "manifest_entry", "fields": fields}
+
+
+def _defined_once(fields: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The fields, whose types (decimals, UUIDs) have names of their own: Avro refuses to define a name twice, and
+    PyIceberg cannot read a type of which only the name is there."""
+    known: set[str] = set()
+
+    def once(type_: Any, number: int) -> Any:
+        if isinstance(type_, list):
+            return [once(member, number) for member in type_]
+        if not isinstance(type_, dict) or "name" not in type_:
+            return type_
+        name = f"{type_['name']}_{number}" if type_["name"] in known else type_["name"]
+        known.add(name)
+        return {**type_, "name": name}
+
+    return [{**part, "type": once(part["type"], part["field-id"])} for part in fields]
 
 
 def _list_schema(version: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.name_mapping import Names, identified
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import field_ids, files, schemas
+from deltacompact.tabular import field_ids, files, parquet_read, schemas
 
 _ANY_PARTITION = Partition()
 
@@ -57,7 +57,7 @@ def described(
     known = DataFile(UNNUMBERED, readable(stored.path), ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
     with files.opened(store, known) as source:
         footer = files.described_parquet(source, known)
-        schema = footer.metadata.schema.to_arrow_schema()
+        schema = parquet_read.stored_schema(source, footer, parquet_read.INT96_UNIT)
     files.check_columns(schema, stored.path)
     in_partition = {number for fill in constants if (number := field_ids.field_id(fill.column)) is not None}
     schema = identified(schema, names, in_partition, stored.path)
