@@ -56,7 +56,7 @@ def cli() -> None:
         deltacompact export  ./lake orders now.parquet
 
     \b
-    plan, compact, maintain and validate also take a table of an Iceberg catalog, which PyIceberg's configuration
+    show, plan, compact, maintain and validate also take a table of an Iceberg catalog, which PyIceberg's configuration
     (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI) describes:
         deltacompact compact iceberg://prod db.orders
 
