@@ -3,6 +3,7 @@
 # make demo     deltacompact demo              make bench    rates of the kernels
 # make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
 # make clean    removes what was built, .venv too
+# make help     these lines
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,7 +16,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: setup test demo wheel lint bench clean tools
+.PHONY: setup test demo wheel lint bench clean help tools
 
 setup: tools .venv/.installed $(KERNELS)
 
@@ -40,6 +41,7 @@ tools:
 # The package, editable, and what it depends on. uv takes a quarter of pip's time; where it cannot reach an index that only
 # pip's configuration names, pip does the work.
 .venv/.installed: pyproject.toml | .venv/bin/python
+	@echo "make: installing into .venv and building the kernels takes a few minutes" >&2
 	$(BIN)/python -m pip install 'maturin>=1.9,<2' uv
 	$(DEVELOP) --uv 2>.venv/uv.log || $(DEVELOP)
 	@touch $(KERNELS) $@
@@ -92,6 +94,9 @@ wheel: setup
 	  assert k.key_digests([pyarrow.array([42])], [1], 1).tobytes().hex() == 'c2f02f50cc9cc36ab6cede615016cb575a416c3c'; \
 	  print('the wheel works in a fresh environment, SHA-1 by', k.sha1_backend())"
 	rm -rf dist/fresh
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
 
 clean:
 	rm -rf .venv dist site $(CRATE)/target $(KERNELS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

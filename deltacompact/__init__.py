@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     )
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.vacuum import vacuum
+    from deltacompact.catalog.delta_stream.versions import retract, rollback
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
     from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.opening import open_catalog
     from deltacompact.catalog.publication.publication import PublicationResult
     from deltacompact.compact import compact
+    from deltacompact.maintenance.check import check
     from deltacompact.results import CompactionResult, SessionResult
     from deltacompact.storage.s3_access import S3Settings
 
@@ -74,12 +77,18 @@ __all__ = [
     "SortKey",
     "StoreError",
     "UpsertResult",
+    "check",
     "compact",
     "open_catalog",
+    "retract",
+    "rollback",
+    "vacuum",
 ]
 
 _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
+    "catalog.delta_stream.vacuum": ("vacuum",),
+    "catalog.delta_stream.versions": ("retract", "rollback"),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.convert.convert": ("ConvertResult",),
     "catalog.iceberg.upsert.upsert": ("UpsertResult",),
@@ -97,6 +106,7 @@ _MODULES = {
         "OperationType",
         "SortKey",
     ),
+    "maintenance.check": ("check",),
     "storage.s3_access": ("S3Settings",),
     "base.settings": ("Settings",),
     "base.errors": (

@@ -114,16 +114,31 @@ def compact(
 ) -> CompactionResult | RewriteResult | ConvertResult | UpsertResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
-    Keys may be omitted where the table declares them or was compacted before. `desired_sla` in seconds goes into the
-    events. `partitions` is a list of dicts, default all. `purge` rewrites every file that has dead rows. `attempt`
-    names this call, with a slash in the name ("run-1/3"): a scheduler that gave the call up can fence it by that name;
-    it then ends in a ConflictError and publishes nothing. A session's error is in its result; if every session fails,
-    the first error is raised. Raises InputError for bad arguments, before any work.
+        primary_keys, sort_keys           needed if the table declares none and was never compacted
+        desired_sla                       seconds; sent with the events
+        delta_catalog_client              what open_catalog returned; default: the catalog at $DELTACOMPACT_CATALOG
+        destination_compacted_table_id    write to this table; default: in place
+        rows_per_primary_key_index_file   most entries of an index file
+        rows_per_compacted_file           most rows of a compacted file
+        hash_bucket_count                 of the index; default: by the number of rows
+        sns_event_topic_arn               send events to this SNS topic
+        compacted_file_content_type       "parquet", "feather", "orc" or "csv"
+        partitions                        a list of dicts of values; default: all partitions
+        settings                          with what means to work
+        purge                             rewrite every file that has dead rows
+        event_sinks                       callables that get every event
+        attempt                           a name of this call with a slash in it, "run-1/3": a scheduler that gave the
+                                          call up fences it by this name; then it raises ConflictError and publishes
+                                          nothing
+        mode, options, branch             only for a table of an Iceberg catalog ("namespace.table"): "rewrite"
+                                          (default), "convert" or "upsert", the options of that mode, and the branch
 
-    A table of an Iceberg catalog ("namespace.table") has `mode` "rewrite" (default), "convert" or "upsert",
-    `options` of that mode, and a `branch`; of the others, only `settings`, `event_sinks` and `attempt` apply to it.
-    There the name of an attempt ends in numbers ("run-1/3/2"): it is in the summary of each snapshot, and once a later
-    attempt has committed, it commits no more.
+    A session's error is in its result; if every session fails, the first error is raised. Raises InputError for bad
+    arguments, before any work.
+
+    Of the other arguments, only `settings`, `event_sinks` and `attempt` apply to an Iceberg table. There the name of an
+    attempt ends in numbers ("run-1/3/2"). The summary of each snapshot has it, and once a later attempt has committed,
+    the earlier one commits no more.
     """
     if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
         raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")

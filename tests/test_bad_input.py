@@ -326,6 +326,12 @@ def test_a_format_that_is_read_but_not_written(lake, capfd):
     )
 
 
+def test_a_table_without_partition_keys_and_data(lake, capfd):
+    prepared(lake)
+    said = refused(lake, capfd, "retract", "t", "--position", 7, names=["'t'"])
+    assert said.endswith("table 't' holds no data")
+
+
 def test_a_partition_value_that_disagrees(lake, capfd):
     lake.run("create", "t", "--partition-key", "day", "--primary-key", "id")
     wrong = lake.file(pa.table({"id": [1, 2], "day": ["mon", "tue"]}))

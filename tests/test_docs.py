@@ -142,6 +142,15 @@ def test_links_lead_somewhere(path):
             assert anchor[1:] in [heading.lower().replace(" ", "-") for heading in headings], anchor
 
 
+ROOMS = [room for room in sorted((ROOT / "deltacompact").rglob("__init__.py")) if "start here" in room.read_text()]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.parent.name)
+def test_the_map_of_a_room_names_every_module(room):
+    modules = {path.stem for path in room.parent.glob("*.py")} - {"__init__"}
+    assert modules - set(re.findall(r"\w+", room.read_text())) == set()
+
+
 @pytest.mark.parametrize(("name", "words_max"), [("README.md", 1000), ("ARCHITECTURE.md", 2500)])
 def test_short_documents_stay_short(name, words_max):
     assert len((ROOT / name).read_text().split()) <= words_max

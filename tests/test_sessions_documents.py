@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import sys
 from dataclasses import fields
 
 import jsonschema
@@ -340,6 +341,14 @@ def test_whatever_is_allowed_lies_below_the_prefix(parts):
 
 
 # --- validate ------------------------------------------------------------------------------------------------------
+
+
+def test_a_package_of_the_extra_that_is_missing_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    monkeypatch.delitem(sys.modules, "sessions.documents.instruction")
+    assert run(["validate", str(tmp_path / "job.json")]) == 2
+    said = capsys.readouterr().err
+    assert said == "deltacompact-sessions: pydantic is not installed: pip install 'deltacompact[sessions]'\n"
 
 
 def test_validate_says_yes_or_one_line_that_names_the_field(tmp_path, capsys):

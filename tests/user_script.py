@@ -35,6 +35,7 @@ result = compact("visits", delta_catalog_client=lake, settings=Settings(executor
 assert_type(result, CompactionResult)
 for session in result.sessions:
     print(session.partition["day"], session.live + session.superseded, session.nothing_to_do or session.error)
+print(deltacompact.check(lake, "visits")[0].problems, deltacompact.vacuum(lake, "visits", dry_run=True)[0].deleted)
 print(lake.read("visits", columns=["id"], filter=[("updated", ">", 1)]).num_rows, deltacompact.__version__)
 
 prod = IcebergCatalog.at("iceberg://prod")

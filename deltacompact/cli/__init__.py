@@ -55,9 +55,10 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
+    show, plan, compact, maintain and validate also take an Iceberg catalog that PyIceberg's configuration describes
+    (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
+
     \b
-    plan, compact, maintain and validate also take a table of an Iceberg catalog, which PyIceberg's configuration
-    (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI) describes:
         deltacompact compact iceberg://prod db.orders
 
     Every command takes --json, which prints one JSON document, also for an error ({"error": {...}}), and --debug,

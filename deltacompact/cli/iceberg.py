@@ -1,5 +1,6 @@
-"""plan, compact and maintain for tables of Iceberg catalogs: the options that they have, and what they print.
+"""show, plan, compact and maintain for tables of Iceberg catalogs: the options that they have, and what they print.
 
+deltacompact show     iceberg://prod db.orders
 deltacompact plan     iceberg://prod db.orders --out plan.json
 deltacompact compact  iceberg://prod db.orders --option delete-file-threshold=1
 deltacompact compact  iceberg://prod db.orders --from-plan plan.json
@@ -24,7 +25,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.modes import CONVERT, MODES, REWRITE, UPSERT
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli import iceberg_convert, iceberg_upsert
+from deltacompact.cli import iceberg_convert, iceberg_table, iceberg_upsert
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, iceberg_option
@@ -79,8 +80,16 @@ def refuse_iceberg_options() -> None:
 def refuse_delta_stream_options() -> None:
     """Refuse options of delta streams for an Iceberg table."""
     for flag in _given(DeltaStreamOption):
-        instead = f": for an Iceberg table, give {_INSTEAD[flag]}" if flag in _INSTEAD else ""
-        raise InputError(f"{flag} is for delta streams{instead}")
+        instead = _INSTEAD.get(flag, "")
+        known = [name for parameter in click.get_current_context().command.params for name in parameter.opts]
+        advice = f": for an Iceberg table, give {instead}" if instead.partition(" ")[0] in known else ""
+        raise InputError(f"{flag} is for delta streams{advice}")
+
+
+def print_table(catalog: IcebergCatalog, table: str, branch: str, as_json: bool) -> None:
+    """What a branch of the table is made of."""
+    found = iceberg_table.branch_contents(catalog.state(table, branch))
+    answer(as_json, dataclasses.asdict(found), *iceberg_table.lines(found))
 
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:

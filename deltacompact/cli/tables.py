@@ -9,10 +9,18 @@ import click
 
 from deltacompact.base.errors import ConflictError, NotFoundError
 from deltacompact.cli.answers import Failed, answer, say_json
-from deltacompact.cli.arguments import catalog_argument, json_option, sort_keys_of, table_argument
+from deltacompact.cli.arguments import (
+    any_catalog_argument,
+    catalog_argument,
+    json_option,
+    sort_keys_of,
+    table_argument,
+)
+from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
 
 
 @click.command()
@@ -70,23 +78,35 @@ def create(
     )
 
 
-@click.command()
-@catalog_argument
+@click.command(cls=WithSections)
+@any_catalog_argument
 @click.argument("table", required=False)
-@click.option("--versions", is_flag=True, help="Show the versions of each partition. read and rollback take them.")
 @json_option
-def show(catalog: DeltaStreamCatalog, table: str | None, versions: bool, as_json: bool) -> None:
+@delta_stream_option("--versions", is_flag=True, help="Show each partition's versions, as read and rollback take them.")
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+def show(
+    catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, as_json: bool, versions: bool, branch: str
+) -> None:
     """Show the tables of a catalog, or one table.
 
-    Of a table it shows, for each partition, the version, its files, its index, and the deltas that came since.
+    Of a table it shows, for each partition, the version, its files, its index, and the deltas that came since. Of an
+    Iceberg table it shows the data files and delete files of a branch.
 
     \b
     deltacompact show ./lake
     deltacompact show ./lake orders --versions
+    deltacompact show iceberg://prod db.orders
     """
-    from deltacompact.cli import table_report
+    from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.cli import iceberg, table_report
     from deltacompact.cli.console import out
 
+    if is_iceberg_catalog(catalog):
+        iceberg.refuse_delta_stream_options()
+        if table is None:
+            raise click.UsageError("name a table of an Iceberg catalog: namespace.table")
+        return iceberg.print_table(catalog, table, branch, as_json)
+    iceberg.refuse_iceberg_options()
     if table is None:
         if versions:
             raise click.UsageError("--versions needs a TABLE")

@@ -1,1 +1,11 @@
-"""Objects by path, on a local disk, on S3 or in memory. The only door to boto3."""
+"""Objects by path, on a local disk, on S3 or in memory. The only door to boto3 and obstore.
+
+objects         the operations that every store has; start here         opening       which store a path or URI names
+local           files below a folder                                    memory        for tests
+s3              S3 as such a store
+s3_access       settings, credentials, clients of boto3                 s3_objects    requests by obstore
+s3_parts        a multipart upload                                      upload        sends a file while it is written
+fetched_file    reads ranges of a remote file ahead                     direct_file   writes past the page cache
+retries         stores that are slow, lose requests or are busy         first_answer  a wrong endpoint is told soon
+throttle        leaves room for others                                  traffic       counts requests
+"""

@@ -1,1 +1,12 @@
-"""Rows in files of any format: reading, writing, schemas, and copying row groups without decoding them."""
+"""Rows in files of any format: reading, writing, schemas, and copying row groups without decoding them.
+
+files             schema, row count and rows of a file; start here      formats       by file name extension
+parquet_read      in batches that fit the memory                        text_files    CSV and JSON lines
+prefetch          the next batch while this one is used                 damage        errors name the file
+schemas           one schema for many files                             conversion    casts that change no value
+field_ids         columns by Iceberg's ids                              fills         values that a file lacks
+writing           any format but JSON
+row_groups        tables become row groups                              row_bytes     how large they are
+row_group_copy    whole row groups as encoded bytes
+stamps            has a file changed since it was appended?             allocator     Arrow's memory
+"""

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.wording import error_document
 from deltacompact.cli.program import Program
 from sessions.cli import dead_letters, demo, dispatch, run_group, sla, status, submit, validate, watch
@@ -30,7 +31,20 @@ def run(arguments: Sequence[str]) -> int:
     return _PROGRAM.run(arguments)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """Commands that name the extra to install, if a package of it is missing."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package in ("", "deltacompact", "sessions"):
+                raise
+            raise InputError(f"{package} is not installed: pip install 'deltacompact[sessions]'") from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="deltacompact")
 def cli() -> None:
     """Job runs: a document on a queue asks for a compaction, and a dispatcher runs it within its SLA.

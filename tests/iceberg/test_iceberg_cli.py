@@ -109,6 +109,21 @@ def test_events_tell_of_groups_and_commits(lake, configured):
     assert "nobody" in events[-1].error
 
 
+def test_the_command_line_shows_what_a_branch_is_made_of(lake, configured, capsys):
+    assert cli.run(["show", configured, T]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    head = lake.state(T).snapshot_id
+    assert shown[:2] == [
+        f"{T}: format version 2; branches and tags: main",
+        f"branch main: snapshot {head}, 6 manifests",
+    ]
+    assert re.fullmatch(r"  5 data files, [\d,]+ bytes, 5 rows", shown[2])
+    assert shown[3] == "  1 delete file: 1 of equality, 0 of positions; 0 deletion vectors; 1 row in all of them"
+    assert cli.run(["show", configured, T, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["snapshot_id"], document["data_rows"], document["equality_delete_files"]) == (head, 5, 1)
+
+
 def test_the_command_line_maintains(lake, configured, capsys):
     words = ["maintain", configured, T, "--expire-snapshots", "--rewrite-manifests", "--remove-orphans"]
     assert cli.run([*words, "--option", "retain-last=2", "--dry-run"]) == 0
@@ -149,13 +164,16 @@ def test_the_command_line_maintains(lake, configured, capsys):
         ),
         (["compact", "ICEBERG", T, "--purge"], "deltacompact: --purge is for delta streams\n"),
         (["plan", "ICEBERG", T, "--target-file-bytes", "9"], "give --option target-file-size-bytes=N"),
-        (["validate", "ICEBERG", T, "--partition", "day=1"], "--partition is for delta streams: for an Iceberg table,"),
+        (["validate", "ICEBERG", T, "--partition", "day=1"], "deltacompact: --partition is for delta streams\n"),
+        (["show", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody' (branches: main)"),
+        (["show", "ICEBERG", T, "--versions"], "--versions is for delta streams"),
+        (["show", "FOLDER", "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
         (["validate", "FOLDER", T, "--before", "1"], "--before is for tables of Iceberg catalogs"),
         (["compact", "ICEBERG", T, "--from-plan", __file__], "test_iceberg_cli.py is not a plan that `plan iceberg://"),
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "'nobody' is not configured: URI missing. Set it in .pyiceberg.yaml, or"),
         (["compact", "iceberg://", T], "iceberg:// names no catalog"),
-        (["show", "ICEBERG", T], "show does not take the Iceberg catalog iceberg://"),
+        (["read", "ICEBERG", T], "read does not take the Iceberg catalog iceberg://"),
         (["maintain", "ICEBERG", T], "say what to do: --expire-snapshots, --rewrite-manifests, "),
         (["maintain", "ICEBERG", T, "--remove-orphans", "--option", "older-than=1h"], "is less than 24 hours"),
         (["maintain", "ICEBERG", T, "--rewrite-manifests", "--branch", "b"], "has no branch 'b'"),

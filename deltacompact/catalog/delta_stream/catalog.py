@@ -132,7 +132,7 @@ class DeltaStreamCatalog(Tables):
         """A partition that exists. Raises NotFoundError."""
         partition = Partition.of(self.declared(table_id).partition_keys, values)
         if not self.log(table_id, partition).exists():
-            raise NotFoundError(f"table {table_id!r} has no partition {partition}")
+            raise _no_partition(table_id, partition)
         return partition
 
     def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
@@ -191,7 +191,7 @@ class DeltaStreamCatalog(Tables):
         except NotFoundError as error:
             if self.log(table_id, partition).exists():
                 raise CorruptionError(str(error)) from error
-            raise NotFoundError(f"table {table_id!r} has no partition {partition}") from None
+            raise _no_partition(table_id, partition) from None
 
     def begin_stream(self, table_id: str, partition: Partition, source_table_id: str | None = None) -> StreamLog:
         """Begin a partition stream if it does not exist; returns its log. `source_table_id`: for a destination.
@@ -393,3 +393,8 @@ def stream_files(state: StreamState) -> list[DataFile]:
     """Every file that a reader of the version needs, in fold order."""
     compacted = list(state.compacted.files) if state.compacted else []
     return compacted + [file for delta in state.deltas for file in delta.files]
+
+
+def _no_partition(table_id: str, partition: Partition) -> NotFoundError:
+    missing = f"has no partition {partition}" if partition.values else "holds no data"
+    return NotFoundError(f"table {table_id!r} {missing}")

@@ -7,6 +7,7 @@ key_index  where each key lies, kept beside the table: the next run reads new fi
 marks      dead rows as delete files          position deletes, or deletion vectors in Puffin files
 commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
 rewrite    the mode `rewrite`                 options, plan, outputs, validation, journal, resume, driver
+convert    the mode `convert`                 options, plan, proposals of commits, driver
 upsert     the mode `upsert`                  options, columns, plan, comparison by tasks, validation, driver
 comparison which two snapshots must have the same rows
 watching   counts and sizes of a branch, for triggers
