@@ -20,7 +20,7 @@ import io
 import json
 import struct
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -633,24 +633,29 @@ def _snapshot(found: PySnapshot) -> Snapshot:
 
 def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
     """Every field of every schema. The current schema wins, then the newest."""
-    columns: dict[int, Column] = {}
     current = metadata.schema()
+    newest: dict[int, tuple[NestedField, bool]] = {}
     for schema in [*sorted(metadata.schemas, key=lambda schema: schema.schema_id), current]:
         top_level = {field.field_id for field in schema.fields}
-        for number in schema.field_ids:
-            field = schema.find_field(number)
-            (arrow,) = schema_to_pyarrow(Schema(field))
-            value = field.initial_default
-            default = None if value is None else _scalar(value, arrow.type)
-            columns[number] = Column(
-                arrow,
-                str(field.field_type),
-                number in top_level,
-                value is not None,
-                default,
-                number not in current.field_ids,
-            )
+        newest |= {number: (schema.find_field(number), number in top_level) for number in schema.field_ids}
+    arrow = dict(_fields_by_id(schema_to_pyarrow(current)))  # at once: a wide table takes long field by field
+    columns: dict[int, Column] = {}
+    for number, (field, is_top_level) in newest.items():
+        in_arrow = arrow[number] if number in arrow else schema_to_pyarrow(Schema(field)).field(0)
+        value = field.initial_default
+        default = None if value is None else _scalar(value, in_arrow.type)
+        is_dropped = number not in current.field_ids
+        columns[number] = Column(in_arrow, str(field.field_type), is_top_level, value is not None, default, is_dropped)
     return columns
+
+
+def _fields_by_id(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Field]]:
+    """Fields at any depth, with their ids."""
+    for field in fields:
+        number = field_id(field)
+        if number is not None:
+            yield number, field
+        yield from _fields_by_id(field.type.field(place) for place in range(field.type.num_fields))
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
