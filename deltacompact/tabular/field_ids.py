@@ -44,10 +44,11 @@ def matched(file: DataFile, columns: pa.Schema) -> DataFile:
     stored = file.schema if file.stored is None else file.stored
     _refuse_unidentified(columns, "the table")
     _refuse_unidentified(stored, file.path)
-    filled = [fill.column for fill in file.fills]
-    has = [(wanted, _same_id(stored, wanted) or _same_id(filled, wanted)) for wanted in columns]
+    has_by_id = _by_id(fill.column for fill in file.fills) | _by_id(stored)
+    has = [(wanted, has_by_id.get(field_id(wanted))) for wanted in columns]
     schema = pa.schema([_matched(wanted, found) for wanted, found in has if found is not None])
-    known = [(_same_id(columns, file.schema.field(name)), size) for name, size in file.longest]
+    wanted_by_id = _by_id(columns) if file.longest else {}
+    known = [(wanted_by_id.get(field_id(file.schema.field(name))), size) for name, size in file.longest]
     longest = tuple((column.name, size) for column, size in known if column is not None)
     return replace(file, schema=schema, stored=stored, longest=longest)
 
@@ -56,7 +57,8 @@ def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
     """The file's own names of these columns of its schema. Columns that it lacks are left out: they are filled."""
     if file.stored is None:
         return list(names)
-    found = [_same_id(file.stored, file.schema.field(name)) for name in names]
+    stored = _by_id(file.stored)
+    found = [stored.get(field_id(file.schema.field(name))) for name in names]
     return [column.name for column in found if column is not None]
 
 
@@ -75,8 +77,9 @@ def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table
     file's own names."""
     if file.stored is None:
         return table
+    by_id = _by_id(file.stored)
     wanted = [file.schema.field(name) for name in names]
-    pairs = [(field, found) for field in wanted if (found := _same_id(file.stored, field)) is not None]
+    pairs = [(field, found) for field in wanted if (found := by_id.get(field_id(field))) is not None]
     columns = []
     for number, (field, stored) in enumerate(pairs):
         chunks = [_projected(chunk, stored.type, field.type) for chunk in table.column(number).chunks]
@@ -102,8 +105,9 @@ def _refuse_unidentified(columns: pa.Schema, path: str) -> None:
             raise SchemaError(f"{path}: column {field.name!r} has no field id, but columns are matched by field id")
 
 
-def _same_id(fields: Iterable[pa.Field], wanted: pa.Field) -> pa.Field | None:
-    return next((field for field in fields if field_id(field) == field_id(wanted)), None)
+def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, pa.Field]:
+    """Fields by their ids: a table may have thousands of columns."""
+    return {field_id(field): field for field in fields}
 
 
 def _matched(wanted: pa.Field, found: pa.Field) -> pa.Field:
@@ -118,7 +122,8 @@ def _matched_type(wanted: pa.DataType, found: pa.DataType) -> pa.DataType:
     """
     t = pa.types
     if t.is_struct(wanted) and t.is_struct(found):
-        children = [(child, _same_id(found, child)) for child in wanted]
+        by_id = _by_id(found)
+        children = [(child, by_id.get(field_id(child))) for child in wanted]
         return pa.struct([child if known is None else _matched(child, known) for child, known in children])
     if t.is_map(wanted) and t.is_map(found):
         key = wanted.key_field.with_type(_matched_type(wanted.key_type, found.key_type))

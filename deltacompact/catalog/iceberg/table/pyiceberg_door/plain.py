@@ -8,6 +8,7 @@ What Iceberg knows of a column beyond Arrow's type (is it top-level, its default
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +17,12 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
+from pyiceberg.types import NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.catalog.iceberg.table.content_files import Spec, SpecField
 from deltacompact.catalog.iceberg.table.metadata import Column, Ref, Snapshot, StatisticsFile, TableMetadata
+from deltacompact.tabular.field_ids import field_id
 
 
 def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableMetadata:
@@ -79,24 +82,29 @@ def _snapshot(found: PySnapshot) -> Snapshot:
 
 def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
     """Every field of every schema. The current schema wins, then the newest."""
-    columns: dict[int, Column] = {}
     current = metadata.schema()
+    newest: dict[int, tuple[NestedField, bool]] = {}
     for schema in [*sorted(metadata.schemas, key=lambda schema: schema.schema_id), current]:
         top_level = {field.field_id for field in schema.fields}
-        for number in schema.field_ids:
-            field = schema.find_field(number)
-            (arrow,) = schema_to_pyarrow(Schema(field))
-            value = field.initial_default
-            default = None if value is None else _scalar(value, arrow.type)
-            columns[number] = Column(
-                arrow,
-                str(field.field_type),
-                number in top_level,
-                value is not None,
-                default,
-                number not in current.field_ids,
-            )
+        newest |= {number: (schema.find_field(number), number in top_level) for number in schema.field_ids}
+    arrow = dict(_fields_by_id(schema_to_pyarrow(current)))  # at once: a wide table takes long field by field
+    columns: dict[int, Column] = {}
+    for number, (field, is_top_level) in newest.items():
+        in_arrow = arrow[number] if number in arrow else schema_to_pyarrow(Schema(field)).field(0)
+        value = field.initial_default
+        default = None if value is None else _scalar(value, in_arrow.type)
+        is_dropped = number not in current.field_ids
+        columns[number] = Column(in_arrow, str(field.field_type), is_top_level, value is not None, default, is_dropped)
     return columns
+
+
+def _fields_by_id(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Field]]:
+    """Fields at any depth, with their ids."""
+    for field in fields:
+        number = field_id(field)
+        if number is not None:
+            yield number, field
+        yield from _fields_by_id(field.type.field(place) for place in range(field.type.num_fields))
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
