@@ -23,6 +23,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert
 from deltacompact.catalog.iceberg.convert.options import convert_options
 from deltacompact.catalog.iceberg.deletes import finding
@@ -38,6 +39,7 @@ from deltacompact.catalog.iceberg.rewrite.plan_document import checksum
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
 from deltacompact.catalog.iceberg.upsert.comparing import Comparison
 from deltacompact.catalog.iceberg.upsert.options import upsert_options
 from deltacompact.catalog.iceberg.upsert.plan import plan_of_files
@@ -368,7 +370,10 @@ def test_what_a_rewrite_replaced_leaves_the_index(lake):
     table_of(lake, range(10), range(10, 20))
     lake.delete_by_key(T, {"id": [3, 12]})
     convert(lake)
+    before = index_files(lake)
+    assert len([path for path in before if path.suffix == ".arrow"]) > 1, "a bucket is what a task can hold"
     lake.rewrite(T, rewrite_all=True)
+    assert index_files(lake) == before, "it is no journal of a dead session"
     for number in (4, 5, 6):
         lake.delete_by_key(T, {"id": [number]})
         convert(lake)
@@ -784,6 +789,11 @@ def test_the_property_turns_it_on_and_the_option_decides(lake):
     for options, mode in (({"key-index": "maybe"}, catalog.convert), ({"key-index": "1"}, catalog.upsert)):
         with pytest.raises(InputError, match=r"option key-index: '.*' is neither true nor false"):
             mode(T, options)
+    asked = {"key-index": "true"}
+    plan = catalog.plan_upsert(T, asked | {"key-columns": "id"})
+    assert upsert_document.plan_from_json(upsert_document.plan_to_json(plan), lake.state(T)).options.key_index is True
+    plan = catalog.plan_conversion(T, asked)
+    assert convert_document.plan_from_json(convert_document.plan_to_json(plan), lake.state(T)).options.key_index is True
     with lake.catalog.load_table(T).transaction() as change:
         change.set_properties({PROPERTY: "on"})
     lake.delete_by_key(T, {"id": [3]})
