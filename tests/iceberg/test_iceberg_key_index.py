@@ -16,24 +16,30 @@ import pyarrow as pa
 import pytest
 from counting_store import CountingStore
 from iceberg_lake import Lake
-from upsert_oracle import newest, visible
+from upsert_oracle import newest as newest_rows
+from upsert_oracle import visible
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert
 from deltacompact.catalog.iceberg.convert.options import convert_options
 from deltacompact.catalog.iceberg.deletes import finding
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
-from deltacompact.catalog.iceberg.key_index.document import KIND
+from deltacompact.catalog.iceberg.key_index.document import KIND, IndexUnusableError, index_of
 from deltacompact.catalog.iceberg.key_index.indexes import PROPERTY, KeyIndexes
 from deltacompact.catalog.iceberg.key_index.merging import runs_to_merge
+from deltacompact.catalog.iceberg.key_index.storing import newest
+from deltacompact.catalog.iceberg.key_index.terms import terms_of
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain
+from deltacompact.catalog.iceberg.rewrite.plan_document import checksum
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
 from deltacompact.catalog.iceberg.upsert.comparing import Comparison
 from deltacompact.catalog.iceberg.upsert.options import upsert_options
 from deltacompact.catalog.iceberg.upsert.plan import plan_of_files
@@ -303,7 +309,7 @@ def test_the_next_upsert_opens_no_old_data_file(lake, read, version):
     assert upsert(lake, sort_columns="name").rows_superseded == 5
     lake.delete_by_key(T, {"name": ["n1"]})
     lake.append(T, [{"id": 7, "name": "a much longer name", "updated": 2, "op": "I"}])
-    expected = newest(visible(lake), ["id"])
+    expected = newest_rows(visible(lake), ["id"])
     read.clear()
     result = upsert(lake, sort_columns="name")
     assert result.rows_superseded == 1
@@ -364,7 +370,10 @@ def test_what_a_rewrite_replaced_leaves_the_index(lake):
     table_of(lake, range(10), range(10, 20))
     lake.delete_by_key(T, {"id": [3, 12]})
     convert(lake)
+    before = index_files(lake)
+    assert len([path for path in before if path.suffix == ".arrow"]) > 1, "a bucket is what a task can hold"
     lake.rewrite(T, rewrite_all=True)
+    assert index_files(lake) == before, "it is no journal of a dead session"
     for number in (4, 5, 6):
         lake.delete_by_key(T, {"id": [number]})
         convert(lake)
@@ -611,6 +620,65 @@ def test_the_sequence_number_of_a_file_is_asked_of_the_table(lake, version):
     }
 
 
+def test_a_file_that_the_table_has_twice_is_read(lake):
+    table_of(lake, range(4), [9])
+    lake.delete_by_key(T, {"id": [1]})
+    twice = Twice(lake)
+    first = next(entry for entry in twice.state.data if entry.file.rows == 4)
+    twice.state = replace(twice.state, data=(first, *twice.state.data))
+    folder = f"work-{uuid.uuid4().hex}/"
+    asked = [Asked(first, DeleteIndex(twice.state).applying_to(first))] * 2
+    indexes = twice.indexes(folder)
+    finder = Finder(twice.tasks, twice.state.metadata, TINY.limits, SMALL, folder, indexes)
+    assert [of.dead_by_key for of in finder.find(asked, frozenset({first.file.path})).files] == [1, 1]
+    assert twice.notes == [f"key index: the table has {first.file.path} twice; the data files are read instead"]
+
+
+def test_an_empty_data_file_is_in_the_index(lake):
+    table_of(lake, range(4))
+    loaded = IcebergTable.load(lake.catalog, T)
+    nothing = loaded.metadata.schema.empty_table()
+    lake.commit(loaded, [lake._file(loaded, nothing, Content.DATA, (), None, ())], operation="append")
+    state = lake.state(T)
+    twice = Twice(lake)
+    twice.state = replace(state, data=tuple(entry for entry in state.data if not entry.file.rows))
+    assert twice.superseded(True) == twice.superseded(False)
+    Twice(lake).agree()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: run.update(data=[[["a list"], 1, 2, "x"]]),
+        lambda run: run.update(data="nothing"),
+        lambda run: run.update(encoding=7),
+        lambda run: run["encoding"].update(sort_types="00ff"),
+        lambda run: run["files"][0].__setitem__(0, "../../../data/a.parquet"),
+        lambda run: run["files"][0].__setitem__(1, "many"),
+        lambda run: run["files"][0].__setitem__(3, [-1]),
+        lambda run: run["files"][0].__setitem__(4, [1 << 70]),
+        lambda run: run["data"].append(run["data"][0]),
+    ],
+)
+def test_a_document_that_says_nonsense_is_damaged(lake, change):
+    """Its checksum is right: somebody meant it."""
+    table_of(lake, range(4))
+    lake.delete_by_key(T, {"id": [1]})
+    index = covered(lake)
+    document = json.loads(index.to_bytes())
+    change(document["index"]["runs"][0])
+    document["sha256"] = checksum(document["index"])
+    with pytest.raises(IndexUnusableError, match=f"{index.path} is damaged: "):
+        index_of(json.dumps(document).encode(), index.terms, index.generation, 0.0)
+
+
+def covered(lake):
+    """The index of equality deletes by id, as a conversion leaves it."""
+    Twice(lake).by_key(True)
+    terms = terms_of(lake.state(T).metadata, "equality deletes", [1])
+    return newest(lake.store(T), terms)
+
+
 def test_a_file_that_was_put_again_under_its_name_is_another_one(lake):
     table_of(lake, range(6))
     lake.delete_by_key(T, {"id": [1, 4]})
@@ -721,6 +789,11 @@ def test_the_property_turns_it_on_and_the_option_decides(lake):
     for options, mode in (({"key-index": "maybe"}, catalog.convert), ({"key-index": "1"}, catalog.upsert)):
         with pytest.raises(InputError, match=r"option key-index: '.*' is neither true nor false"):
             mode(T, options)
+    asked = {"key-index": "true"}
+    plan = catalog.plan_upsert(T, asked | {"key-columns": "id"})
+    assert upsert_document.plan_from_json(upsert_document.plan_to_json(plan), lake.state(T)).options.key_index is True
+    plan = catalog.plan_conversion(T, asked)
+    assert convert_document.plan_from_json(convert_document.plan_to_json(plan), lake.state(T)).options.key_index is True
     with lake.catalog.load_table(T).transaction() as change:
         change.set_properties({PROPERTY: "on"})
     lake.delete_by_key(T, {"id": [3]})

@@ -183,11 +183,12 @@ class Finder:
         if self.indexes is None:
             return None
         indexes, wanted = self.indexes, frozenset(numbers)
-        files = {
-            IndexedFile.of(one.entry): source
+        members = [
+            (IndexedFile.of(one.entry), source)
             for one, source in zip(asked, sources, strict=True)
             if wanted & set(source.key_sets)
-        }
+        ]
+        files = dict(members)
         pairs = [number * len(sources) + s.ordinal for s in files.values() for number in wanted & set(s.key_sets)]
         of_all = AskedFiles(
             np.array([source.stored.sequence_number for source in sources], np.int64),
@@ -198,7 +199,7 @@ class Finder:
         buckets = len(key_sets.by_number[numbers[0]].buckets)
 
         def use(index: KeyIndex) -> list[str]:
-            full = indexes.covering(index, DeletedBy(self._key_columns(ids)), list(files.items()), self.columns)
+            full = indexes.covering(index, DeletedBy(self._key_columns(ids)), members, self.columns)
             runs = tuple(
                 AskedRun(
                     run.files,

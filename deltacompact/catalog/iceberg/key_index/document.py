@@ -135,11 +135,11 @@ def index_of(data: bytes, terms: Terms, generation: int, written_s: float) -> Ke
         raise IndexUnusableError(f"{path} belongs to another table, or to other columns")
     try:
         runs = tuple(_run(run, terms.folder, path) for run in body["runs"])
-    except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
+        files = [file for run in runs for file in run.data]
+        if len(files) != len(set(files)):
+            raise ValueError("it has a data file twice")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, pa.ArrowException) as error:
         raise IndexUnusableError(f"{path} is damaged: {error!r}") from error
-    files = [file for run in runs for file in run.data]
-    if len(files) != len(set(files)):
-        raise IndexUnusableError(f"{path} is damaged: it has a data file twice")
     return KeyIndex(terms, generation, runs, written_s)
 
 
@@ -155,7 +155,7 @@ def _body(data: bytes, path: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
         format_, kind = document["format"], document["kind"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexUnusableError(f"{path} is damaged: it is no document of ours") from error
     if kind == KIND and isinstance(format_, int) and format_ > FORMAT:
         raise UnknownFormatError(f"{path} has format {format_}, this deltacompact knows up to {FORMAT}")
@@ -177,6 +177,9 @@ def _run(run: dict[str, Any], folder: str, path: str) -> Run:
         RunFile(IndexFile(_path(name, folder), rows, size, tuple(crc32s)), tuple(fences))
         for name, rows, size, crc32s, fences in run["files"]
     )
+    numbers = [number for one in files for number in (one.file.rows, one.file.bytes, *one.file.crc32s, *one.fences)]
+    if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
+        raise ValueError("a count is no whole number")
     found = Run(data, files, Order(encoding_of_document(run["encoding"]), bool(run["has_sequence"])))
     if found.rows != sum(one.file.rows for one in files):
         raise ValueError("its files do not have all rows")

@@ -24,7 +24,7 @@ from deltacompact.catalog.iceberg.key_index.document import IndexUnusableError, 
 from deltacompact.catalog.iceberg.key_index.order import Order
 from deltacompact.catalog.iceberg.key_index.ranges import prefixes_of, read_batch, write_by_bucket
 from deltacompact.catalog.iceberg.table.parquet_files import tables
-from deltacompact.index.entries import Entries, fields
+from deltacompact.index.entries import Entries, fields, none
 from deltacompact.index.index_files import bucket_writer
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids
@@ -108,7 +108,7 @@ def write_range(store: ObjectStore, task: RangeTask) -> RunFile | None:
         numbers, kept = numbered(old, run.numbers)
         fields(kept)["file"] = numbers
         parts.append(task.order.widened(kept, run.order))
-    entries = np.concatenate(parts)
+    entries = np.concatenate([none(task.order.entry_bytes), *parts])
     if not len(entries):
         return None
     prefixes = prefixes_of(entries)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -118,7 +119,13 @@ class KeyIndexes:
         asked: Sequence[tuple[IndexedFile, Source]],
         columns: pa.Schema,
     ) -> KeyIndex:
-        """The index with all these files. Those that it does not have are read, and the next generation has them."""
+        """The index with all these files. Those that it does not have are read, and the next generation has them.
+
+        Raises InputError for a file that the table has twice, as `add_files` can leave it: its rows are two rows each.
+        """
+        counts = Counter(file for file, _ in asked)
+        if twice := next((file for file, count in counts.items() if count > 1), None):
+            raise InputError(f"the table has {twice.path} twice")
         known = frozenset(index.data)
         new = [(file, _by_itself(source)) for file, source in asked if file not in known]
         read = f"{len(new):,} of {counted(len(asked), 'data file')}"
