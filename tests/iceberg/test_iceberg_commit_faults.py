@@ -105,6 +105,21 @@ def test_rule_20_the_answer_to_the_last_attempt_is_looked_for_too(lake):
     assert (ids(lake), len(lake.state(T).data)) == ([1, 2], 1)
 
 
+def test_rule_20_a_server_that_writes_the_location_of_our_list_otherwise_has_our_snapshot(lake):
+    table_of(lake, [1], [2])
+
+    def written_otherwise():
+        stored = json.loads(Path(lake.catalog.load_table(T).metadata_location.removeprefix("file://")).read_text())
+        for snapshot in stored["snapshots"]:
+            snapshot["manifest-list"] = snapshot["manifest-list"].replace("file:///", "file:/")
+        lake.edit_metadata(T, {"snapshots": stored["snapshots"]})
+        lost(1)
+
+    catalog = hooked(lake, after=first_only(written_otherwise))
+    assert rewrite(lake, catalog).snapshots == [lake.state(T).snapshot_id]
+    assert (catalog.commits, len(lake.state(T).data)) == (1, 1)
+
+
 def test_rule_20_a_snapshot_that_landed_and_was_expired_before_we_looked_is_not_committed_again(lake):
     """Its id is gone from the table, but its files live on in the head that others committed on it."""
     (entry,) = table_of(lake, [1]).data

@@ -67,10 +67,10 @@ class _Tries(Generic[Outcome]):
     """Why the last attempt failed."""
 
     def landed(self, table: IcebergTable) -> tuple[Snapshot, Outcome] | None:
-        """The attempt that took effect after all."""
+        """The attempt that took effect after all. A server may have written the location of its list otherwise."""
         found = table.metadata.snapshots.get(self.snapshot_id)
         for draft, outcome in self.drafts:
-            if found is not None and draft.snapshot.manifest_list == found.manifest_list:
+            if found is not None and _name(draft.snapshot) == _name(found):
                 return draft.snapshot, outcome
         return None
 
@@ -195,6 +195,10 @@ class Committer:
         with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
             for path in draft.files:
                 locations.discard(self.store, path)
+
+
+def _name(snapshot: Snapshot) -> str:
+    return snapshot.manifest_list.rpartition("/")[2]
 
 
 def _new_id(known: Container[int]) -> int:
