@@ -52,8 +52,8 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
         iceberg_option(
             "--mode",
             type=click.Choice(MODES),
-            help="rewrite (default): write files anew, with all deletes applied. convert: make equality deletes "
-            "position deletes. upsert: keep the newest row of each key, and mark the others as dead.",
+            help="rewrite (default): write files anew, with all deletes applied. convert: turn equality deletes "
+            "into position deletes. upsert: keep the newest row of each key, and mark the others as dead.",
         ),
         iceberg_option("--branch", metavar="NAME", help="The branch. Default: main."),
         iceberg_option(

@@ -144,7 +144,7 @@ def written(store: ObjectStore, path: str, content_type: ContentType, make: Call
             out.close()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(
-                f"{content_type.value} cannot hold this table: {text_of(error)[:SHOWN_CHARACTERS]}"
+                f"{content_type.name} files cannot hold this table: {text_of(error)[:SHOWN_CHARACTERS]}"
             ) from error
 
 

@@ -65,6 +65,8 @@ def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_pa
     path = tmp_path / "plan.json"
     assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--out", str(path)]) == 0
     assert said(capsys).startswith("5 files (5 rewrite all), ")
+    assert cli.run(["compact", configured, T, "--from-plan", str(path), "--mode", "convert"]) == 2
+    assert f"{path} is a plan of --mode rewrite, not convert" in capsys.readouterr().err
     assert len(lake.state(T).data) == 5
     lake.append(T, [{"id": 9}])
     assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 0
