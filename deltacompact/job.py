@@ -111,13 +111,13 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
         except Exception as error:
             return error
 
-    def run(work: Work, own: CompactionPlan | NothingToDo | Exception) -> SessionResult:
-        if isinstance(own, NothingToDo):
-            return SessionResult(dict(work.partition.values), nothing_to_do=own.reason)
-        if isinstance(own, Exception):
-            result = failed(work.partition, own)
+    def run(work: Work, decided: CompactionPlan | NothingToDo | Exception) -> SessionResult:
+        if isinstance(decided, NothingToDo):
+            return SessionResult(dict(work.partition.values), nothing_to_do=decided.reason)
+        if isinstance(decided, Exception):
+            result = failed(work.partition, decided)
         else:
-            result = run_session(job, work, own, executors[lane_of[work.partition]], emit)
+            result = run_session(job, work, decided, executors[lane_of[work.partition]], emit)
         snapshot = work.found if isinstance(work.found, Snapshot) else None
         emit(finished(job.source_table_id, result, work.partition, snapshot))
         return result
@@ -130,17 +130,17 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
     share_slots(
         executors,
         [
-            own.task_places
-            for work, own in zip(job.work, plans, strict=True)
-            if isinstance(own, CompactionPlan) and lane_of[work.partition] is Lane.POOL
+            decided.task_places
+            for work, decided in zip(job.work, plans, strict=True)
+            if isinstance(decided, CompactionPlan) and lane_of[work.partition] is Lane.POOL
         ],
     )
     runs = [
         Run(
-            Claim.of(lane_of[work.partition], own) if isinstance(own, CompactionPlan) else None,
-            functools.partial(run, work, own),
+            Claim.of(lane_of[work.partition], decided) if isinstance(decided, CompactionPlan) else None,
+            functools.partial(run, work, decided),
         )
-        for work, own in zip(job.work, plans, strict=True)
+        for work, decided in zip(job.work, plans, strict=True)
     ]
     return run_side_by_side(runs, room_of, stop, options.partitions_at_once)
 
@@ -249,20 +249,20 @@ def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> C
         raise work.stream.advised(error, snapshot) from error
 
 
-def run_session(job: Job, work: Work, own: CompactionPlan, executor: Executor, emit: EventSink) -> SessionResult:
+def run_session(job: Job, work: Work, plan: CompactionPlan, executor: Executor, emit: EventSink) -> SessionResult:
     """Compact one partition stream: begin a session, or resume an interrupted one.
 
     Any exception becomes the error of the result, because a bad partition must not end the job of the others.
     """
     try:
         spilled_before = executor.spilled_bytes()
-        session, published = attempts.resume_or_begin(work.stream.ports, own, job.terms, executor, emit)
+        session, published = attempts.resume_or_begin(work.stream.ports, plan, job.terms, executor, emit)
         spilled = executor.spilled_bytes()
         if spilled is not None:
             spilled -= spilled_before or 0
         return result_of(session, published, executor, spilled)
     except DeltaCompactError as error:
-        return failed(work.partition, work.stream.advised(error, own.input))
+        return failed(work.partition, work.stream.advised(error, plan.input))
     except Exception as error:
         return failed(work.partition, error)
 

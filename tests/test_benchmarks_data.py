@@ -42,10 +42,16 @@ def checksum(table: pa.Table) -> int:
     return int(row_hashes(table, table.column_names).sum(dtype=np.uint64))
 
 
+@pytest.fixture(scope="module")
+def tpch_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the files of both tables and all cases are made once."""
+    return tmp_path_factory.mktemp("tpch")
+
+
 @pytest.mark.parametrize("case", [Case.FULL, Case.REFRESH, Case.STATUS])
 @pytest.mark.parametrize("table", TABLES)
-def test_tpch_expects_what_a_fold_by_hand_leaves(tmp_path: Path, table: str, case: Case) -> None:
-    inputs = inputs_of(TpchTable(table, 0.001, 40), case, tmp_path, 1)
+def test_tpch_expects_what_a_fold_by_hand_leaves(tpch_folder: Path, tmp_path: Path, table: str, case: Case) -> None:
+    inputs = inputs_of(TpchTable(table, 0.001, 40), case, tpch_folder, 1)
     by_hand = folded(inputs)
     pq.write_table(by_hand, tmp_path / "by-hand.parquet")
     assert fingerprint([tmp_path / "by-hand.parquet"], inputs.columns) == inputs.expected

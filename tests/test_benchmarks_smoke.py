@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from benchmarks.cli import main
 from benchmarks.configurations import NARROW, WIDE
 from benchmarks.s3.places import Local
 from benchmarks.s3.scenarios import NAMES, TABLE, scenarios
@@ -121,9 +123,8 @@ def test_a_scenario_on_s3_knows_its_result(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_unknown_names_are_refused(arguments: list[str], named: str) -> None:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
     assert named in done.stderr
 
 

@@ -30,9 +30,13 @@ def lake(tmp_path):
 
 def process(*arguments, **environment):
     """A process of its own: (status, stdout, stderr)."""
+    return process_of("-m", "deltacompact", *map(str, arguments), **environment)
+
+
+def process_of(*options, **environment):
+    """Python with these options, in the given environment alone where it is about languages."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHONIO"))}
-    command = [sys.executable, "-m", "deltacompact", *map(str, arguments)]
-    done = subprocess.run(command, env={**kept, **environment}, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, *options], env={**kept, **environment}, capture_output=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -263,21 +267,51 @@ def test_show_says_positions_with_file_names(lake, capfd):
     assert stream["deltas"][0]["files"][0]["name"].endswith(".parquet")
 
 
+_ONE_AFTER_ANOTHER = """
+import json, sys
+from deltacompact.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except SystemExit as end:
+        for stream in sys.stdout, sys.stderr:
+            stream.write(f"\\0{end.code}\\0")
+            stream.flush()
+"""
+
+
+def one_after_another(*commands, **environment):
+    """Commands in one process, because each takes a second to start: (status, stdout, stderr) of each."""
+    told = json.dumps([list(map(str, command)) for command in commands])
+    _, out, err = process_of("-c", _ONE_AFTER_ANOTHER, told, **environment)
+    outputs, errors = out.split(b"\0"), err.split(b"\0")
+    assert len(outputs) == len(errors) == 2 * len(commands) + 1, err
+    return list(zip(map(int, outputs[1::2]), outputs[:-1:2], errors[:-1:2], strict=True))
+
+
 @pytest.mark.parametrize("terminal", [{"LANG": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "POSIX"}], ids=str)
 def test_a_terminal_that_is_not_utf8_gets_ascii(tmp_path, terminal):
     catalog = deltacompact.open_catalog(tmp_path / "lake")
     catalog.create_table("bücher…", primary_keys=["id"])
     catalog.append("bücher…", pa.table({"id": [1], "wörter": ["größe"]}))
-    for command in (["show"], ["show", "bücher…"], ["plan", "bücher…"], ["compact", "bücher…"], ["check", "bücher…"]):
-        status, out, err = process(command[0], tmp_path / "lake", *command[1:], PYTHONUTF8="", **terminal)
-        assert status == 0, err
+    lake, table = tmp_path / "lake", "bücher…"
+    done = one_after_another(
+        ("show", lake),
+        *((command, lake, table) for command in ("show", "plan", "compact", "check", "read")),
+        ("show", lake, "nö"),
+        PYTHONUTF8="",
+        **terminal,
+    )
+    assert [status for status, _, _ in done] == [0] * 6 + [2]
+    for _, out, err in done:
         assert out.isascii() and err.isascii() and b"Traceback" not in err
-    status, out, _ = process("show", tmp_path / "lake", **terminal)
-    assert b"b\\xfccher..." in out
-    status, out, err = process("show", tmp_path / "lake", "nö", **terminal)
-    assert status == 2 and err.isascii() and b"n\\xf6" in err
-    status, out, _ = process("read", tmp_path / "lake", "bücher…", **terminal)
-    assert out.isascii() and json.loads(out) == {"id": 1, "wörter": "größe"}
+    assert b"b\\xfccher..." in done[0][1]
+    assert json.loads(done[5][1]) == {"id": 1, "wörter": "größe"}
+    assert b"n\\xf6" in done[6][2]
+    status, out, err = process("show", lake, table, PYTHONUTF8="", **terminal)  # named by the bytes of an argument
+    assert status == 0 and out.isascii() and err == b"" and b"b\\xfccher..." in out
 
 
 def test_a_utf8_terminal_gets_the_letters(tmp_path):

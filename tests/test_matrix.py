@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.cli import main
 from benchmarks.matrix import commands as run
 from benchmarks.matrix import table as data
 from benchmarks.matrix.bills import bill_of
@@ -155,8 +157,8 @@ def test_a_dry_run_prints_the_commands_and_writes_the_clusters(tmp_path):
     ],
 )
 def test_bad_arguments_are_refused_in_a_line(arguments, complaint):
-    done = benchmarks(*arguments)
-    assert done.returncode == 2
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
     assert complaint in " ".join(done.stderr.split()).replace("│ ", "")
 
 
