@@ -36,6 +36,7 @@ GOALS = (
     Goal("narrow full: CPU x local files", "narrow full", 1.2, lambda line: line.cpu_of_local, 10.2 / 7.3),
     Goal("wide full: CPU x local files", "wide full", 1.2, lambda line: line.cpu_of_local, 14.3 / 8.8),
     Goal("1,000 rows onto narrow: seconds", "narrow, 1,000 rows", 1.2, lambda line: line.seconds, 4.7),
+    Goal("the same, dead rows marked: seconds", "narrow, 1,000 rows, marked", 1.2, lambda line: line.seconds),
     Goal("one append in a warm process: requests", "append", 3, lambda line: line.request_count),
     Goal("one changed partition of 1,000: seconds", "one partition", 6.0, lambda line: line.seconds, 241.0),
     Goal(

@@ -1,8 +1,9 @@
-"""What is measured: six things that people do with a table on S3, each on the same files wherever the table lies.
+"""What is measured: seven things that people do with a table on S3, each on the same files wherever the table lies.
 
 narrow full            8 M + 2 M rows of 60 bytes, compacted for the first time
 wide full              1.6 M + 0.4 M rows of 1.1 KB, the same
 narrow, 1,000 rows     8 M narrow rows, compacted before; a delta of 1,000 rows, half updates anywhere and half new keys
+                       then the same, with files in which few rows die marked instead of rewritten
 append                 twenty appends of 1,000 rows, one after another, in a process that has appended before
 one partition          one changed partition of 1,000
 all partitions         1,000 partitions, each with 10 deltas of 100 rows, compacted for the first time
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +38,8 @@ DELTA_ROWS = 1_000
 APPENDS = 20
 DELTAS = 10
 PARTITION_ROWS = 100
+MARKED_SHARE = 0.1
+"""A file in which fewer rows are dead stays, in the scenarios that mark."""
 _LOCAL = Settings(executor="local")
 
 
@@ -111,16 +114,21 @@ class Full(Compaction):
 
 @dataclass(frozen=True, slots=True)
 class Few(Compaction):
-    """A few rows onto a large table that was compacted before."""
+    """A few rows onto a large table that was compacted before. `marked`: dead rows get deletion vectors."""
 
     configuration: Configuration
     folder: Path
     seed: int
+    marked: bool = False
     operations: int = 1
 
     @property
     def name(self) -> str:
-        return f"{self.configuration.name}, {DELTA_ROWS:,} rows"
+        return f"{self.configuration.name}, {DELTA_ROWS:,} rows{', marked' if self.marked else ''}"
+
+    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
+        settings = replace(settings, rewrite_dead_fraction=MARKED_SHARE) if self.marked else settings
+        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
 
     def make(self, folder: Path) -> Made:
         home = folder / f"few-{self.configuration.name}-{self.configuration.rows}-seed{self.seed}"
@@ -215,7 +223,7 @@ class AllPartitions(Compaction):
         return _differs(_live(result), self.partitions * (DELTAS + 1) * PARTITION_ROWS // 2)
 
 
-NAMES = ("narrow", "wide", "few", "append", "one", "all")
+NAMES = ("narrow", "wide", "few", "marked", "append", "one", "all")
 
 
 def scenarios(
@@ -226,6 +234,7 @@ def scenarios(
         "narrow": Full(narrow, folder, seed),
         "wide": Full(wide, folder, seed),
         "few": Few(narrow, folder, seed),
+        "marked": Few(narrow, folder, seed, marked=True),
         "append": Append(seed),
         "one": OnePartition(partitions, seed),
         "all": AllPartitions(partitions, seed),
