@@ -136,11 +136,6 @@ def test_an_empty_branch_has_nothing_to_do():
 # What cannot be rewritten is refused before any work
 
 
-def test_format_version_1_is_refused():
-    with pytest.raises(InputError, match=r"'ns\.t' has format version 1, which cannot be rewritten"):
-        plan_rewrite(state(*small("a"), version=1), rewrite_options({}, {}))
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
