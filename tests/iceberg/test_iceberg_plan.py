@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 from hand_made_tables import data, equality, positions, state, vector
@@ -202,6 +203,8 @@ def test_the_expected_seconds_follow_rows_and_deleted_keys_and_slots():
     deleted = plan(*files, equality("e", 2, day=3), rewrite_all=True, target_file_size_bytes=10**9)
     assert expected(deleted, one).core_seconds > alone.core_seconds
     assert expected(plan(), one).seconds == 0.0
+    divided = replace(planned, groups=tuple(replace(group, partition=None) for group in planned.groups))
+    assert expected(divided, one).core_seconds == 2 * alone.core_seconds
 
 
 def test_an_output_is_not_divided_among_slots():
