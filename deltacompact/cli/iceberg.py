@@ -281,6 +281,8 @@ def _plan_lines(plan: RewritePlan, expected: Expected, usd_per_core_hour: float 
         where = f"partition {group.partition}: " if group.partition else ""
         size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
         into = counted(group.output_files, "file")
+        if group.partition is None:
+            into += f" or more, divided by partition spec {group.spec_id}"
         lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
     stay = [f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays]
     cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"

@@ -61,6 +61,14 @@ def test_the_command_line_rewrites(lake, configured, capsys):
     assert ids(lake) == [0, 1, 3, 4]
 
 
+def test_a_plan_says_which_files_are_divided(lake, configured, capsys):
+    lake.append(T, [{"id": 7}, {"id": 8}])
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("id")
+    assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--option", "output-spec-id=1"]) == 0
+    assert "2 rows -> 1 file or more, divided by partition spec 1\n" in said(capsys)
+
+
 def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_path):
     path = tmp_path / "plan.json"
     assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--out", str(path)]) == 0

@@ -288,6 +288,23 @@ def test_manifests_of_other_writers_are_read(lake, change, codec):
     assert [row["id"] for row in lake.rows(T)] == [0, 1, 2, 4, 5]
 
 
+def test_a_line_without_counts_is_counted_before_it_is_carried_on(lake):
+    """Written as zeros, they would say that the manifest has no files, and readers would skip it."""
+    lake.create(T, pa.schema([("id", pa.int64())]), version=1)
+    for first in (0, 2, 4):
+        lake.append(T, [{"id": first}, {"id": first + 1}])
+    again(lake.state(T).snapshot.manifest_list, without_optional_fields)
+    with lake.catalog.load_table(T).transaction() as change:
+        change.upgrade_table_version(2)
+    lake.rewrite(T, rewrite_all=True, max_file_group_input_files=1, max_files_to_rewrite=1)
+    listed = lake.state(T).snapshot.manifest_list.removeprefix("file://")
+    lines = list(fastavro.reader(io.BytesIO(Path(listed).read_bytes())))
+    live = [line for line in lines if not line["deleted_files_count"]]
+    assert [line["added_files_count"] + line["existing_files_count"] for line in live] == [1] * 3
+    assert [line["added_rows_count"] + line["existing_rows_count"] for line in live] == [2] * 3
+    assert len(lake.rows(T)) == 6
+
+
 @pytest.mark.parametrize("codec", ["snappy", "zstandard"])
 def test_damaged_blocks_are_told(lake, codec):
     before = three_commits(lake)
@@ -344,3 +361,32 @@ def test_metadata_may_be_compressed_and_data_may_lie_elsewhere(lake):
     lake.rewrite(T, rewrite_all=True)
     assert lake.rows(T) == [{"id": 0}, {"id": 1}]
     assert all(entry.file.path.startswith(f"{elsewhere}/data/") for entry in lake.state(T).data)
+
+
+# Version 1
+
+
+def test_a_table_of_version_1_can_be_rewritten(lake):
+    lake.create(T, pa.schema([("id", pa.int64()), ("day", pa.int32())]), version=1)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("day")
+    for number in range(6):
+        lake.append(T, [{"id": number, "day": number % 2}])
+    before = lake.rows(T)
+    result = lake.rewrite(T, rewrite_all=True)
+    assert (result.files_in, result.files_out) == (6, 2)
+    assert lake.rows(T) == before
+    state = lake.state(T)
+    assert (state.metadata.format_version, state.sequence_number) == (1, 0)
+    (manifest, *_) = state.manifests
+    reader = fastavro.reader(io.BytesIO(Path(manifest.path.removeprefix("file://")).read_bytes()))
+    assert (reader.metadata["format-version"], "content" in reader.metadata) == ("1", False)
+    assert set(next(reader)) == {"status", "snapshot_id", "data_file"}
+    lake.append(T, [{"id": 9, "day": 1}])
+    with lake.catalog.load_table(T).transaction() as change:
+        change.upgrade_table_version(2)
+    lake.delete_by_key(T, {"id": [2]}, partition=(0,))
+    lake.rewrite(T, rewrite_all=True)
+    assert [row["id"] for row in lake.rows(T)] == [0, 1, 3, 4, 5, 9]
+    again_rewritten = lake.rewrite(T)
+    assert again_rewritten.nothing_to_do == "2 files: too few in the partition to be merged"

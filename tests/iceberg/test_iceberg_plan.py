@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 from hand_made_tables import data, equality, positions, state, vector
@@ -136,11 +137,6 @@ def test_an_empty_branch_has_nothing_to_do():
 # What cannot be rewritten is refused before any work
 
 
-def test_format_version_1_is_refused():
-    with pytest.raises(InputError, match=r"'ns\.t' has format version 1, which cannot be rewritten"):
-        plan_rewrite(state(*small("a"), version=1), rewrite_options({}, {}))
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -207,6 +203,8 @@ def test_the_expected_seconds_follow_rows_and_deleted_keys_and_slots():
     deleted = plan(*files, equality("e", 2, day=3), rewrite_all=True, target_file_size_bytes=10**9)
     assert expected(deleted, one).core_seconds > alone.core_seconds
     assert expected(plan(), one).seconds == 0.0
+    divided = replace(planned, groups=tuple(replace(group, partition=None) for group in planned.groups))
+    assert expected(divided, one).core_seconds == 2 * alone.core_seconds
 
 
 def test_an_output_is_not_divided_among_slots():

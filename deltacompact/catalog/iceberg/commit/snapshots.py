@@ -112,7 +112,7 @@ def listed_snapshot(
     written: Iterable[str] = (),
 ) -> Draft:
     """Write the manifest list of a snapshot whose manifests are written. `written`: those that only it names."""
-    next_sequence = metadata.last_sequence_number + 1
+    next_sequence = metadata.next_sequence_number
     first_row_id, added_rows = metadata.next_row_id, None
     if first_row_id is not None:
         listed, upcoming = manifests.with_row_ids(listed, first_row_id)

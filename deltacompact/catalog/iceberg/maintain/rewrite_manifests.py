@@ -221,8 +221,7 @@ def _head(store: ObjectStore, metadata: TableMetadata, branch: str) -> tuple[Sna
     snapshot = metadata.branch(branch)
     if snapshot is None:
         return None, []
-    data = locations.fetched(store, snapshot.manifest_list)
-    return snapshot, manifests.read_manifest_list(data, snapshot.manifest_list)
+    return snapshot, StateReader(store).listed(snapshot)
 
 
 def _result(

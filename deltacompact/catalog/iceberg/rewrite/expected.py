@@ -55,4 +55,6 @@ def expected(plan: RewritePlan, capacity: Capacity, rates: Rates = FIRST_RATES) 
 
 
 def _written_s(group: FileGroup, rates: Rates) -> float:
-    return group.rows * rates.write_row_s + DECODED * group.bytes * rates.write_byte_s
+    """Rows that go to several partitions are written twice."""
+    times = 2 if group.partition is None else 1
+    return times * (group.rows * rates.write_row_s + DECODED * group.bytes * rates.write_byte_s)

@@ -21,14 +21,14 @@ import pyarrow as pa
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, Partition
-from deltacompact.base.numbers import ChainFileNumber, Ordinal
+from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import Settings, check_codec
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_share
-from deltacompact.catalog.iceberg.rewrite.splitting import Slice, SplitTask, all_live, in_slices, split
+from deltacompact.catalog.iceberg.rewrite.splitting import ALL_LIVE, Slice, SplitTask, all_live, in_slices, split
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.catalog.iceberg.table.locations import readable
@@ -193,7 +193,7 @@ class Work:
     def _divided(
         self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], path: str
     ) -> tuple[list[tuple[PartitionTuple | None, list[LiveRange]]], dict[int, str]]:
-        """The live rows of a group by partition, as they lie in runs, and where the bitmap of each run lies."""
+        """The live rows of a group by partition, as they lie in runs, and where the bitmap of the runs lies."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
         whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
         share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
@@ -212,14 +212,14 @@ class Work:
         ]
         runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
         by_partition: dict[PartitionTuple | None, list[LiveRange]] = defaultdict(list)
-        for number, run in enumerate(runs):
+        for run in runs:
             start = 0
             for partition, rows in run.partitions:
-                by_partition[partition].append(LiveRange(run.file, Ordinal(number), start, start + rows))
+                by_partition[partition].append(LiveRange(run.file, ALL_LIVE, start, start + rows))
                 start += rows
         masks = f"{path}-live.arrow"
-        write_masks(self._store, masks, {Ordinal(number): all_live(run.file) for number, run in enumerate(runs)})
-        return list(by_partition.items()), dict.fromkeys(range(len(runs)), masks)
+        write_masks(self._store, masks, {ALL_LIVE: all_live(runs)})
+        return list(by_partition.items()), {ALL_LIVE: masks}
 
     def _write_options(self) -> WriteOptions:
         codec = codec_of(self._metadata, self._settings)

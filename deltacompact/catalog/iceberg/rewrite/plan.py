@@ -321,8 +321,6 @@ def _in_order(bins: list[list[Input]], order: JobOrder) -> list[list[Input]]:
 def _refuse(state: TableState) -> None:
     """Refuse what would be rewritten wrongly, before any work."""
     name = state.metadata.table_id
-    if state.metadata.format_version == 1:
-        raise InputError(f"table {name!r} has format version 1, which cannot be rewritten: upgrade it to 2")
     for column in state.metadata.columns.values():
         if column.is_dropped:
             continue

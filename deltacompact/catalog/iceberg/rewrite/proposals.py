@@ -64,7 +64,7 @@ class ProposeRewrite:
         gone = [entry for group in valid for entry in head.live(group.group)]
         sequence = self.plan.sequence_number if self.plan.options.use_starting_sequence_number else None
         added = tuple(addition(file, sequence) for group in valid for file in group.outputs)
-        next_sequence = state.metadata.last_sequence_number + 1
+        next_sequence = state.metadata.next_sequence_number
         numbered = [entry if sequence is not None else replace(entry, sequence_number=next_sequence) for entry in added]
         touched = {scope_of(entry) for entry in gone}
         useless = [

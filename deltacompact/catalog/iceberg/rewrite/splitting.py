@@ -28,6 +28,8 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
 
+ALL_LIVE = Ordinal(0)
+"""The key of the live bitmap of runs."""
 GROUPS_PER_RUN = 256
 """Row groups of a run, at most: each output that takes some rows of it reads its footer."""
 
@@ -123,6 +125,6 @@ def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -
     return Run(file, tuple(zip(partitions, counts, strict=True)))
 
 
-def all_live(file: DataFile) -> npt.NDArray[np.uint8]:
-    """The live bitmap of a run: it has no dead rows."""
-    return np.packbits(np.ones(file.rows, bool), bitorder="little")
+def all_live(runs: Sequence[Run]) -> npt.NDArray[np.uint8]:
+    """One live bitmap for all runs: none has dead rows, and readers take as many bits as a file has rows."""
+    return np.packbits(np.ones(max((run.file.rows for run in runs), default=0), bool), bitorder="little")

@@ -35,6 +35,8 @@ from deltacompact.catalog.iceberg.table.content_files import (
 
 NEW = -1
 """The sequence number of a manifest of the snapshot that is being written: its manifest list fills it in."""
+UNKNOWN = -1
+"""A count that a line lacks: in version 1 they are optional. Readers skip a manifest that is said to have no files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,6 @@ def write_manifest(
     schema = entry_schema(spec, terms.version)
     records = (_record(entry, spec, terms.version) for entry in entries)
     data = avro.written(schema, records, header_of(spec, content, terms))
-    by_status = {status: [entry for entry in entries if entry.status is status] for status in Status}
     live = [entry.sequence_number for entry in entries if entry.status is not Status.DELETED]
     known = [number for number in live if number is not None]
     return data, Manifest(
@@ -70,25 +71,21 @@ def write_manifest(
         sequence_number=NEW,
         min_sequence_number=min(known) if known else NEW,
         snapshot_id=terms.snapshot_id,
-        added_files=len(by_status[Status.ADDED]),
-        existing_files=len(by_status[Status.EXISTING]),
-        deleted_files=len(by_status[Status.DELETED]),
-        added_rows=sum(entry.file.rows for entry in by_status[Status.ADDED]),
-        existing_rows=sum(entry.file.rows for entry in by_status[Status.EXISTING]),
-        deleted_rows=sum(entry.file.rows for entry in by_status[Status.DELETED]),
+        **_counted(entries),
         partitions=tuple(partition_summaries(spec, [entry.file.partition for entry in entries])),
     )
 
 
 def header_of(spec: Spec, content: ManifestContent, terms: ManifestTerms) -> dict[str, str]:
     """What the header of a manifest says beside its schema."""
-    return {
+    header = {
         "schema": terms.schema_json,
         "partition-spec": spec.json,
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(terms.version),
-        "content": "data" if content is ManifestContent.DATA else "deletes",
     }
+    of_version_2 = {"content": "data" if content is ManifestContent.DATA else "deletes"}
+    return header | (of_version_2 if terms.version >= 2 else {})
 
 
 def read_manifest(data: bytes, manifest: Manifest) -> list[Entry]:
@@ -104,6 +101,25 @@ def read_manifest(data: bytes, manifest: Manifest) -> list[Entry]:
         return list(_with_inherited_row_ids(entries, manifest))
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise CorruptionError(f"{manifest.path} is not a manifest: {error!r}") from error
+
+
+def is_counted(manifest: Manifest) -> bool:
+    """Whether a line says how many files and rows the manifest has."""
+    return UNKNOWN not in [getattr(manifest, name) for name in _counted(())]
+
+
+def counted(manifest: Manifest, entries: Sequence[Entry]) -> Manifest:
+    """The line with the counts of these entries, which are the manifest's."""
+    return replace(manifest, **_counted(entries))
+
+
+def _counted(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Files and rows by status, as a line names them."""
+    found: dict[str, Any] = {}
+    for status, word in ((Status.ADDED, "added"), (Status.EXISTING, "existing"), (Status.DELETED, "deleted")):
+        of_status = [entry.file for entry in entries if entry.status is status]
+        found |= {f"{word}_files": len(of_status), f"{word}_rows": sum(file.rows for file in of_status)}
+    return found
 
 
 def with_row_ids(manifests: Sequence[Manifest], first_row_id: int) -> tuple[list[Manifest], int]:
@@ -137,6 +153,8 @@ def write_manifest_list(
         "sequence-number": str(sequence_number),
         "format-version": str(version),
     }
+    if version == 1:
+        del metadata["sequence-number"]
     if version >= 3:
         metadata["first-row-id"] = str(first_row_id)
     lines = [_line(manifest, sequence_number, version) for manifest in manifests]
@@ -177,6 +195,7 @@ _DATA_FILE: tuple[tuple[int, str, Any, bool, int], ...] = (
     (102, "partition", None, False, 1),
     (103, "record_count", "long", False, 1),
     (104, "file_size_in_bytes", "long", False, 1),
+    (105, "block_size_in_bytes", "long", False, 1),
     (108, "column_sizes", _map(117, 118, "long"), True, 1),
     (109, "value_counts", _map(119, 120, "long"), True, 1),
     (110, "null_value_counts", _map(121, 122, "long"), True, 1),
@@ -191,6 +210,18 @@ _DATA_FILE: tuple[tuple[int, str, Any, bool, int], ...] = (
     (143, "referenced_data_file", "string", True, 2),
     (144, "content_offset", "long", True, 3),
     (145, "content_size_in_bytes", "long", True, 3),
+)
+
+_ONLY_IN_VERSION_1 = (105,)
+BLOCK_BYTES = 64 << 20
+"""What version 1 demands of each file, and nobody reads: Iceberg's own writers have this number."""
+
+_ENTRY: tuple[tuple[int, str, Any, bool, int], ...] = (
+    (0, "status", "int", False, 1),
+    (1, "snapshot_id", "long", True, 1),
+    (3, "sequence_number", "long", True, 2),
+    (4, "file_sequence_number", "long", True, 2),
+    (2, "data_file", None, False, 1),
 )
 
 _SUMMARY = {
@@ -227,7 +258,7 @@ _MANIFEST: tuple[tuple[int, str, Any, bool, int], ...] = (
 def _fields(rows: Iterable[tuple[int, str, Any, bool, int]], version: int) -> list[dict[str, Any]]:
     fields = []
     for field_id, name, type_, optional, since in rows:
-        if since <= version:
+        if since <= version and (version == 1 or field_id not in _ONLY_IN_VERSION_1):
             field: dict[str, Any] = {"name": name, "type": _optional(type_) if optional else type_}
             fields.append(field | ({"default": None} if optional else {}) | {"field-id": field_id})
     return fields
@@ -238,14 +269,8 @@ def entry_schema(spec: Spec, version: int) -> dict[str, Any]:
     partition = {"type": "record", "name": "r102", "fields": _defined_once(part.avro for part in spec.fields)}
     rows = [(number, name, partition if number == 102 else type_, *rest) for number, name, type_, *rest in _DATA_FILE]
     data_file = {"type": "record", "name": "r2", "fields": _fields(rows, version)}  # type: ignore[arg-type]
-    fields = [
-        {"name": "status", "type": "int", "field-id": 0},
-        {"name": "snapshot_id", "type": ["null", "long"], "default": None, "field-id": 1},
-        {"name": "sequence_number", "type": ["null", "long"], "default": None, "field-id": 3},
-        {"name": "file_sequence_number", "type": ["null", "long"], "default": None, "field-id": 4},
-        {"name": "data_file", "type": data_file, "field-id": 2},
-    ]
-    return {"type": "record", "name": "manifest_entry", "fields": fields}
+    rows = [(number, name, data_file if number == 2 else type_, *rest) for number, name, type_, *rest in _ENTRY]
+    return {"type": "record", "name": "manifest_entry", "fields": _fields(rows, version)}  # type: ignore[arg-type]
 
 
 def _defined_once(fields: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -290,6 +315,7 @@ def _record(entry: Entry, spec: Spec, version: int) -> dict[str, Any]:
         "partition": {part.avro["name"]: value for part, value in zip(spec.fields, file.partition, strict=True)},
         "record_count": file.rows,
         "file_size_in_bytes": file.file_bytes,
+        "block_size_in_bytes": BLOCK_BYTES,
         "column_sizes": _pairs(file.column_sizes),
         "value_counts": _pairs(file.value_counts),
         "null_value_counts": _pairs(file.null_value_counts),
@@ -421,6 +447,10 @@ def _manifest(record: Mapping[str, Any], names: Mapping[int, str]) -> Manifest:
     def value(number: int) -> Any:
         return record.get(names[number]) if number in names else None
 
+    def count(number: int) -> int:
+        found = value(number)
+        return UNKNOWN if found is None else found
+
     partitions = value(507)
     return Manifest(
         path=value(500),
@@ -430,12 +460,12 @@ def _manifest(record: Mapping[str, Any], names: Mapping[int, str]) -> Manifest:
         sequence_number=value(515) or 0,
         min_sequence_number=value(516) or 0,
         snapshot_id=value(503),
-        added_files=value(504) or 0,
-        existing_files=value(505) or 0,
-        deleted_files=value(506) or 0,
-        added_rows=value(512) or 0,
-        existing_rows=value(513) or 0,
-        deleted_rows=value(514) or 0,
+        added_files=count(504),
+        existing_files=count(505),
+        deleted_files=count(506),
+        added_rows=count(512),
+        existing_rows=count(513),
+        deleted_rows=count(514),
         partitions=None if partitions is None else tuple(partitions),
         key_metadata=value(519),
         first_row_id=value(520),

@@ -119,6 +119,11 @@ class TableMetadata:
         return self.snapshots[ref.snapshot_id]
 
     @property
+    def next_sequence_number(self) -> int:
+        """That of the next snapshot. Version 1 has no sequence numbers: all are 0."""
+        return 0 if self.format_version == 1 else self.last_sequence_number + 1
+
+    @property
     def identifier_ids(self) -> tuple[int, ...]:
         """The field ids that identify a row, as the current schema has them; empty: it names none."""
         return tuple(json.loads(self.schema_json).get("identifier-field-ids", ()))

@@ -77,8 +77,7 @@ class StateReader:
         snapshot = metadata.branch(branch)
         if snapshot is None:
             return TableState(metadata, branch, None, (), (), ())
-        data = locations.fetched(self._store, snapshot.manifest_list)
-        listed = manifests.read_manifest_list(data, snapshot.manifest_list)
+        listed = self.listed(snapshot)
         live = [entry for entries in self.entries_of(listed) for entry in entries if entry.status is not Status.DELETED]
         return TableState(
             metadata,
@@ -88,6 +87,14 @@ class StateReader:
             tuple(entry for entry in live if entry.file.content is Content.DATA),
             tuple(entry for entry in live if entry.file.content is not Content.DATA),
         )
+
+    def listed(self, snapshot: Snapshot) -> list[Manifest]:
+        """The manifests of a snapshot. What their lines do not count is counted."""
+        data = locations.fetched(self._store, snapshot.manifest_list)
+        listed = manifests.read_manifest_list(data, snapshot.manifest_list)
+        unknown = [manifest for manifest in listed if not manifests.is_counted(manifest)]
+        of_path = {found.path: entries for found, entries in zip(unknown, self.entries_of(unknown), strict=True)}
+        return [manifests.counted(found, of_path[found.path]) if found.path in of_path else found for found in listed]
 
     def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
         """The entries of each manifest, deleted ones included."""
