@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.catalog.iceberg.plan_envelope import checksum
 from deltacompact.catalog.iceberg.rewrite.expected import expected
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import Reason, expected_output_files, plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plan_document, plan_from_json, plan_to_json
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
 from deltacompact.planning.throughput import capacity_of
 
 SIZES = {"target-file-size-bytes": "1000"}

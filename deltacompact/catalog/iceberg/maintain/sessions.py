@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deltacompact.catalog.iceberg.rewrite import journal as journals
-from deltacompact.catalog.iceberg.rewrite.journal import FOLDER, Journal, TakenOverError
+from deltacompact.catalog.iceberg.journal import journal as journals
+from deltacompact.catalog.iceberg.journal.journal import FOLDER, Journal, TakenOverError
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 SIGNLESS_MIN_MS = 3_600_000

@@ -23,6 +23,7 @@ from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
+from deltacompact.catalog.iceberg.journal.journal import name_of_files
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_share
@@ -50,11 +51,6 @@ class Job:
     session: str
 
 
-def name_of_outputs(session: str) -> str:
-    """How the names of all outputs of a session begin."""
-    return f"{session}-"
-
-
 class Work:
     """The tasks of some groups, which hand each other files in `folder`."""
 
@@ -78,7 +74,6 @@ class Work:
         at_once = self._plan.options.max_concurrent_groups or len(groups)
         for start in range(0, len(groups), at_once):
             yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
-        self._store.delete([stat.path for stat in self._store.list(self._folder)])
 
     def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
         finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
@@ -133,7 +128,7 @@ class Work:
         for first in range(0, rows, per_output):
             stop = min(rows, first + per_output)
             ranges = tuple(_ranges(members, first, stop))
-            name = f"{name_of_outputs(self._session)}{group.number:05}-{len(tasks):05}-deltacompact.parquet"
+            name = f"{name_of_files(self._session)}{group.number:05}-{len(tasks):05}-deltacompact.parquet"
             task = MaterializeTask(
                 ChainFileNumber(len(tasks)),
                 stop - first,
