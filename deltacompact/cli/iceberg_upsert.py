@@ -1,7 +1,7 @@
 """What plan and compact print of an upsert.
 
 plan       compare 12 files with 1,000 rows by key id; operation op D; scope table
-           12 files (2 came since, 10 shares keys), 4,000 bytes, 1,000 rows
+           12 files (2 came since, 10 may share keys), 4,000 bytes, 1,000 rows
            settled: 30 files, compared by an earlier upsert
 compact    1,000 rows of 12 files = 700 keys + 280 superseded + 20 deleting rows
            marked in 9 files: 9 delete files, snapshot 8123

@@ -41,7 +41,6 @@ from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.metadata import MAIN
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])
@@ -783,53 +782,6 @@ def test_an_end_before_the_commit_leaves_the_table_as_it_was_and_the_marks_to_th
     assert ids(lake) == [2]
 
 
-class Killed(BaseException):
-    """The process ends here: nothing that it would do after that happens."""
-
-
-def killing_at(step, monkeypatch):
-    """Let the process end at its n-th write, delete or commit. Every other commit takes effect before that. Returns the
-    count of these steps."""
-    done = [0]
-
-    def ending(method, after=False):
-        def call(*inputs, **others):
-            done[0] += 1
-            if done[0] == step and after:
-                method(*inputs, **others)
-            if done[0] >= step:
-                raise Killed
-            return method(*inputs, **others)
-
-        return call
-
-    for name in ("put", "writer", "delete"):
-        monkeypatch.setattr(LocalStore, name, ending(getattr(LocalStore, name)))
-    monkeypatch.setattr(SqlCatalog, "commit_table", ending(SqlCatalog.commit_table, after=step % 2 == 0))
-    return done
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_kill_at_every_step_changes_no_row(lake, monkeypatch, version):
-    """The table is as before or as after, and the next run converts what is left."""
-    table_of(lake, range(40), range(40, 80), version=version)
-    for step in range(1, 40):
-        lake.delete_by_key(T, {"id": [step, step + 40]})
-        with monkeypatch.context() as patching:
-            done = killing_at(step, patching)
-            try:
-                convert(lake, max_commits=2)
-                was_killed = False
-            except (Killed, OutcomeUnknownError):
-                was_killed = True
-        convert(lake)
-        assert ids(lake) == [0, *range(step + 1, 41), *range(41 + step, 80)]
-        if not was_killed:
-            break
-    assert not was_killed
-    assert done[0] > 10
-
-
 # Bad input
 
 
@@ -942,13 +894,22 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
     lake.delete_by_key(T, {"id": [1]})
     path = tmp_path / "plan.json"
     assert cli.run(["plan", "iceberg://lake", T, "--mode", "convert", "--out", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    *lines, expected = capsys.readouterr().out.splitlines()
+    (key_bytes,) = (entry.file.column_sizes[1] for entry in lake.state(T).data if entry.file.rows == 2)
+    assert lines == [
         "1 equality-delete file with 1 row: may apply to 1 data file with 2 rows",
+        f"commit 1 of 1: 1 data file with 2 rows, {key_bytes} bytes of keys",
         "not opened: 1 data file",
     ]
+    assert expected.startswith("expected: 0.")
     assert cli.run(["compact", "iceberg://lake", T, "--from-plan", str(path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
+    out, err = capsys.readouterr()
+    assert [line.partition(",")[0] for line in err.splitlines()] == [
+        "ns.t: 1 group to convert",
+        "ns.t: group 1 of 1 written",
+        f"ns.t: 1 group committed as snapshot {lake.state(T).snapshot_id}",
+    ]
+    assert out.splitlines() == [
         f"1 equality-delete file -> 1 delete file with 1 row, snapshot {lake.state(T).snapshot_id}",
         "keys of 1 data file with 2 rows were read",
     ]

@@ -130,6 +130,8 @@ def test_an_upsert_that_is_killed_before_any_change_loses_nothing_and_leaves_not
     lake.append(T, rows((1, "first", 1), (1, "first", 2)))
     storage, places = Storage(lake), []
     for at in itertools.count():
+        if at % 5 == 4:
+            lake.rewrite(T, rewrite_all=True)  # so that there are few files
         lake.append(T, rows((1, f"name {at}", 1), (1, f"name {at}", 2)))
         death = Death(at)
         with contextlib.suppress(Died), dying(lake, death):
@@ -156,12 +158,12 @@ def test_an_upsert_that_is_killed_before_any_change_loses_nothing_and_leaves_not
 def test_an_append_and_a_newer_delete_since_do_not_matter(lake, work):
     dead_by_key(lake)
     stopped_conversion(lake)
-    lake.append(T, conversions.rows(1, 9))
+    lake.append(T, conversions.rows(1))
     lake.delete_by_key(T, {"id": [4]})
     work.clear()
     result = convert(lake)
     assert (result.resumed, work, result.data_files_asked) == (1, ["find"], 1)
-    assert ids(lake) == [1, 2, 9]
+    assert ids(lake) == [1, 2]
     assert Storage(lake).orphans() == []
 
 
@@ -176,7 +178,7 @@ def test_position_deletes_that_were_merged_since_are_not_counted_on(lake):
     table = lake.prepared(T).table
     lake.commit(table, [], gone=[first.path])
     result = convert(lake)
-    assert result.resumed == 0 or result.equality_deletes_removed == 1
+    assert (result.resumed, result.rows_marked, result.equality_deletes_removed) == (0, 2, 1)
     assert ids(lake) == [3]
     assert Storage(lake).orphans() == []
 
@@ -185,7 +187,8 @@ def test_rule_18_a_vector_that_came_since_makes_the_mark_useless(lake):
     dead_by_key(lake, version=3)
     stopped_conversion(lake)
     delete_by_vector(lake, path_of(lake, 1), [1])
-    convert(lake)
+    result = convert(lake)
+    assert (result.resumed, result.data_files_asked, result.rows_marked) == (1, 2, 2)
     assert ids(lake) == [4]
     assert kinds(lake) == {"vector": 2}
 
@@ -194,7 +197,7 @@ def test_rule_18_marks_of_version_2_are_not_committed_to_a_table_that_was_upgrad
     dead_by_key(lake)
     stopped_conversion(lake)
     lake.upgrade(T)
-    assert convert(lake).resumed == 0 or kinds(lake) == {"vector": 2}
+    assert convert(lake).resumed == 0
     assert ids(lake) == [2, 4]
     assert kinds(lake) == {"vector": 2}
     assert Storage(lake).orphans() == []
@@ -215,8 +218,9 @@ def test_a_rewrite_commits_what_a_conversion_had_written(lake):
     dead_by_key(lake)
     stopped_conversion(lake)
     (note,) = lake.rewrite(T).notes
-    assert note.endswith(f"had written a convert: it is snapshot {lake.state(T).snapshot_id} now")
-    assert kinds(lake) == {"position_deletes": 2}
+    snapshot = lake.state(T).snapshot
+    assert note.endswith(f"had written a convert: it is snapshot {snapshot.parent_id} now")
+    assert (snapshot.summary["operation"], lake.state(T).deletes) == ("replace", ())
     assert ids(lake) == [2, 4]
     assert Storage(lake).orphans() == []
 
@@ -280,19 +284,20 @@ def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(tmp_path, work, c
     assert Storage(lake).orphans() == []
 
 
-def test_marks_that_landed_are_not_committed_twice_though_their_snapshot_is_gone(lake, monkeypatch):
+class Unheard(Death):
+    """Kills the process after its commit, before it hears of it."""
+
+    def change(self, name):
+        if name == "commit answered":
+            self.where = name
+        super().change(name)
+
+
+def test_marks_that_landed_are_not_committed_twice_though_their_snapshot_is_gone(lake):
     """The process dies after its commit. Others commit, and its snapshot expires: its id says nothing any more."""
     dead_by_key(lake)
-    with contextlib.suppress(Died), dying(lake, death := Death(10_000)):
-        commit = SqlCatalog.commit_table
-
-        def committed(*arguments):
-            death.at = death.seen + 1  # before the answer
-            return commit(*arguments)
-
-        monkeypatch.setattr(SqlCatalog, "commit_table", committed)
+    with contextlib.suppress(Died), dying(lake, Unheard(-1)):
         convert(lake)
-    monkeypatch.undo()
     landed = lake.state(T).snapshot_id
     lake.append(T, conversions.rows(5))
     lake.catalog.load_table(T).maintenance.expire_snapshots().by_id(landed).commit()
@@ -382,7 +387,7 @@ def test_columns_are_the_same_by_field_id(tmp_path):
     with lake.catalog.load_table(T).update_schema() as update:
         update.add_column("number", lake.catalog.load_table(T).schema().find_type("day"))
     lake.append(T, [{"number": 1, "name": "d", "day": None, "op": None}])
-    with pytest.raises(InputError, match="is null in"):
+    with pytest.raises(InputError, match="key column 'number' is missing"):
         upsert(lake, key_columns="number")
     assert len(visible(lake)) == 5
 
@@ -429,10 +434,10 @@ class Dying(Writers):
             conversions.prepared(self.lake, before_commit=stop).run()
 
     @rule()
-    def come_back(self):
+    def upsert(self):
         before = view(self.lake)
         with contextlib.suppress(ConflictError):
-            upsert(self.lake, key_columns="id", operation_column="op", trust_row_order=True)
+            prepared(self.lake, key_columns="id", operation_column="op", trust_row_order=True).run()
         assert view(self.lake) == before
 
 
@@ -442,7 +447,7 @@ class DyingInVersion3(Dying, WritersOfVersion3):
 
 @pytest.mark.parametrize("machine", [Dying, DyingInVersion3])
 def test_whatever_others_write_between_a_death_and_the_next_run_the_view_stays(machine):
-    quick = settings(max_examples=8, stateful_step_count=7, deadline=None, suppress_health_check=list(HealthCheck))
+    quick = settings(max_examples=6, stateful_step_count=5, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(machine, settings=quick)
 
 

@@ -161,13 +161,15 @@ class Mode(ABC, Generic[Options, Plan, Doing, Result]):
             committer = Committer(table.store, reader, self.branch, dead.session)
             resumed = resume(dead.session, table, committer, self.signs, self._resumption(dead.plan, plan))
             result.notes += resumed.notes
+            is_ours = dead.plan.mode == self.name
+            done |= resumed.done if is_ours else frozenset()
             committed = resumed.committed
-            if dead.plan.mode == self.name:
-                done |= resumed.done
-                if committed is not None:
-                    result.resumed += committed.outcome.group_count
-                    result.count(committed)
-            elif committed is not None and committed.snapshot is not None:
+            if committed is None or committed.snapshot is None:
+                continue
+            if is_ours:
+                result.resumed += committed.outcome.group_count
+                result.count(committed)
+            else:
                 mode, snapshot_id = dead.plan.mode, committed.snapshot.snapshot_id
                 result.notes.append(f"session {dead.session} had written a {mode}: it is snapshot {snapshot_id} now")
         return done

@@ -41,7 +41,7 @@ class Reason(enum.StrEnum):
 
     NEVER_COMPARED = "never_compared"
     CAME_SINCE = "came_since"
-    SHARES_KEYS = "shares_keys"
+    MAY_SHARE_KEYS = "may_share_keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
 def _reason(entry: Entry, done: Settled | None) -> Reason:
     if done is None:
         return Reason.NEVER_COMPARED
-    return Reason.CAME_SINCE if _came_after(entry, done.through) else Reason.SHARES_KEYS
+    return Reason.CAME_SINCE if _came_after(entry, done.through) else Reason.MAY_SHARE_KEYS
 
 
 def _refuse_lost_order(
