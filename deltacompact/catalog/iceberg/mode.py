@@ -114,15 +114,14 @@ class Mode(ABC, Generic[Options, Plan, Doing, Result]):
         reader = StateReader(store)
         table, state = self.table, reader.read(self.table.metadata, self.branch)
         left = left_behind(store, state, self.signs)
-        landed = landed_inputs(store, state, reader, left, self.name)
-        plan = self._planned(state, left) if document is None else self._approved(document, state, left, landed)
+        plan = self._plan_of(document, state, left, landed_inputs(store, state, reader, left, self.name))
         result = self._result(plan)
         result.notes += left.notes
         if left.dead:
             done = self._resumed(left, table, reader, plan, result)
             table = table.reloaded()
             state = reader.read(table.metadata, self.branch)
-            plan = self._planned(state, left) if document is None else self._approved(document, state, left, done)
+            plan = self._plan_of(document, state, left, done)
         nothing_to_do = self._nothing_to_do(plan)
         terms = Terms(store, reader, self.emit, self.signs, self.before_commit)
         former: Doing | None = None
@@ -151,6 +150,9 @@ class Mode(ABC, Generic[Options, Plan, Doing, Result]):
         if result.refused and not has_committed:
             raise ConflictError(f"{result.table_id}: {result.refused[0]}")
         return result
+
+    def _plan_of(self, document: str | bytes | None, state: TableState, left: Left, done: frozenset[str]) -> Plan:
+        return self._planned(state, left) if document is None else self._approved(document, state, left, done)
 
     def _resumed(
         self, left: Left, table: IcebergTable, reader: StateReader, plan: Plan, result: Result

@@ -39,8 +39,9 @@ def record_of(number: int, marked: MarkedSpace) -> WrittenGroup:
 
 
 def is_by(planned: Planned, plan: UpsertPlan) -> bool:
-    """Whether a dead session compared by the same columns as this plan."""
-    return bool(planned.body["recorded"] == plan.recorded)
+    """Whether a dead session compared by the same columns as this plan, and trusted no more than it does."""
+    trusts_no_more = plan.options.trusts_row_order or not planned.body["options"]["trusts_row_order"]
+    return bool(planned.body["recorded"] == plan.recorded) and trusts_no_more
 
 
 def resume_upsert(
