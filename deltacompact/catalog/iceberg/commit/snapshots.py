@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from deltacompact.catalog.iceberg.table.content_files import (
 )
 from deltacompact.catalog.iceberg.table.manifests import ManifestTerms
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
-from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState, scope_of
+from deltacompact.catalog.iceberg.table.table_state import READS_AT_ONCE, StateReader, TableState, scope_of
 from deltacompact.storage.objects import ObjectStore
 
 ENTRIES_PER_MANIFEST = 20_000
@@ -50,6 +51,26 @@ class Draft:
 def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
     """How the names of manifests and of manifest lists begin that were written for a snapshot."""
     return f"{snapshot_id}-", f"snap-{snapshot_id}-"
+
+
+def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: Iterable[int]) -> list[str]:
+    """What was written for snapshots that the table does not have, and that no snapshot of the table names.
+
+    One that took effect and was expired since has handed its manifests on to those after it.
+    """
+    names = [name for number in snapshot_ids for name in names_of_drafts(number)]
+    found = [path for name in names for path in locations.listed(store, metadata.metadata_folder, name)]
+    if not found:
+        return []
+
+    def named(snapshot: Snapshot) -> set[str]:
+        data = locations.fetched(store, snapshot.manifest_list)
+        listed = manifests.read_manifest_list(data, snapshot.manifest_list)
+        return {manifest.path.rpartition("/")[2] for manifest in listed}
+
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+        kept = set().union(*pool.map(named, metadata.snapshots.values()))
+    return [path for path in found if path.rpartition("/")[2] not in kept]
 
 
 def draft_snapshot(

@@ -20,7 +20,7 @@ from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
 from deltacompact.catalog.iceberg.commit.proposal import Proposal
-from deltacompact.catalog.iceberg.commit.snapshots import names_of_drafts
+from deltacompact.catalog.iceberg.commit.snapshots import unnamed_drafts
 from deltacompact.catalog.iceberg.journal import journal as journals
 from deltacompact.catalog.iceberg.journal.journal import Journal, Planned, Records, WrittenGroup, name_of_files
 from deltacompact.catalog.iceberg.journal.left_behind import Left
@@ -138,8 +138,7 @@ def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | No
         return []
     metadata = committed.table.metadata
     failed = [snapshot_id for snapshot_id in records.commits if snapshot_id not in metadata.snapshots]
-    names = [name for snapshot_id in failed for name in names_of_drafts(snapshot_id)]
-    return [path for name in names for path in locations.listed(store, metadata.metadata_folder, name)]
+    return unnamed_drafts(store, metadata, failed)
 
 
 def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
