@@ -183,12 +183,12 @@ def _compact_iceberg(
     if mode is not None and mode not in MODES:
         raise InputError(f"mode {mode!r} is none of: {', '.join(MODES)}")
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
+    emit = fan_out([expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)])
     if mode == CONVERT:
-        return catalog.convert(table_id, options, branch, settings)
+        return catalog.convert(table_id, options, branch, settings, emit=emit)
     if mode == UPSERT:
-        return catalog.upsert(table_id, options, branch, settings)
-    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
-    return catalog.rewrite(table_id, options, branch, settings, emit=fan_out(sinks))
+        return catalog.upsert(table_id, options, branch, settings, emit=emit)
+    return catalog.rewrite(table_id, options, branch, settings, emit=emit)
 
 
 def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:

@@ -10,8 +10,8 @@ from rich.console import Console
 from deltacompact.base.events import (
     GroupsCommitted,
     GroupWritten,
-    RewriteFinished,
-    RewriteStarted,
+    ModeFinished,
+    ModeStarted,
     SessionFinished,
     SessionStarted,
     StageFinished,
@@ -85,14 +85,14 @@ def test_without_a_terminal_lines_name_their_partition() -> None:
 def test_a_rewrite_has_one_bar_with_its_groups() -> None:
     bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
     everywhere = Partition()
-    bars.draw(RewriteStarted("ns.t", everywhere, 3, 100, 5000))
+    bars.draw(ModeStarted("ns.t", everywhere, "rewrite", 3, 100, 5000))
     assert "ns.t (3 groups)" in screen(bars)[0]
     bars.draw(GroupWritten("ns.t", everywhere, 1, 3, 40, 2000))
     (line,) = screen(bars)
     assert "ns.t (1 of 3 groups)" in line and "40/100" in line
     bars.draw(GroupsCommitted("ns.t", everywhere, 7, 1))
-    bars.draw(RewriteStarted("ns.t", everywhere, 1, 60, 3000))  # groups that others touched are done again
+    bars.draw(ModeStarted("ns.t", everywhere, "rewrite", 1, 60, 3000))  # groups that others touched are done again
     (line,) = screen(bars)
     assert "ns.t (1 group)" in line and "0/60" in line
-    bars.draw(RewriteFinished("ns.t", everywhere, None))
+    bars.draw(ModeFinished("ns.t", everywhere, "rewrite", None))
     assert screen(bars) == []

@@ -76,9 +76,13 @@ class SessionFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteStarted(Event):
-    """A rewrite of an Iceberg table begins: so many groups, with so many rows and stored bytes."""
+class ModeStarted(Event):
+    """A mode begins to work on an Iceberg table: on so many groups, with so many rows and stored bytes.
 
+    `mode` is "rewrite", "convert" or "upsert".
+    """
+
+    mode: str
     groups: int
     rows: int
     bytes: int
@@ -86,7 +90,7 @@ class RewriteStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupWritten(Event):
-    """The outputs of a group are complete; `written` of `groups` are now. Rows and bytes are those of its files."""
+    """What a group becomes is written; `written` of `groups` are now. Rows and bytes are those of its data files."""
 
     written: int
     groups: int
@@ -103,8 +107,10 @@ class GroupsCommitted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteFinished(Event):
-    """`error` is None if the rewrite ended well."""
+class ModeFinished(Event):
+    """`error` is None if the mode ended well."""
+
+    mode: str
 
     error: str | None
 

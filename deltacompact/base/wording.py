@@ -10,7 +10,8 @@ text_of(OSError("no   route")) -> "no route"       one_line(OSError("no   route"
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError
@@ -19,6 +20,11 @@ from deltacompact.base.errors import DeltaCompactError
 def counted(count: int, thing: str, things: str | None = None) -> str:
     """The count and its noun, in the plural if needed."""
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def reasons_in_words(reasons: Iterable[str]) -> str:
+    """Reasons and how often each comes: "2 too small, 1 rewrite all"."""
+    return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in Counter(map(str, reasons)).items())
 
 
 def with_article(noun: str) -> str:

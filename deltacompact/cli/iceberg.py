@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from deltacompact.base import modes
 from deltacompact.base.errors import InputError
-from deltacompact.base.modes import CONVERT, MODES, REWRITE, UPSERT
+from deltacompact.base.modes import MODES, REWRITE
 from deltacompact.base.settings import Settings
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, reasons_in_words
 from deltacompact.cli import iceberg_convert, iceberg_table, iceberg_upsert
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
@@ -32,8 +33,8 @@ from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, iceberg_
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg.expected import Expected
     from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
-    from deltacompact.catalog.iceberg.rewrite.expected import Expected
     from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
     from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
 
@@ -94,21 +95,38 @@ def print_table(catalog: IcebergCatalog, table: str, branch: str, as_json: bool)
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """The plan as text, as JSON, or into a file."""
-    from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
-
     refuse_delta_stream_options()
-    if options["mode"] == CONVERT:
-        return _print_conversion_plan(catalog, table, options)
-    if options["mode"] == UPSERT:
-        return _print_upsert_plan(catalog, table, options)
-    found = catalog.plan(table, _chosen(options), options["branch"] or "main")
+    found, document, lines = _planned(catalog, table, options)
     if options["out"]:
-        _write(Path(options["out"]), plan_to_json(found))
+        _write(Path(options["out"]), json.dumps(document, indent=1))
     price = options["usd_per_core_hour"]
     foreseen = catalog.expected(found, _settings(options))
     cost = {} if price is None else {"usd": foreseen.usd(price)}
-    document = plan_document(found) | {"expected": dataclasses.asdict(foreseen) | cost}
-    answer(options["as_json"], document, *_plan_lines(found, foreseen, price))
+    document |= {"expected": dataclasses.asdict(foreseen) | cost}
+    if found.nothing_to_do:
+        lines = [f"nothing to do: {found.nothing_to_do}"]
+    else:
+        lines.append(_expected_line(foreseen, price))
+    answer(options["as_json"], document, *lines)
+
+
+def _planned(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any], list[str]]:
+    """The plan of the mode, its document, and what it says in words."""
+    from deltacompact.catalog.iceberg.convert import plan_document as of_conversion
+    from deltacompact.catalog.iceberg.rewrite import plan_document as of_rewrite
+    from deltacompact.catalog.iceberg.upsert import plan_document as of_upsert
+
+    chosen, branch = _chosen(options), options["branch"] or "main"
+    match options["mode"]:
+        case modes.CONVERT:
+            conversion = catalog.plan_conversion(table, chosen, branch)
+            return conversion, of_conversion.plan_document(conversion), iceberg_convert.plan_lines(conversion)
+        case modes.UPSERT:
+            upsert = catalog.plan_upsert(table, chosen, branch)
+            return upsert, of_upsert.plan_document(upsert), iceberg_upsert.plan_lines(upsert)
+        case _:
+            rewrite = catalog.plan(table, chosen, branch)
+            return rewrite, of_rewrite.plan_document(rewrite), _plan_lines(rewrite)
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
@@ -127,35 +145,20 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
     if options["mode"] and planned not in (None, options["mode"]):
         raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
-    mode = planned or options["mode"] or REWRITE
-    if mode == CONVERT:
-        converted = catalog.convert(table, _chosen(options), branch, settings, plan)
-        return answer(options["as_json"], dataclasses.asdict(converted), *iceberg_convert.result_lines(converted))
-    if mode == UPSERT:
-        upserted = catalog.upsert(table, _chosen(options), branch, settings, plan)
-        return answer(options["as_json"], dataclasses.asdict(upserted), *iceberg_upsert.result_lines(upserted))
+    mode, chosen = planned or options["mode"] or REWRITE, _chosen(options)
     with progress(Console(stderr=True, quiet=True) if options["as_json"] else err) as sink:
         emit = fan_out([sink])
-        result = catalog.rewrite(table, _chosen(options), branch, settings, plan, emit)
-    answer(options["as_json"], dataclasses.asdict(result), *_result_lines(result))
-
-
-def _print_conversion_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
-    from deltacompact.catalog.iceberg.convert.plan_document import plan_document, plan_to_json
-
-    found = catalog.plan_conversion(table, _chosen(options), options["branch"] or "main")
-    if options["out"]:
-        _write(Path(options["out"]), plan_to_json(found))
-    answer(options["as_json"], plan_document(found), *iceberg_convert.plan_lines(found))
-
-
-def _print_upsert_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
-    from deltacompact.catalog.iceberg.upsert.plan_document import plan_document, plan_to_json
-
-    found = catalog.plan_upsert(table, _chosen(options), options["branch"] or "main")
-    if options["out"]:
-        _write(Path(options["out"]), plan_to_json(found))
-    answer(options["as_json"], plan_document(found), *iceberg_upsert.plan_lines(found))
+        match mode:
+            case modes.CONVERT:
+                result: Any = catalog.convert(table, chosen, branch, settings, plan, emit)
+                lines = iceberg_convert.result_lines(result)
+            case modes.UPSERT:
+                result = catalog.upsert(table, chosen, branch, settings, plan, emit)
+                lines = iceberg_upsert.result_lines(result)
+            case _:
+                result = catalog.rewrite(table, chosen, branch, settings, plan, emit)
+                lines = _result_lines(result)
+    answer(options["as_json"], dataclasses.asdict(result), *lines)
 
 
 def _mode_of(plan: bytes | None) -> str | None:
@@ -271,23 +274,26 @@ def _write(path: Path, text: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _plan_lines(plan: RewritePlan, expected: Expected, usd_per_core_hour: float | None) -> list[str]:
-    if plan.nothing_to_do:
-        return [f"nothing to do: {plan.nothing_to_do}"]
+def _plan_lines(plan: RewritePlan) -> list[str]:
     lines = []
     for group in plan.groups:
-        reasons = [source.reason.value.replace("_", " ") for source in group.inputs]
-        why = ", ".join(f"{reasons.count(reason)} {reason}" for reason in dict.fromkeys(reasons))
+        why = reasons_in_words(source.reason for source in group.inputs)
         where = f"partition {group.partition}: " if group.partition else ""
         size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
         into = counted(group.output_files, "file")
         if group.partition is None:
             into += f" or more, divided by partition spec {group.spec_id}"
         lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
-    stay = [f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays]
+    return [
+        *lines,
+        *(f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays),
+    ]
+
+
+def _expected_line(expected: Expected, usd_per_core_hour: float | None) -> str:
     cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"
     work = f"{expected.core_seconds:,.1f} core-seconds{cost}"
-    return [*lines, *stay, f"expected: {expected.seconds:,.1f} s on {counted(expected.slots, 'slot')}, {work}"]
+    return f"expected: {expected.seconds:,.1f} s on {counted(expected.slots, 'slot')}, {work}"
 
 
 def _result_lines(result: RewriteResult) -> list[str]:

@@ -1,6 +1,7 @@
 """What plan and compact print of an upsert.
 
 plan       compare 12 files with 1,000 rows by key id; operation op D; scope table
+           12 files (2 came since, 10 may share keys), 4,000 bytes, 1,000 rows
            settled: 30 files, compared by an earlier upsert
 compact    1,000 rows of 12 files = 700 keys + 280 superseded + 20 deleting rows
            marked in 9 files: 9 delete files, snapshot 8123
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, reasons_in_words
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def plan_lines(plan: UpsertPlan) -> list[str]:
-    if plan.nothing_to_do:
-        return [f"nothing to do: {plan.nothing_to_do}"]
     lines = [f"compare {counted(len(plan.inputs), 'file')} with {counted(plan.rows, 'row')} by {plan.words}"]
     if len(plan.key_spaces) > 1:
         lines.append(f"in {counted(len(plan.key_spaces), 'partition')}, each by itself")
+    for group in plan.groups:
+        where = "" if group.key_space is None else f"partition {group.key_space[1]}: "
+        why = reasons_in_words(source.reason for source in group.inputs)
+        size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
+        lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size}")
     if plan.settled_files:
         lines.append(f"settled: {counted(plan.settled_files, 'file')}, compared by an earlier upsert")
     return lines
@@ -40,4 +44,6 @@ def result_lines(result: UpsertResult) -> list[str]:
     ]
     if result.delete_files_removed:
         lines.append(f"superseded: {counted(result.delete_files_removed, 'delete file')}")
-    return [*lines, *result.notes, *(f"not marked: {line}" for line in result.refused)]
+    if result.resumed:
+        lines.append(f"{counted(result.resumed, 'group')} written by an earlier run")
+    return [*lines, *(f"not marked: {line}" for line in result.refused), *result.notes]

@@ -29,8 +29,8 @@ from deltacompact.base.events import (
     EventSink,
     GroupsCommitted,
     GroupWritten,
-    RewriteFinished,
-    RewriteStarted,
+    ModeFinished,
+    ModeStarted,
     RoundCompleted,
     SessionFinished,
     SessionStarted,
@@ -71,14 +71,14 @@ class _Bars(Progress):
                 self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
             case TaskFinished() if event.partition in self._running:
                 self.advance(self._running[event.partition], event.rows)
-            case RewriteStarted():
+            case ModeStarted():
                 name = f"{event.table_id} ({counted(event.groups, 'group')})"
                 self._end(event)
                 self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
             case GroupWritten() if event.partition in self._running:
                 name = f"{event.table_id} ({event.written} of {counted(event.groups, 'group')})"
                 self.update(self._running[event.partition], advance=event.rows, description=name)
-            case RewriteFinished():
+            case ModeFinished():
                 self._end(event)
             case StageFinished() | SessionFinished() if event.partition in self._running:
                 self._end(event)
@@ -117,9 +117,9 @@ def _say(console: Console, event: Event) -> None:
             line = f"{stream}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
         case SessionFinished(error=str()):
             line = f"{stream}: failed"
-        case RewriteStarted():
+        case ModeStarted():
             files = f"{counted(event.rows, 'row')}, {event.bytes:,} bytes"
-            line = f"{event.table_id}: {counted(event.groups, 'group')} to rewrite, {files}"
+            line = f"{event.table_id}: {counted(event.groups, 'group')} to {event.mode}, {files}"
         case GroupWritten():
             line = f"{event.table_id}: group {event.written} of {event.groups} written, {event.bytes:,} bytes"
         case GroupsCommitted():

@@ -110,7 +110,7 @@ def test_events_tell_of_groups_and_commits(lake, configured):
     options = {"rewrite-all": "true", "max-file-group-input-files": "2", "partial-progress.enabled": "true"}
     deltacompact.compact(T, delta_catalog_client=catalog, options=options, event_sinks=[events.append])
     names = [type(event).__name__ for event in events]
-    assert names == ["RewriteStarted", *["GroupWritten", "GroupsCommitted"] * 3, "RewriteFinished"]
+    assert names == ["ModeStarted", *["GroupWritten", "GroupsCommitted"] * 3, "ModeFinished"]
     assert [(event.written, event.groups) for event in events if hasattr(event, "written")] == [(1, 3), (2, 3), (3, 3)]
     assert sum(event.rows for event in events if hasattr(event, "written")) == events[0].rows == 5
     assert events[-1].error is None

@@ -31,6 +31,7 @@ from pyiceberg.transforms import BucketTransform
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+from deltacompact.catalog.iceberg.journal.journal import Journal
 from deltacompact.catalog.iceberg.maintain.expire import ExpireSnapshots
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain
 from deltacompact.catalog.iceberg.maintain.manifest_plan import plan_manifests
@@ -38,7 +39,6 @@ from deltacompact.catalog.iceberg.maintain.options import DAY_MS, MaintainOption
 from deltacompact.catalog.iceberg.maintain.orphans import RemoveOrphans
 from deltacompact.catalog.iceberg.maintain.retention import plan_expiry
 from deltacompact.catalog.iceberg.maintain.rewrite_manifests import RewriteManifests
-from deltacompact.catalog.iceberg.rewrite.journal import Journal
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.avro import Growing
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Manifest, ManifestContent

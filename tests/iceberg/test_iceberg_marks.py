@@ -39,7 +39,7 @@ def marker(folder: Path, version: int = 2, granularity: str | None = None, task_
     chosen = Settings(executor="local", local_threads=1, limits=Limits(task_rows_min=task_rows_min))
     properties = {"write.delete.granularity": granularity} if granularity else {}
     metadata = replace(state(version=version).metadata, location=str(folder), properties=properties)
-    return Marker(Tasks(LocalStore(folder), LocalExecutor(chosen)), metadata, chosen, [])
+    return Marker(Tasks(LocalStore(folder), LocalExecutor(chosen)), metadata, chosen, "5c-")
 
 
 def to_mark(entry: Entry, dead: set[int], former: Deletes | None = None) -> ToMark:
@@ -208,10 +208,6 @@ def test_a_row_beyond_the_end_is_refused(tmp_path, version):
         marker(tmp_path, version).marks([to_mark(data("/d/a", 3, rows=ROWS), {40})])
 
 
-def test_files_that_no_commit_names_are_deleted(tmp_path):
-    marking = marker(tmp_path)
-    marks = marking.marks([to_mark(data(f"/d/{name}", 3, rows=ROWS), {1}) for name in "ab"])
-    marking.discard(marks[:1])
-    assert [str(path) for path in tmp_path.rglob("*.parquet")] == [marks[0].file.path]
-    marking.discard()
-    assert not list(tmp_path.rglob("*.parquet"))
+def test_the_names_of_delete_files_begin_as_the_session_says(tmp_path):
+    marker(tmp_path).marks([to_mark(data(f"/d/{name}", 3, rows=ROWS), {1}) for name in "ab"])
+    assert [path.name.startswith("5c-") for path in tmp_path.rglob("*.parquet")] == [True, True]

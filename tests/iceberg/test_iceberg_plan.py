@@ -6,18 +6,27 @@ import dataclasses
 import json
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hand_made_tables import data, equality, positions, state, vector
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.catalog.iceberg.convert.expected import expected as expected_conversion
+from deltacompact.catalog.iceberg.convert.options import ConvertOptions
+from deltacompact.catalog.iceberg.convert.plan import plan_conversion
+from deltacompact.catalog.iceberg.plan_envelope import checksum
 from deltacompact.catalog.iceberg.rewrite.expected import expected
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import Reason, expected_output_files, plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plan_document, plan_from_json, plan_to_json
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
+from deltacompact.catalog.iceberg.upsert.expected import expected as expected_upsert
+from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
+from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
 from deltacompact.planning.throughput import capacity_of
 
+UPSERTED = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 SIZES = {"target-file-size-bytes": "1000"}
 """Files below 750 or above 1,800 bytes are rewritten."""
 
@@ -264,3 +273,28 @@ def test_a_plan_of_another_table_or_a_newer_release_is_refused():
 def test_other_documents_are_no_plans(text):
     with pytest.raises(InputError, match="this is not an Iceberg rewrite plan"):
         plan_from_json(text, state())
+
+
+def test_a_conversion_costs_what_the_rows_that_are_asked_cost():
+    one, four = capacity_of(1, 1, 16 << 30), capacity_of(1, 4, 16 << 30)
+    files = [data(name, 1, ids=(1, 9), rows=10**7) for name in "abcd"] + [data("e", 1, ids=(50, 60), rows=10**9)]
+    progress = ConvertOptions(partial_progress=True, max_commits=2)
+    planned = plan_conversion(state(*files, equality("d", 2, ids=(1, 9))), progress)
+    alone = expected_conversion(planned, one)
+    assert len(alone.group_core_seconds) == 2
+    assert alone.core_seconds == pytest.approx(sum(alone.group_core_seconds), rel=0.01)
+    assert expected_conversion(planned, four).seconds < alone.seconds / 2
+    assert expected_conversion(plan_conversion(state(*files), progress), one).seconds == 0.0
+
+
+def test_an_upsert_costs_what_the_rows_that_are_compared_cost():
+    one, four = capacity_of(1, 1, 16 << 30), capacity_of(1, 4, 16 << 30)
+    files = [data(name, 1, day=day, rows=10**7) for day in (1, 2) for name in (f"a{day}", f"b{day}")]
+    made = state(*files)
+    made = dataclasses.replace(made, metadata=dataclasses.replace(made.metadata, schema=UPSERTED))
+    planned = plan_upsert(made, UpsertOptions(("id",), reach=Reach.PARTITION))
+    alone = expected_upsert(planned, one)
+    assert len(alone.group_core_seconds) == 2
+    assert alone.core_seconds == pytest.approx(sum(alone.group_core_seconds))
+    assert expected_upsert(planned, four).seconds < alone.seconds / 2
+    assert expected_upsert(plan_upsert(made, planned.options, frozenset()), one).seconds == 0.0

@@ -23,10 +23,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError, StoreError
-from deltacompact.catalog.iceberg.rewrite import outputs, signs_of_life
-from deltacompact.catalog.iceberg.rewrite.journal import Journal, TakenOverError, file_document, file_of, folder_of
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_to_json
-from deltacompact.catalog.iceberg.rewrite.signs_of_life import Signs
+from deltacompact.catalog.iceberg.journal import signs_of_life
+from deltacompact.catalog.iceberg.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
+from deltacompact.catalog.iceberg.journal.signs_of_life import Signs
+from deltacompact.catalog.iceberg.rewrite import outputs
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.storage.local import LocalStore
 
@@ -153,7 +154,7 @@ def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, m
         except Died:
             pass
         places.append(death.where)
-        recorded = [path for path in journals(lake) if path.name.startswith("group-")]
+        recorded = [path for path in journals(lake) if path.name.startswith("written-")]
         landed = len(lake.catalog.load_table(T).metadata.snapshots) > 3
         written_before = len(materialized)
         materialized.clear()
@@ -265,12 +266,12 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, c
     table_of(lake)
     session = killed_before_commit(lake)
     if change == "planner":
-        monkeypatch.setattr("deltacompact.catalog.iceberg.rewrite.journal.PLANNER_VERSION", 2)
-        words = r"another version of deltacompact wrote it \(planner 1\)"
+        monkeypatch.setattr("deltacompact.catalog.iceberg.journal.journal.PLANNER_VERSION", 3)
+        words = r"another version of deltacompact wrote it \(planner 2\)"
     else:
-        record = next(path for path in journals(lake) if path.name == "group-0.json")
+        record = next(path for path in journals(lake) if path.name == "written-0.json")
         record.write_text(record.read_text().replace('"dead_by_key": ', '"dead_by_key": 1'))
-        words = r"group-0\.json is damaged: its SHA-256 differs"
+        words = r"written-0\.json is damaged: its SHA-256 differs"
     before = journals(lake)
     materialized.clear()
     result = rewrite(lake)
@@ -425,7 +426,7 @@ def test_who_has_lost_a_journal_cannot_close_it(lake):
     table_of(lake)
     prepared = lake.prepared(T, rewrite_all=True)
     store = locations.store_of(prepared.table.metadata.location, {})
-    first = Journal.begin(store, prepared.plan())
+    first = Journal.begin(store, plan_document(prepared.plan()))
     second = Journal.take_over(store, first.session)
     with pytest.raises(TakenOverError):
         first.finish([])

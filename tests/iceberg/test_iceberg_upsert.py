@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import tempfile
 import uuid
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
@@ -606,10 +607,16 @@ def test_the_command_line_plans_and_upserts(lake, monkeypatch, capsys, tmp_path)
     words = ["iceberg://lake", T, "--mode", "upsert"]
     assert cli.run(["plan", *words, *options, "--out", str(path)]) == 0
     compared_by = "key id, day; operation op D, DELETE, d, delete; scope partition"
-    assert capsys.readouterr().out.splitlines() == [
+    *lines, expected = capsys.readouterr().out.splitlines()
+    days = Counter()
+    for entry in lake.state(T).data:
+        days[entry.file.partition] += entry.file.file_bytes
+    assert lines == [
         f"compare 4 files with 4 rows by {compared_by}",
         "in 2 partitions, each by itself",
+        *(f"partition {day}: 2 files (2 never compared), {days[day]:,} bytes, 2 rows" for day in [(1,), (2,)]),
     ]
+    assert expected.startswith("expected: 0.")
     lake.append(T, [event(1, "c")])
     assert cli.run(["compact", *words, "--from-plan", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -618,10 +625,10 @@ def test_the_command_line_plans_and_upserts(lake, monkeypatch, capsys, tmp_path)
     ]
     assert sorted(row.values["name"] for row in visible(lake)) == ["b", "c"]
     assert cli.run(["plan", *words, *options]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"compare 3 files with 3 rows by {compared_by}",
-        "settled: 2 files, compared by an earlier upsert",
-    ]
+    compare, group, settled, _ = capsys.readouterr().out.splitlines()
+    assert compare == f"compare 3 files with 3 rows by {compared_by}"
+    assert group.startswith("partition (1,): 3 files (2 may share keys, 1 came since), ")
+    assert settled == "settled: 2 files, compared by an earlier upsert"
     assert cli.run(["compact", *words, *options, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["compared_by"], document["rows_superseded"]) == (compared_by, 1)
@@ -629,6 +636,8 @@ def test_the_command_line_plans_and_upserts(lake, monkeypatch, capsys, tmp_path)
     assert capsys.readouterr().out.startswith("nothing to do: 5 files: no rows came since snapshot ")
     assert cli.run(["compact", *words, "--option", "key-columns=nix"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    assert cli.run(["compact", *words, "--where", "id = 1"]) == 2
+    assert "an upsert has no option where: the newest row" in capsys.readouterr().err
 
 
 def test_a_plan_that_is_damaged_stale_or_of_another_mode_is_refused(lake):

@@ -21,20 +21,22 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.commit.attempts import committed_by
 from deltacompact.catalog.iceberg.commit.patience import Patience
 from deltacompact.catalog.iceberg.comparison import Comparison, comparison
-from deltacompact.catalog.iceberg.convert import plan_document as convert_document
 from deltacompact.catalog.iceberg.convert.convert import Convert, ConvertResult
+from deltacompact.catalog.iceberg.convert.expected import expected as expected_conversion
 from deltacompact.catalog.iceberg.convert.options import convert_options
 from deltacompact.catalog.iceberg.convert.plan import ConvertPlan
+from deltacompact.catalog.iceberg.expected import Expected
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain, MaintainResult
-from deltacompact.catalog.iceberg.rewrite.expected import Expected, expected
+from deltacompact.catalog.iceberg.mode import no_sink
+from deltacompact.catalog.iceberg.rewrite.expected import expected as expected_rewrite
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
 from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
-from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite, no_sink
+from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite
 from deltacompact.catalog.iceberg.table import pyiceberg_door
 from deltacompact.catalog.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
-from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
+from deltacompact.catalog.iceberg.upsert.expected import expected as expected_upsert
 from deltacompact.catalog.iceberg.upsert.options import upsert_options
 from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
 from deltacompact.catalog.iceberg.upsert.upsert import Upsert, UpsertResult
@@ -66,10 +68,17 @@ class IcebergCatalog:
         """What a rewrite of a branch would do. Writes nothing."""
         return self._prepared(table_id, options, branch, Settings()).plan()
 
-    def expected(self, plan: RewritePlan, settings: Settings | None = None) -> Expected:
+    def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:
         """How long carrying out a plan is expected to take. Starts no cluster."""
         settings = settings or Settings()
-        return expected(plan, foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity)
+        capacity = foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity
+        match plan:
+            case RewritePlan():
+                return expected_rewrite(plan, capacity)
+            case ConvertPlan():
+                return expected_conversion(plan, capacity)
+            case UpsertPlan():
+                return expected_upsert(plan, capacity)
 
     def rewrite(
         self,
@@ -82,8 +91,8 @@ class IcebergCatalog:
     ) -> RewriteResult:
         """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
 
-        Before that, what a rewrite that died had written is committed. `emit` gets RewriteStarted, GroupWritten,
-        GroupsCommitted and RewriteFinished events.
+        Before that, what a session that died had written is committed. `emit` gets ModeStarted, GroupWritten,
+        GroupsCommitted and ModeFinished events.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
         return replace(self._prepared(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
@@ -121,13 +130,14 @@ class IcebergCatalog:
         branch: str = MAIN,
         settings: Settings | None = None,
         plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
     ) -> ConvertResult:
         """Turn the equality deletes of a branch into deletes by position. `plan`: the JSON of a plan to carry out.
 
+        Sessions that died, and `emit`: as in `rewrite`.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
-        conversion = self._conversion(table_id, options, branch, settings or Settings())
-        return conversion.run(None if plan is None else convert_document.plan_from_json(plan, conversion.state()))
+        return replace(self._conversion(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
 
     def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
         """What an upsert of a branch would compare. Writes nothing."""
@@ -140,13 +150,14 @@ class IcebergCatalog:
         branch: str = MAIN,
         settings: Settings | None = None,
         plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
     ) -> UpsertResult:
         """Mark all rows of a branch as dead but the newest of each key. `plan`: the JSON of a plan to carry out.
 
+        Sessions that died, and `emit`: as in `rewrite`.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
-        upsert = self._upsert(table_id, options, branch, settings or Settings())
-        return upsert.run(None if plan is None else upsert_document.plan_from_json(plan, upsert.state()))
+        return replace(self._upsert(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         """A branch as it is now: its live data files and delete files."""

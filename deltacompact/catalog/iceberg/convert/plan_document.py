@@ -3,45 +3,46 @@
     {"format": 1, "kind": "iceberg convert plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 7, "options": {…},
               "equality_deletes": [{"path": "…/e.parquet", "reason": "applies", "rows": 17, "data_files": 1}],
-              "data_files": [{"path": "…/a.parquet", "rows": …, "equality_deletes": 1, "position_deletes": 0}],
+              "deletes": [["…/e.parquet", null]],
+              "groups": [{"rows": …, "bytes": …, "inputs": [{"path": "…/a.parquet", "rows": …, "equality": [0], …}]}],
               "not_opened": 12, "stays": {}}}
 
-The document names files; which delete applies to which data file is found again in the table of now. An equality
-delete that is not there any more makes the plan stale. A data file that is gone need not be asked.
+Which delete applies to which data file is found again in the table of now. An equality delete that is not there any
+more makes the plan stale. A data file that is gone need not be asked.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.modes import CONVERT
+from deltacompact.catalog.iceberg import plan_envelope
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions
-from deltacompact.catalog.iceberg.convert.plan import Conversion, ConvertPlan, Reason, plan_conversion
-from deltacompact.catalog.iceberg.deletes.finding import Asked
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum
+from deltacompact.catalog.iceberg.convert.plan import AskedGroup, Conversion, ConvertPlan, Reason, plan_conversion
+from deltacompact.catalog.iceberg.plan_envelope import (
+    Key,
+    input_paths,
+    numbered_deletes,
+    source_document,
+    stale,
+)
 from deltacompact.catalog.iceberg.table.table_state import TableState
-
-PLAN_FORMAT = 1
-KIND = "iceberg convert plan"
 
 
 def plan_document(plan: ConvertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
+    numbers = numbered_deletes(plan.asked)
     body = {
-        "table": plan.table_id,
-        "uuid": plan.uuid,
-        "branch": plan.branch,
-        "snapshot_id": plan.snapshot_id,
-        "sequence_number": plan.sequence_number,
-        "options": asdict(plan.options),
         "equality_deletes": [_conversion(one) for one in plan.conversions],
-        "data_files": [_asked(one) for one in plan.asked],
+        "deletes": [list(key) for key in numbers],
+        "groups": [_group(group, numbers) for group in plan.groups],
         "not_opened": plan.not_opened,
         "stays": {reason.value: count for reason, count in plan.stays},
     }
-    return {"format": PLAN_FORMAT, "kind": KIND, "sha256": checksum(body), "plan": body}
+    return plan_envelope.enveloped(CONVERT, plan, body)
 
 
 def plan_to_json(plan: ConvertPlan) -> str:
@@ -49,31 +50,18 @@ def plan_to_json(plan: ConvertPlan) -> str:
     return json.dumps(plan_document(plan), indent=1)
 
 
-def plan_from_json(text: str | bytes, state: TableState) -> ConvertPlan:
-    """The plan of a document, resolved in the table of now.
+def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> ConvertPlan:
+    """The plan of a document, resolved in the table of now. Equality deletes that are `done` may be gone.
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
-    try:
-        document = json.loads(text)
-    except ValueError:
-        raise InputError(f"this is not an {KIND}: it is not JSON") from None
-    if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise InputError(f"this is not an {KIND}")
-    if document.get("format") != PLAN_FORMAT:
-        raise InputError(f"the plan has format {document.get('format')!r}, not {PLAN_FORMAT}: update deltacompact")
-    body: Any = document.get("plan")
-    if document.get("sha256") != checksum(body):
-        raise InputError("the plan is damaged: its SHA-256 differs")
-    if (body["uuid"], body["branch"]) != (state.metadata.uuid, state.branch):
-        raise InputError(f"the plan is of branch {body['branch']!r} of table {body['table']!r} ({body['uuid']})")
-    deletes = [one["path"] for one in body["equality_deletes"]]
+    body = plan_envelope.opened(text, CONVERT, state)
+    deletes = equality_paths(body)
     live = {entry.file.path for entry in state.deletes}
-    for path in deletes:
-        if path not in live:
-            raise ConflictError(f"the plan is stale: another commit removed {path}")
-    data = frozenset(one["path"] for one in body["data_files"])
-    found = plan_conversion(state, ConvertOptions(**body["options"]), frozenset(deletes), data)
+    if gone := next((one["path"] for one in body["equality_deletes"] if one["path"] not in live | done), None):
+        raise stale(gone)
+    data = frozenset[str]().union(*map(input_paths, body["groups"]))
+    found = plan_conversion(state, ConvertOptions(**body["options"]), deletes, data)
     return replace(
         found,
         snapshot_id=body["snapshot_id"],
@@ -81,6 +69,11 @@ def plan_from_json(text: str | bytes, state: TableState) -> ConvertPlan:
         not_opened=body["not_opened"],
         stays=tuple((Reason(reason), count) for reason, count in body["stays"].items()),
     )
+
+
+def equality_paths(body: Mapping[str, Any]) -> frozenset[str]:
+    """The equality deletes that the plan of a document converts."""
+    return frozenset(one["path"] for one in body["equality_deletes"])
 
 
 def _conversion(one: Conversion) -> dict[str, Any]:
@@ -92,10 +85,6 @@ def _conversion(one: Conversion) -> dict[str, Any]:
     }
 
 
-def _asked(one: Asked) -> dict[str, Any]:
-    return {
-        "path": one.entry.file.path,
-        "rows": one.entry.file.rows,
-        "equality_deletes": len(one.deletes.equality),
-        "position_deletes": len(one.deletes.by_position),
-    }
+def _group(group: AskedGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
+    inputs = [source_document(one, numbers) | {"rows": one.entry.file.rows} for one in group.asked]
+    return {"rows": group.rows, "bytes": group.bytes, "inputs": inputs}

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deltacompact.catalog.iceberg.commit.proposal import OVERWRITE, Proposal, addition
-from deltacompact.catalog.iceberg.convert.plan import ConvertPlan
 from deltacompact.catalog.iceberg.deletes.finding import Asked
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
 from deltacompact.catalog.iceberg.marks.marking import Mark
@@ -32,11 +31,13 @@ class Converted:
     """Data files that were asked, and the delete files for their newly dead rows.
 
     `settled` are data files of earlier commits of this run, with the deletes by position that they have since then.
+    `groups`: of so many groups these are.
     """
 
     asked: tuple[Asked, ...]
     marks: tuple[Mark, ...]
     settled: tuple[Asked, ...] = ()
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class ConvertOutcome:
     removed       how many equality-delete files it removes
     left          how many of the planned ones stay
     superseded    how many deletion vectors and position-delete files it removes, because a new vector has their rows
+    group_count   of how many groups the data files are
     """
 
     settled: tuple[Asked, ...]
@@ -57,19 +59,26 @@ class ConvertOutcome:
     removed: int
     left: int
     superseded: int
+    group_count: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are in the snapshot."""
+        return frozenset(mark.file.path for mark in self.marks)
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeConversion:
-    """Proposes the marks that are still true, and to remove the equality deletes that they replace."""
+    """Proposes the marks that are still true, and to remove the equality deletes that they replace: some of `deletes`,
+    which are named by path."""
 
-    plan: ConvertPlan
+    deletes: frozenset[str]
     converted: Converted
 
     def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
         head = MarkedHead(state)
         equality = {entry.file.path: entry for entry in state.deletes if _is_equality(entry)}
-        gone = {path for one in self.plan.conversions if (path := one.entry.file.path) not in equality}
+        gone = self.deletes - equality.keys()
         standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
         marked = _with_marks(marks)
@@ -80,11 +89,17 @@ class ProposeConversion:
             *(one for one in self.converted.settled if head.standing(one.entry, one.deletes) is Standing.AS_IT_WAS),
             *(marked.get(one.entry.file.path, one) for one in asked[Standing.AS_IT_WAS]),
         )
-        planned = [equality[path] for one in self.plan.conversions if (path := one.entry.file.path) in equality]
+        planned = [entry for path, entry in equality.items() if path in self.deletes]
         removed = _applying_to_none(planned, state, settled)
         superseded = head.superseded(marks)
         outcome = ConvertOutcome(
-            settled, tuple(asked[Standing.CHANGED]), marks, len(removed), len(planned) - len(removed), len(superseded)
+            settled,
+            tuple(asked[Standing.CHANGED]),
+            marks,
+            len(removed),
+            len(planned) - len(removed),
+            len(superseded),
+            self.converted.groups,
         )
         added = tuple(addition(mark.file) for mark in marks)
         return Proposal(OVERWRITE, (*removed, *superseded), added, outcome)
@@ -107,7 +122,7 @@ def _is_equality(entry: Entry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES
 
 
-def _standing(head: MarkedHead, one: Asked, gone: set[str]) -> Standing:
+def _standing(head: MarkedHead, one: Asked, gone: frozenset[str]) -> Standing:
     """What became of a data file. It has changed, too, if an equality delete that hits it is among those `gone`."""
     standing = head.standing(one.entry, one.deletes)
     if gone and standing is Standing.AS_IT_WAS and any(delete.file.path in gone for delete in one.deletes.equality):
@@ -136,8 +151,8 @@ def _with_marks(marks: Sequence[Mark]) -> dict[str, Asked]:
         entry = addition(mark.file)
         for one in mark.of:
             if mark.file.is_deletion_vector:
-                deletes = replace(one.former, positions=(), vector=entry)
+                deletes = replace(one.deletes, positions=(), vector=entry)
             else:
-                deletes = replace(one.former, positions=(*one.former.positions, entry))
+                deletes = replace(one.deletes, positions=(*one.deletes.positions, entry))
             found[one.entry.file.path] = Asked(one.entry, deletes)
     return found

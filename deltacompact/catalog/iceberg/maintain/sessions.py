@@ -1,10 +1,10 @@
 """Sessions that were killed and that nobody resumed: their journals are closed before their files count as orphans.
 
-    journal of 5c    last sign of life an hour ago     its files stay: the next rewrite of the branch commits them
+    journal of 5c    last sign of life an hour ago     its files stay: the next run of the branch commits them
     journal of 71    last sign of life a week ago      closed: nobody commits from it any more, so its files can go
     journal of 8e    taken over while we look at it    its files stay
 
-All files of a session have its name in their paths: journal, work folder, outputs.
+All files of a session have its name in their paths: journal, work folder, data files, delete files.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deltacompact.catalog.iceberg.rewrite import journal as journals
-from deltacompact.catalog.iceberg.rewrite.journal import FOLDER, Journal, TakenOverError
+from deltacompact.catalog.iceberg.journal import journal as journals
+from deltacompact.catalog.iceberg.journal.journal import FOLDER, Journal, TakenOverError
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 SIGNLESS_MIN_MS = 3_600_000

@@ -10,15 +10,13 @@ file, or several of one partition if the table's `write.delete.granularity` is "
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deltacompact.base.errors import Interrupted, OutcomeUnknownError
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.deletes.finding import Asked, source_of
@@ -34,7 +32,6 @@ from deltacompact.catalog.iceberg.marks.tasks import (
     write_vectors,
 )
 from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.table_state import Scope, scope_of
@@ -66,51 +63,30 @@ Group = tuple[ToMark, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A delete file, and the data files whose rows it names. `new_rows` were not deleted before by position."""
+    """A delete file, and the data files whose rows it names, with the deletes by position that they had before.
+
+    `new_rows` were not deleted before by position.
+    """
 
     file: ContentFile
-    of: tuple[ToMark, ...]
+    of: tuple[Asked, ...]
     new_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Writes delete files by tasks. `written` collects the paths of all files that were begun."""
+    """Writes delete files by tasks. Their names begin with `name`, so that whoever comes later finds them all."""
 
     tasks: Tasks
     metadata: TableMetadata
     settings: Settings
-    written: list[str]
+    name: str
 
     def marks(self, dead: Sequence[ToMark]) -> list[Mark]:
         """The delete files for these dead rows. A data file whose rows are all deleted already is in none of them."""
         if self.metadata.format_version >= VECTORS_SINCE:
             return self._vectors(dead)
         return self._position_deletes(dead)
-
-    def discard(self, kept: Iterable[Mark] = ()) -> None:
-        """Delete the files that no mark in `kept` needs."""
-        needed = {mark.file.path for mark in kept}
-        for path in self.written:
-            if path not in needed:
-                locations.discard(self.tasks.store, path)
-        self.written[:] = needed
-
-    @contextlib.contextmanager
-    def committing(self, folder: str) -> Iterator[None]:
-        """What is written in the block is deleted if the block fails, unless it may have been committed.
-
-        `folder`: what tasks hand to each other, which goes in any case.
-        """
-        try:
-            yield
-        except (OutcomeUnknownError, Interrupted):
-            raise
-        except BaseException:
-            self.discard()
-            raise
-        finally:
-            self.tasks.store.delete([stat.path for stat in self.tasks.store.list(folder)])
 
     def _position_deletes(self, dead: Sequence[ToMark]) -> list[Mark]:
         if self.metadata.properties.get("write.delete.granularity", "file").lower() == "partition":
@@ -122,13 +98,13 @@ class Marker:
             named = [(one, rows) for one, rows in zip(group, written.sources, strict=True) if rows.rows]
             if named:
                 file = _position_file(path, written, named)
-                marks.append(Mark(file, tuple(one for one, _ in named), file.rows))
+                marks.append(Mark(file, tuple(_asked(one) for one, _ in named), file.rows))
         return marks
 
     def _vectors(self, dead: Sequence[ToMark]) -> list[Mark]:
         groups = [(tuple(one for (one,) in share),) for share in self._shares([(one,) for one in dead])]
         return [
-            Mark(_vector_file(path, written, one, rows), (one,), rows.new_rows)
+            Mark(_vector_file(path, written, one, rows), (_asked(one),), rows.new_rows)
             for group, path, written in self._written(write_vectors, groups, "-deletes.puffin")
             for one, rows in zip(group, written.sources, strict=True)
             if rows.rows
@@ -159,7 +135,7 @@ class Marker:
                 tuple(
                     DeleteFile(
                         tuple(_dead_source(one) for one in group),
-                        f"{self.metadata.data_folder}/{uuid.uuid4().hex}{suffix}",
+                        f"{self.metadata.data_folder}/{self.name}{uuid.uuid4().hex}{suffix}",
                     )
                     for group in share
                 ),
@@ -168,14 +144,17 @@ class Marker:
             )
             for share in shares
         ]
-        self.written.extend(file.path for task in tasks for file in task.files)
         for share, task, of_task in zip(shares, tasks, self.tasks.run(step, tasks), strict=True):
             for group, file, written in zip(share, task.files, of_task, strict=True):
                 yield group, file.path, written
 
 
+def _asked(one: ToMark) -> Asked:
+    return Asked(one.entry, one.former)
+
+
 def _dead_source(one: ToMark) -> DeadSource:
-    return DeadSource(source_of(Ordinal(0), Asked(one.entry, one.former)), one.dead)
+    return DeadSource(source_of(Ordinal(0), _asked(one)), one.dead)
 
 
 def _by_partition(dead: Sequence[ToMark]) -> list[Group]:

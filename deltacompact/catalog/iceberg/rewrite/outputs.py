@@ -25,6 +25,7 @@ from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import Settings, check_codec
 from deltacompact.catalog.iceberg.deletes.dead_rows import Found
 from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
+from deltacompact.catalog.iceberg.journal.journal import name_of_files
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_share
@@ -69,11 +70,6 @@ def codec_of(metadata: TableMetadata, settings: Settings) -> str:
     return codec
 
 
-def name_of_outputs(session: str) -> str:
-    """How the names of all outputs of a session begin."""
-    return f"{session}-"
-
-
 @dataclass(frozen=True, slots=True)
 class _Output:
     """An output as it is planned: its task, its location, its partition."""
@@ -106,7 +102,6 @@ class Work:
         at_once = self._plan.options.max_concurrent_groups or len(groups)
         for start in range(0, len(groups), at_once):
             yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
-        self._store.delete([stat.path for stat in self._store.list(self._folder)])
 
     def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
         finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
@@ -177,7 +172,7 @@ class Work:
         ranges: Sequence[LiveRange],
         masks_of: Mapping[int, str],
     ) -> _Output:
-        name = f"{name_of_outputs(self._session)}{group.number:05}-{number:05}-deltacompact.parquet"
+        name = f"{name_of_files(self._session)}{group.number:05}-{number:05}-deltacompact.parquet"
         task = MaterializeTask(
             ChainFileNumber(number),
             sum(one.stop - one.start for one in ranges),

@@ -48,6 +48,15 @@ class RewriteOutcome:
     refused: tuple[tuple[Rewritten, Problem], ...]
     removed_deletes: int
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are in the snapshot."""
+        return frozenset(file.path for rewritten in self.groups for file in rewritten.outputs)
+
+    @property
+    def group_count(self) -> int:
+        return len(self.groups)
+
 
 @dataclass(frozen=True, slots=True)
 class ProposeRewrite:

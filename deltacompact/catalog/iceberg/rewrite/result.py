@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from deltacompact.catalog.iceberg.commit.committer import Committed
+from deltacompact.catalog.iceberg.result import ModeResult
 from deltacompact.catalog.iceberg.rewrite.proposals import RewriteOutcome
 
 
 @dataclass(slots=True)
-class RewriteResult:
-    """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key.
+class RewriteResult(ModeResult):
+    """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key."""
 
-    `refused` has a line for each group that others touched and that is still as it was. `resumed` groups had been
-    written by a session that died. `notes` tell about other sessions. `nothing_to_do` says why there was nothing to
-    rewrite.
-    """
-
-    table_id: str
-    branch: str
-    snapshots: list[int] = field(default_factory=list)
     groups: int = 0
     files_in: int = 0
     files_out: int = 0
@@ -31,12 +24,6 @@ class RewriteResult:
     dead_by_key: int = 0
     delete_files_removed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    redone: int = 0
-    resumed: int = 0
-    refused: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    nothing_to_do: str | None = None
-    executor: str = ""
 
     def count(self, done: Committed[RewriteOutcome]) -> None:
         """Add what a commit brought."""

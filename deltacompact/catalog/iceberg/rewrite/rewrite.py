@@ -1,128 +1,62 @@
-"""The driver of `rewrite`: files of a branch are read with all their deletes, and written anew without them.
+"""The mode `rewrite`: files of a branch are read with all their deletes, and written anew without them.
 
-resume      what sessions that died had written                 committed, or deleted where it cannot be
-read        the branch of now                                   data files, delete files, sequence numbers
 plan        groups of files, and why                            pure
-session     written and committed under a journal               groups that others touched are planned again
+delete keys equality deletes -> digests by hash bucket          one task for some delete files
+dead rows   data files -> live bitmaps                          one task for some data files
+materialize live rows -> outputs                                the engine's own step, one task for each output
+commit      one `replace` snapshot for some groups              groups that others touched are planned again
 dangling    deletes that apply to nothing in any partition      removed, if that was asked for
 """
 
 from __future__ import annotations
 
-import functools
+import math
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from deltacompact.base.errors import ConflictError
-from deltacompact.base.events import Event, EventSink, RewriteFinished
-from deltacompact.base.settings import Settings
-from deltacompact.base.wording import one_line
-from deltacompact.catalog.iceberg.commit.committer import Committer
-from deltacompact.catalog.iceberg.deletes.finding import Sizes
+from deltacompact.base.modes import REWRITE
+from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
+from deltacompact.catalog.iceberg.journal.journal import WrittenGroup
+from deltacompact.catalog.iceberg.journal.left_behind import Left
+from deltacompact.catalog.iceberg.mode import Mode
+from deltacompact.catalog.iceberg.rewrite import outputs
 from deltacompact.catalog.iceberg.rewrite.options import RewriteOptions
-from deltacompact.catalog.iceberg.rewrite.outputs import codec_of
+from deltacompact.catalog.iceberg.rewrite.outputs import Job, codec_of
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json
-from deltacompact.catalog.iceberg.rewrite.proposals import propose_removal
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_from_json
+from deltacompact.catalog.iceberg.rewrite.proposals import (
+    ProposeRewrite,
+    RewriteOutcome,
+    Rewritten,
+    propose_removal,
+)
 from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
-from deltacompact.catalog.iceberg.rewrite.resume import Left, landed_inputs, left_behind, resume
-from deltacompact.catalog.iceberg.rewrite.session import EVERYWHERE, Session, Terms
-from deltacompact.catalog.iceberg.rewrite.signs_of_life import Signs
+from deltacompact.catalog.iceberg.rewrite.resumption import record_of
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
-
-REDONE_MAX = 3
-"""How often groups that others touched are planned and rewritten again."""
-
-
-def no_sink(event: Event) -> None:
-    pass
+from deltacompact.executors.choose import executor_for
+from deltacompact.executors.executor import Executor
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """One call of rewrite: a branch of a table, the options, and how the work is run."""
+class Rewrite(Mode[RewriteOptions, RewritePlan, "Rewriting", RewriteResult]):
+    """One call of rewrite."""
 
-    table: IcebergTable
-    branch: str
-    options: RewriteOptions
-    settings: Settings = field(default_factory=Settings)
-    sizes: Sizes = field(default_factory=Sizes)
-    emit: EventSink = no_sink
-    signs: Signs = field(default_factory=Signs)
-    before_commit: Callable[[], None] = lambda: None
-    """Called before each commit. Tests let other writers commit there."""
+    __slots__ = ()
 
-    def state(self) -> TableState:
-        """The branch as it was when the table was loaded."""
-        return StateReader(self.table.store).read(self.table.metadata, self.branch)
+    name = REWRITE
 
-    def plan(self) -> RewritePlan:
-        """The plan for the branch. Writes nothing."""
-        return self._plan(self.state(), self.options)
+    def _planned(self, state: TableState, left: Left) -> RewritePlan:
+        busy = frozenset[str]().union(*(live.files for live in left.live if live.plan.mode == REWRITE))
+        return self._plan(state, self.options, busy=busy)
 
-    def run(self, document: str | bytes | None = None) -> RewriteResult:
-        """Rewrite, as `_run` says, and tell of the end."""
-        finished = functools.partial(RewriteFinished, self.table.metadata.table_id, EVERYWHERE)
-        try:
-            result = self._run(document)
-        except BaseException as error:
-            self.emit(finished(one_line(error)))
-            raise
-        self.emit(finished(None))
-        return result
+    def _approved(self, document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> RewritePlan:
+        return plan_from_json(document, state, done)
 
-    def _run(self, document: str | bytes | None) -> RewriteResult:
-        """Rewrite and commit what a plan's document says; without one, plan first. Before that, what earlier sessions
-        of the branch had written and not committed is committed.
-
-        Groups that other writers touched are planned again. Raises ConflictError if they touched every group, again
-        and again.
-        """
-        store = self.table.store
-        reader = StateReader(store)
-        result = RewriteResult(self.table.metadata.table_id, self.branch)
-        table, state = self.table, reader.read(self.table.metadata, self.branch)
-        left = left_behind(store, state, self.signs)
-        result.notes += left.notes
-        if document is None:
-            plan = self._plan(state, self.options, busy=left.busy)
-        else:
-            plan = plan_from_json(document, state, landed_inputs(store, state, reader, left))
-        if left.dead:  # only now: bad input is refused before anything is committed
-            done = self._resumed(left, table, Committer(store, reader, self.branch, ""), result)
-            table = table.reloaded()
-            state = reader.read(table.metadata, self.branch)
-            if document is None:
-                plan = self._plan(state, self.options, busy=left.busy)
-            else:
-                plan = plan.of(group for group in plan.groups if not group.paths <= done)
-        options, nothing_to_do = plan.options, plan.nothing_to_do
-        terms = Terms(self.settings, self.sizes, self.emit, self.signs, self.before_commit)
-        redone = 0
-        while plan.groups:
-            touched = Session.begin(store, reader, table, state, plan, terms).carried_out(result)
-            if not touched:
-                break
-            if redone == REDONE_MAX:
-                result.refused += [f"{_name(group)}: {why}" for group, why in touched]
-                break
-            redone += 1
-            result.redone += len(touched)
-            table = table.reloaded()
-            state = reader.read(table.metadata, self.branch)
-            reader.forget(state.manifests)
-            paths = frozenset[str]().union(*(group.paths for group, _ in touched))
-            plan = self._plan(state, options, paths)
-        if options.remove_dangling_deletes:
-            result.count(Committer(store, reader, self.branch, uuid.uuid4().hex).commit(table, propose_removal))
-        if not result.snapshots:
-            result.nothing_to_do = nothing_to_do
-        if result.refused and not result.groups:
-            raise ConflictError(f"{result.table_id}: {result.refused[0]}")
-        return result
+    def _again(self, state: TableState, work: Rewriting) -> RewritePlan:
+        paths = frozenset[str]().union(*(group.paths for group, _ in work.touched))
+        return self._plan(state, work.plan.options, paths)
 
     def _plan(
         self,
@@ -139,17 +73,81 @@ class Rewrite:
             choices["partition_of"] = self.table.partition_in(options.output_spec_id)
         return plan_rewrite(state, options, only, busy, **choices)
 
-    def _resumed(self, left: Left, table: IcebergTable, committer: Committer, result: RewriteResult) -> frozenset[str]:
-        """Commit what dead sessions left. Returns the files that they rewrote."""
-        done: frozenset[str] = frozenset()
-        for session in left.dead:
-            resumed = resume(session, table, replace(committer, session=session), self.signs)
-            done |= resumed.done
-            result.notes += resumed.notes
-            if resumed.committed is not None:
-                result.resumed += len(resumed.committed.outcome.groups)
-                result.count(resumed.committed)
-        return done
+    def _result(self, plan: RewritePlan) -> RewriteResult:
+        return RewriteResult(self.table.metadata.table_id, self.branch)
+
+    def _work(
+        self,
+        table: IcebergTable,
+        state: TableState,
+        plan: RewritePlan,
+        former: Rewriting | None,
+        result: RewriteResult,
+    ) -> Rewriting:
+        executor = executor_for(self.settings, plan.rows, plan.bytes)
+        result.executor = executor.name
+        return Rewriting(self, table, state, plan, executor, result)
+
+    def _afterwards(self, table: IcebergTable, reader: StateReader, plan: RewritePlan, result: RewriteResult) -> None:
+        if plan.options.remove_dangling_deletes:
+            result.count(
+                Committer(self.table.store, reader, self.branch, uuid.uuid4().hex).commit(table, propose_removal)
+            )
+
+
+@dataclass(slots=True)
+class Rewriting:
+    """The work of a plan. `touched` are the groups that others touched, and what they did."""
+
+    call: Rewrite
+    table: IcebergTable
+    state: TableState
+    plan: RewritePlan
+    executor: Executor
+    result: RewriteResult
+    touched: list[tuple[FileGroup, str]] = field(default_factory=list)
+    mode = REWRITE
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        return plan_document(self.plan)
+
+    @property
+    def commits(self) -> Sequence[Sequence[FileGroup]]:
+        """All groups in one, or some in each with partial progress."""
+        groups, options = self.plan.groups, self.plan.options
+        if not options.partial_progress:
+            return [groups]
+        share = math.ceil(len(groups) / options.max_commits)
+        return [groups[start : start + share] for start in range(0, len(groups), share)]
+
+    @property
+    def failed_commits_max(self) -> int:
+        return self.plan.options.max_failed_commits if self.plan.options.partial_progress else 0
+
+    def written(self, groups: Sequence[FileGroup], session: str, folder: str) -> Iterator[Sequence[Rewritten]]:
+        job = Job(self.call.table.store, self.table, self.state, self.plan, session)
+        work = outputs.Work(job, self.executor, self.call.settings, self.call.sizes, folder)
+        for rewritten in work.written(groups):
+            yield [rewritten]
+
+    def record(self, written: Rewritten) -> WrittenGroup:
+        return record_of(written)
+
+    def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> ProposeRewrite:
+        return ProposeRewrite(self.plan, written)
+
+    def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
+        self.result.count(done)
+        self.touched += [(rewritten.group, problem.words) for rewritten, problem in done.outcome.refused]
+
+    @property
+    def touched_count(self) -> int:
+        return len(self.touched)
+
+    @property
+    def given_up(self) -> list[str]:
+        return [f"{_name(group)}: {why}" for group, why in self.touched]
 
 
 def _name(group: FileGroup) -> str:

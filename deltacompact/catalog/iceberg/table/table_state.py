@@ -51,6 +51,11 @@ class TableState:
     def snapshot_id(self) -> int | None:
         return self.snapshot.snapshot_id if self.snapshot else None
 
+    @property
+    def heading(self) -> tuple[str, str, str, int | None, int]:
+        """What a plan says of the branch: table, its UUID, branch, snapshot and sequence number."""
+        return self.metadata.table_id, self.metadata.uuid, self.branch, self.snapshot_id, self.sequence_number
+
     def is_global(self, entry: Entry) -> bool:
         """Whether a delete applies to every partition: an equality delete of an unpartitioned spec (rule 2)."""
         file = entry.file

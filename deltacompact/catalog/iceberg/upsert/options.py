@@ -56,6 +56,8 @@ _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 def upsert_options(chosen: Mapping[str, Any]) -> UpsertOptions:
     """The options by their names. Raises InputError naming the option."""
     for name in chosen:
+        if name == "where":
+            raise InputError("an upsert has no option where: the newest row of a key may lie in any file")
         if name not in _NAMES:
             raise InputError(unknown_option(name, _NAMES))
     operation = str(chosen["operation-column"]).strip() if "operation-column" in chosen else None

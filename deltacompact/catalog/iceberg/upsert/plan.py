@@ -14,6 +14,8 @@ Everywhere else the whole table is one key space, unless the option `scope=parti
 
 from __future__ import annotations
 
+import enum
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,34 +36,66 @@ KeySpace = Scope | None
 """A partition, or the whole table: None."""
 
 
+class Reason(enum.StrEnum):
+    """Why a data file is compared. Plans contain it, so a value must keep its meaning."""
+
+    NEVER_COMPARED = "never_compared"
+    CAME_SINCE = "came_since"
+    MAY_SHARE_KEYS = "may_share_keys"
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A data file whose rows are compared, and the deletes that may apply to it."""
+    """A data file whose rows are compared, the deletes that may apply to it, and why it is compared.
+
+    A file that an earlier upsert has compared may share keys with one that came since.
+    """
 
     entry: Entry
     deletes: Deletes
     key_space: KeySpace
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceGroup:
+    """The files of one key space: they are compared with each other, and committed or given up together."""
+
+    number: int
+    key_space: KeySpace
+    inputs: tuple[Input, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, dead ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class UpsertPlan:
     """The files to compare, the later the newer, and how many files need not be compared again.
 
-    `sequence_number` is the planned snapshot's: all rows up to it are settled afterwards.
+    Once it is carried out, all rows up to the sequence number `through` are settled: the planned snapshot's, or that of
+    an earlier plan of which this one does a part again.
     """
 
     table_id: str
     uuid: str
     branch: str
-    format_version: int
     snapshot_id: int | None
     sequence_number: int
     options: UpsertOptions
+    format_version: int
     columns: UpsertColumns
     reach: Reach
     inputs: tuple[Input, ...]
     settled_files: int
     settled: Settled | None
+    through: int
 
     @property
     def words(self) -> str:
@@ -85,6 +119,14 @@ class UpsertPlan:
     @property
     def key_spaces(self) -> tuple[KeySpace, ...]:
         return tuple(dict.fromkeys(source.key_space for source in self.inputs))
+
+    @property
+    def groups(self) -> tuple[SpaceGroup, ...]:
+        """The key spaces with their files, in the order of their first inputs."""
+        found: dict[KeySpace, list[Input]] = defaultdict(list)
+        for source in self.inputs:
+            found[source.key_space].append(source)
+        return tuple(SpaceGroup(number, space, tuple(inputs)) for number, (space, inputs) in enumerate(found.items()))
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -126,19 +168,24 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
         _refuse_lost_order(state, chosen, columns, reach, done.until if done else 0)
     index = DeleteIndex(state if chosen else replace(state, deletes=()))
     return UpsertPlan(
-        state.metadata.table_id,
-        state.metadata.uuid,
-        state.branch,
-        state.metadata.format_version,
-        state.snapshot_id,
-        state.sequence_number,
+        *state.heading,
         options,
+        state.metadata.format_version,
         columns,
         reach,
-        tuple(Input(entry, index.applying_to(entry), _key_space(entry, reach)) for entry in chosen),
+        tuple(
+            Input(entry, index.applying_to(entry), _key_space(entry, reach), _reason(entry, done)) for entry in chosen
+        ),
         len(state.data) - len(chosen),
         done,
+        state.sequence_number,
     )
+
+
+def _reason(entry: Entry, done: Settled | None) -> Reason:
+    if done is None:
+        return Reason.NEVER_COMPARED
+    return Reason.CAME_SINCE if _came_after(entry, done.through) else Reason.MAY_SHARE_KEYS
 
 
 def _refuse_lost_order(

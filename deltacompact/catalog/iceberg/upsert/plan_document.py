@@ -2,48 +2,57 @@
 
     {"format": 1, "kind": "iceberg upsert plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
-              "compared_by": "key id; scope table", "key_spaces": 1, "rows": 1000, "bytes": 4000,
-              "files": ["…/a.parquet", …], "settled_files": 2}}
+              "compared_by": "key id; scope table", "recorded": "key 1; scope table", "through": 5,
+              "deletes": [["…/e.parquet", null]],
+              "groups": [{"key_space": [0, [3]], "rows": 1000, "bytes": 4000,
+                          "inputs": [{"path": "…/a.parquet", "reason": "came_since", "equality": [0], …}]}],
+              "settled_files": 2, …}}
 
-The document names data files; their deletes are those of now. Files that came since the plan are left to the next run.
-A file that is not there any more makes the plan stale.
+An approved plan compares the data files that it names, with their deletes of now. Files that came since the plan are
+left to the next run. A file that is not there any more makes the plan stale.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.errors import ConflictError
 from deltacompact.base.model import SortKey
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum
+from deltacompact.base.modes import UPSERT
+from deltacompact.catalog.iceberg import plan_envelope
+from deltacompact.catalog.iceberg.plan_envelope import (
+    Key,
+    NamedFiles,
+    input_paths,
+    numbered_deletes,
+    plain,
+    source_document,
+    stale,
+    value_of,
+)
 from deltacompact.catalog.iceberg.table.table_state import TableState
+from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns
 from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
-from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan, plan_of_files
-
-PLAN_FORMAT = 1
-_KIND = "iceberg upsert plan"
+from deltacompact.catalog.iceberg.upsert.plan import Input, KeySpace, Reason, SpaceGroup, UpsertPlan, plan_of_files
 
 
 def plan_document(plan: UpsertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
+    numbers = numbered_deletes(plan.inputs)
     body = {
-        "table": plan.table_id,
-        "uuid": plan.uuid,
-        "branch": plan.branch,
-        "snapshot_id": plan.snapshot_id,
-        "sequence_number": plan.sequence_number,
-        "options": asdict(plan.options),
+        "format_version": plan.format_version,
         "compared_by": plan.words,
-        "key_spaces": len(plan.key_spaces),
-        "rows": plan.rows,
-        "bytes": plan.bytes,
-        "files": [source.entry.file.path for source in plan.inputs],
+        "recorded": plan.recorded,
+        "reach": plan.reach.value,
+        "through": plan.through,
+        "deletes": [list(key) for key in numbers],
+        "groups": [_group(group, numbers) for group in plan.groups],
         "settled_files": plan.settled_files,
     }
-    return {"format": PLAN_FORMAT, "kind": _KIND, "sha256": checksum(body), "plan": body}
+    return plan_envelope.enveloped(UPSERT, plan, body)
 
 
 def plan_to_json(plan: UpsertPlan) -> str:
@@ -56,31 +65,59 @@ def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
-    try:
-        document = json.loads(text)
-    except ValueError:
-        raise InputError("this is not an Iceberg upsert plan: it is not JSON") from None
-    if not isinstance(document, dict) or document.get("kind") != _KIND:
-        raise InputError("this is not an Iceberg upsert plan")
-    if document.get("format") != PLAN_FORMAT:
-        raise InputError(f"the plan has format {document.get('format')!r}, not {PLAN_FORMAT}: update deltacompact")
-    body: Any = document.get("plan")
-    if document.get("sha256") != checksum(body):
-        raise InputError("the plan is damaged: its SHA-256 differs")
-    if (body["uuid"], body["branch"]) != (state.metadata.uuid, state.branch):
-        raise InputError(f"the plan is of branch {body['branch']!r} of table {body['table']!r} ({body['uuid']})")
-    plan = plan_of_files(state, _options(body["options"]), frozenset(body["files"]))
+    body = plan_envelope.opened(text, UPSERT, state)
+    paths = frozenset[str]().union(*map(input_paths, body["groups"]))
+    plan = plan_of_files(state, _options(body["options"]), paths)
     there = {source.entry.file.path for source in plan.inputs}
-    if gone := next((path for path in body["files"] if path not in there), None):
-        raise ConflictError(f"the plan is stale: another commit removed {gone}")
+    if gone := next(iter(sorted(paths - there)), None):
+        raise stale(gone)
     if plan.words != body["compared_by"]:
         raise ConflictError(f"the plan is stale: it compares by {body['compared_by']}, now that is {plan.words}")
     return replace(
         plan,
         snapshot_id=body["snapshot_id"],
         sequence_number=body["sequence_number"],
+        through=body["through"],
         settled_files=body["settled_files"],
     )
+
+
+def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColumns) -> UpsertPlan:
+    """The plan just as it was made, with the deletes of then, by columns that are still the same."""
+    files = NamedFiles(state, body["deletes"])
+    inputs = [
+        Input(*files.past(source), _key_space_of(group["key_space"]), Reason(source["reason"]))
+        for group in body["groups"]
+        for source in group["inputs"]
+    ]
+    return UpsertPlan(
+        body["table"],
+        body["uuid"],
+        body["branch"],
+        body["snapshot_id"],
+        body["sequence_number"],
+        _options(body["options"]),
+        body["format_version"],
+        columns,
+        Reach(body["reach"]),
+        tuple(inputs),
+        body["settled_files"],
+        None,
+        body["through"],
+    )
+
+
+def _group(group: SpaceGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
+    return {
+        "key_space": group.key_space and [group.key_space[0], [plain(value) for value in group.key_space[1]]],
+        "rows": group.rows,
+        "bytes": group.bytes,
+        "inputs": [source_document(source, numbers) | {"reason": source.reason.value} for source in group.inputs],
+    }
+
+
+def _key_space_of(document: Any) -> KeySpace:
+    return document and (document[0], tuple(value_of(value) for value in document[1]))
 
 
 def _options(options: Mapping[str, Any]) -> UpsertOptions:

@@ -39,17 +39,26 @@ class UpsertOutcome:
     refused: tuple[tuple[MarkedSpace, Problem], ...]
     removed_deletes: int
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are in the snapshot."""
+        return frozenset(mark.file.path for one in self.spaces for mark in one.marks)
+
+    @property
+    def group_count(self) -> int:
+        return sum(1 for one in self.spaces if one.marks)
+
 
 @dataclass(frozen=True, slots=True)
 class ProposeUpsert:
     """Proposes the marks of those key spaces whose view they do not change.
 
-    `through`: the sequence number up to which everything is settled if no key space is refused.
+    The snapshot says that everything is settled if no key space of the plan is missing or refused, and if the head
+    descends from the planned snapshot: after a rollback, what an earlier upsert had settled may not be any more.
     """
 
     plan: UpsertPlan
     marked: Sequence[MarkedSpace]
-    through: int
 
     def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
         head = Head(state, self.plan)
@@ -58,6 +67,11 @@ class ProposeUpsert:
         refused = tuple((one, problem) for one, problem in problems if problem is not None)
         marks = [mark for one in valid for mark in one.marks]
         removed = tuple(head.marked.superseded(marks))
-        summary = {} if refused else {COLUMNS: self.plan.recorded, THROUGH: str(self.through)}
+        is_settled = len(valid) == len(self.plan.key_spaces) and self._descends(state)
+        summary = {COLUMNS: self.plan.recorded, THROUGH: str(self.plan.through)} if is_settled else {}
         outcome = UpsertOutcome(valid, refused, len(removed))
         return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary)
+
+    def _descends(self, state: TableState) -> bool:
+        line = state.metadata.ancestors(state.snapshot)
+        return any(snapshot.snapshot_id == self.plan.snapshot_id for snapshot in line)

@@ -2,7 +2,7 @@
 
     metadata/deltacompact/5c…/plan.json         the plan, planner version, who works on it; before any work
                               alive             signs of life
-                              group-3.json      group 3 is written: its outputs, with metrics, and its dead rows
+                              written-3.json    group 3 is written: its outputs, with metrics, and what the mode says
                               commit-77.json    snapshot 77 may be committed, with these groups; before the attempt
                               ended             the holder gave up, and what is written may be committed by others
                               holder-1.json     somebody took over; or the last one: what is to be deleted
@@ -21,20 +21,18 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
-from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum, plain, plan_document, value_of
-from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
-from deltacompact.catalog.iceberg.rewrite.signs_of_life import Holder
+from deltacompact.catalog.iceberg.journal.signs_of_life import Holder
+from deltacompact.catalog.iceberg.plan_envelope import checksum, mode_of, plain, value_of
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
 from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/deltacompact/"
 """Below the table's location: a folder for each session."""
-PLANNER_VERSION = 1
+PLANNER_VERSION = 2
 """Grows with every change of how groups are planned or written: what other code wrote is not committed."""
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
@@ -52,19 +50,26 @@ class UntrustedError(CorruptionError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """The record of a group, by its number in the plan."""
+    """The record of a group, by its number in the plan: its files, and what else its mode needs to commit it."""
 
     number: int
     outputs: tuple[ContentFile, ...]
-    dead_by_position: int
-    dead_by_key: int
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a journal, as its mode writes it."""
+
+    mode: str
+    body: Mapping[str, Any] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
     """All that a journal says. `commits` are groups by snapshot id; `delete` is None unless the journal is finished."""
 
-    plan: Mapping[str, Any]
+    plan: Planned
     groups: tuple[WrittenGroup, ...]
     commits: Mapping[int, tuple[int, ...]]
     delete: tuple[str, ...] | None
@@ -79,10 +84,10 @@ class Journal:
     number: int
 
     @classmethod
-    def begin(cls, store: ObjectStore, plan: RewritePlan) -> Journal:
-        """Record a plan, before any work."""
+    def begin(cls, store: ObjectStore, document: Mapping[str, Any]) -> Journal:
+        """Record the document of a plan, before any work."""
         journal = cls(store, uuid.uuid4().hex, 0)
-        body = _holding() | {"planner": PLANNER_VERSION, "document": plan_document(plan)}
+        body = _holding() | {"planner": PLANNER_VERSION, "document": document}
         store.put(journal.folder + "plan.json", _sealed(body))
         return journal
 
@@ -106,15 +111,17 @@ class Journal:
         """A sign of life."""
         self.store.put(self.folder + "alive", b"")
 
-    def written(self, rewritten: Rewritten) -> None:
-        """Record that all outputs of a group are complete."""
-        body = {
-            "number": rewritten.group.number,
-            "outputs": [file_document(file) for file in rewritten.outputs],
-            "dead_by_position": rewritten.dead_by_position,
-            "dead_by_key": rewritten.dead_by_key,
-        }
-        self.store.put(f"{self.folder}group-{rewritten.group.number}.json", _sealed(body))
+    def written(self, groups: Sequence[WrittenGroup]) -> None:
+        """Record that all outputs of these groups are complete."""
+        records = [
+            {
+                "number": group.number,
+                "outputs": [file_document(file) for file in group.outputs],
+                "details": group.details,
+            }
+            for group in groups
+        ]
+        self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))
 
     def before_attempt(self, snapshot_id: int, groups: Sequence[int]) -> None:
         """Record that a snapshot with some of these groups may be committed from now on.
@@ -174,23 +181,26 @@ def folder_of(session: str) -> str:
     return f"{FOLDER}{session}/"
 
 
+def name_of_files(session: str) -> str:
+    """How the names of all files begin that a session adds to the table's data folder."""
+    return f"{session}-"
+
+
 def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
     """The records at these paths of a session's folder. Raises UntrustedError if they cannot be resumed."""
     folder = folder_of(session)
     names = sorted(path.removeprefix(folder) for path in paths)
     plan = plan_of(store, session)
-    groups, commits = [], {}
+    groups: list[WrittenGroup] = []
+    commits: dict[int, tuple[int, ...]] = {}
     delete: tuple[str, ...] | None = None
     for name in names:
-        if name.startswith(("group-", "commit-", "holder-")):
+        if name.startswith(("written-", "commit-", "holder-")):
             body = _opened(store, folder + name)
             try:
                 match name.partition("-")[0]:
-                    case "group":
-                        outputs = tuple(file_of(document) for document in body["outputs"])
-                        groups.append(
-                            WrittenGroup(body["number"], outputs, body["dead_by_position"], body["dead_by_key"])
-                        )
+                    case "written":
+                        groups += [_written_group(record) for record in body["groups"]]
                     case "commit":
                         commits[int(body["snapshot_id"])] = tuple(body["groups"])
                     case _ if "delete" in body:
@@ -200,13 +210,17 @@ def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
     return Records(plan, tuple(sorted(groups, key=lambda group: group.number)), commits, delete)
 
 
-def plan_of(store: ObjectStore, session: str) -> Mapping[str, Any]:
-    """The document of the plan. Raises UntrustedError where it is damaged or other code wrote it."""
+def _written_group(record: Mapping[str, Any]) -> WrittenGroup:
+    return WrittenGroup(record["number"], tuple(map(file_of, record["outputs"])), record["details"])
+
+
+def plan_of(store: ObjectStore, session: str) -> Planned:
+    """The plan. Raises UntrustedError where it is damaged or other code wrote it."""
     body = _opened(store, folder_of(session) + "plan.json")
     if body.get("planner") != PLANNER_VERSION:
         raise UntrustedError(f"another version of deltacompact wrote it (planner {body.get('planner')})")
-    document: Mapping[str, Any] = body["document"]
-    return document
+    document = body["document"]
+    return Planned(mode_of(document), document["plan"])
 
 
 def holder_of(store: ObjectStore, session: str, paths: Iterable[str]) -> Holder:
