@@ -896,7 +896,7 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
     ]
     assert out.splitlines() == [
         f"1 equality-delete file -> 1 delete file with 1 row, snapshot {lake.state(T).snapshot_id}",
-        "keys of 1 data file with 2 rows were read",
+        "keys of 1 data file with 2 rows were looked up",
     ]
     lake.delete_by_key(T, {"id": [2]})
     words = ["compact", "iceberg://lake", T, "--mode", "convert"]

@@ -35,7 +35,7 @@ from deltacompact.catalog.iceberg.key_index.merging import runs_to_merge
 from deltacompact.catalog.iceberg.key_index.storing import newest
 from deltacompact.catalog.iceberg.key_index.terms import terms_of
 from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.rewrite.plan_document import checksum
+from deltacompact.catalog.iceberg.plan_envelope import checksum
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
