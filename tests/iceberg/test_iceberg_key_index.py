@@ -737,7 +737,8 @@ def test_rule_16_a_delete_hits_no_row_of_its_own_commit(lake):
     table_of(lake, [5, 6])
     loaded = IcebergTable.load(lake.catalog, T)
     fields = loaded.metadata.schema
-    data = pa.Table.from_pylist([{"id": 5, "name": "new", "updated": 1, "op": "I"}], schema=fields)
+    rows = [{"id": number, "name": "new", "updated": 1, "op": "I"} for number in (5, 7)]  # 6 lies between its bounds
+    data = pa.Table.from_pylist(rows, schema=fields)
     keys = pa.Table.from_pydict({"id": [5]}, schema=pa.schema([fields.field("id")]))
     files = [
         lake._file(loaded, data, Content.DATA, (), None, ()),
@@ -747,7 +748,7 @@ def test_rule_16_a_delete_hits_no_row_of_its_own_commit(lake):
     lake.delete_by_key(T, {"id": [6]})
     Twice(lake).agree()
     assert convert(lake).rows_marked == 2
-    assert [row.values["name"] for row in visible(lake)] == ["new"]
+    assert [row.values["name"] for row in visible(lake)] == ["new", "new"]
 
 
 def test_ray_finds_the_same_rows(lake, ray_cluster):
