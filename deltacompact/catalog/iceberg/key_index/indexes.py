@@ -129,7 +129,7 @@ class KeyIndexes:
         known = frozenset(index.data)
         new = [(file, _by_itself(source)) for file, source in asked if file not in known]
         read = f"{len(new):,} of {counted(len(asked), 'data file')}"
-        self.notes.append(f"key index: {read} {'was' if len(new) == 1 else 'were'} read, it has the others")
+        self.notes.append(f"key index: {read} {'was' if len(new) == 1 else 'were'} read")
         if not new:
             return self._signed(index)
         sizes = [(run.rows, sum(file.rows for file in run.data if file in self.live)) for run in index.runs]

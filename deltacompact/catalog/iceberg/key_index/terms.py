@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.name_mapping import PROPERTY as NAME_MAPPING
+from deltacompact.catalog.iceberg.table.row_lineage import has_lineage
+from deltacompact.index.keys import ENCODING_VERSION
 
 FOLDER = "metadata/deltacompact-index/"
 """Below the table's location: a folder for each index. Not in the journals' folder, where each folder is a session."""
@@ -41,5 +43,11 @@ def terms_of(metadata: TableMetadata, what: str, ids: Iterable[int]) -> Terms:
         default = repr(column.default) if column.has_default else None
         columns.append((number, column.type, default))
     mapping = metadata.properties.get(NAME_MAPPING)  # it says which columns of files without field ids are meant
-    words = {"of": what, "columns": columns, "lineage": metadata.format_version >= 3, "names": mapping}
+    words = {
+        "of": what,
+        "columns": columns,
+        "lineage": has_lineage(metadata),
+        "names": mapping,
+        "encoding": ENCODING_VERSION,
+    }
     return Terms(metadata.uuid, json.dumps(words, sort_keys=True))
