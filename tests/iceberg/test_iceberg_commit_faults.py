@@ -176,7 +176,7 @@ def test_a_clock_that_is_ahead_of_ours_does_not_make_the_times_of_the_table_go_b
 def test_a_table_whose_properties_make_no_sense_is_refused_before_any_work(lake, name):
     table_of(lake, [1], [2], **{f"commit.retry.{name}": "-1"})
     before = files(lake)
-    with pytest.raises(InputError, match=rf"^table property commit\.retry\.{name} is '-1', it must be a count$"):
+    with pytest.raises(InputError, match=rf"^the table has commit\.retry\.{name} '-1', which is not a whole number$"):
         rewrite(lake)
     assert files(lake) == before
 

@@ -29,7 +29,7 @@ class Patience:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Patience:
-        """As a table's properties say. Raises InputError for one that is no count."""
+        """As a table's properties say. Raises InputError for one that is no whole number."""
         chosen = cls()
         return cls(
             _count(properties, "commit.retry.num-retries", chosen.attempts - 1) + 1,
@@ -47,5 +47,5 @@ class Patience:
 def _count(properties: Mapping[str, str], name: str, default: int) -> int:
     value = str(properties.get(name, default)).strip()
     if not value.isdecimal():
-        raise InputError(f"table property {name} is {value!r}, it must be a count")
+        raise InputError(f"the table has {name} {value!r}, which is not a whole number")
     return int(value)
