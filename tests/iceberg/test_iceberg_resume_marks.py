@@ -62,7 +62,12 @@ def work(monkeypatch):
 
     def counted(owner, name):
         method = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda self, *rest: (calls.append(name), method(self, *rest))[1])
+
+        def call(self, *inputs, **others):
+            calls.append(name)
+            return method(self, *inputs, **others)
+
+        monkeypatch.setattr(owner, name, call)
 
     counted(Finder, "find")
     counted(Comparison, "compared")
