@@ -11,7 +11,7 @@ although it has dead rows, its deletion vector names its bitmap.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -53,14 +53,22 @@ def read_masks(store: ObjectStore, path: str, limits: ReadLimits = READ_LIMITS) 
     return masks
 
 
-def read_each_masks(store: ObjectStore, paths: Iterable[str], limits: ReadLimits = READ_LIMITS) -> Iterator[Masks]:
-    """The masks of each file, in order. Remote files are fetched ahead."""
+def read_each_masks(
+    store: ObjectStore,
+    paths: Iterable[str],
+    limits: ReadLimits = READ_LIMITS,
+    wanted: Collection[Ordinal] | None = None,
+) -> Iterator[Masks]:
+    """The masks of each file, in order; `wanted`: only these. Remote files are fetched ahead."""
     ahead = ReadAhead(limits)
     for path, opened in begun_ahead(paths, lambda path: (path, session_object(store, path, ahead))):
         masks: Masks = {}
         with opened as source:
             announce(source)
-            for ordinal, bits, crc32 in zip(*pa.ipc.open_file(source).read_all().columns, strict=True):
+            table = pa.ipc.open_file(source).read_all()
+            if wanted is not None:  # a file may have the masks of thousands of files, and a task needs a few
+                table = table.filter(pa.array(np.isin(np.asarray(table["ordinal"]), list(wanted))))
+            for ordinal, bits, crc32 in zip(*table.columns, strict=True):
                 mask = np.frombuffer(bits.as_buffer() or b"", np.uint8).copy()
                 if _kernels.crc32(mask) != crc32.as_py():
                     raise CorruptionError(f"{store.uri}{path}: CRC-32 of a mask differs")

@@ -161,11 +161,12 @@ def _planned(
     options, share_min = task.options, task.limits.copied_group_share_min
     codec, planned = options.codec, list[Piece]()
     masks: Masks = {}
+    wanted = {source.ordinal for source in task.sources}
     for source, copies, reader in begun_ahead(
         enumerate(task.sources), lambda numbered: _begun(store, task, *numbered, ahead)
     ):
         if not masks:  # they are read while the first files are opened
-            for of_group in read_each_masks(store, task.masks_paths, ahead.limits):
+            for of_group in read_each_masks(store, task.masks_paths, ahead.limits, wanted):
                 masks |= of_group
         lives = live_mask(masks[source.ordinal], source.file.rows)
         piece = Piece(source.file, lives, _rows_of(lives, source))

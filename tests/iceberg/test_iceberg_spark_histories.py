@@ -1,6 +1,7 @@
 """Random histories in which Spark writes and compacts, Iceberg's Java writers delete by key, and we compact in between.
 
-After every step Spark's own reader sees the rows of an oracle. A seed is a history; each is printed where it fails.
+Some of it, Spark's own maintenance too, happens between the plan and the commit of a compaction of ours. After every
+step Spark's own reader sees the rows of an oracle. A seed is a history; each is printed where it fails.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ import pytest
 from iceberg_lake import SETTINGS, sorted_rows
 
 import deltacompact
+from deltacompact.catalog.iceberg.convert.convert import Convert
+from deltacompact.catalog.iceberg.convert.options import convert_options
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 
 T = "ns.t"
 STEPS = 16
 MODES = ("rewrite", "convert")
+MAINTENANCE = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests")
+WRITES = ("insert", "delete", "update", "delete_by_key")
 
 
 class History:
@@ -54,10 +60,11 @@ class History:
         self.spark.delete_by_key(T, {"id": numbers}, f"day={day}")
         self.rows = [row for row in self.rows if row["day"] != day or row["id"] not in numbers]
 
-    def spark_rewrites(self) -> None:
-        self.spark.sql(
-            f"call {self.spark.name}.system.rewrite_data_files(table => '{T}', options => map('rewrite-all', 'true'))"
-        )
+    def spark_maintains(self) -> None:
+        procedure = self.random.choice(MAINTENANCE)
+        options = "" if procedure == "rewrite_manifests" else ", options => map('rewrite-all', 'true')"
+        self.said[-1] += f" {procedure}"
+        self.spark.sql(f"call {self.spark.name}.system.{procedure}(table => '{T}'{options})")
 
     def compact(self) -> None:
         mode = self.random.choice(MODES)
@@ -66,12 +73,30 @@ class History:
         catalog = deltacompact.open_catalog(self.lake.catalog)
         deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
 
+    def compact_while_others_commit(self) -> None:
+        pending = self.random.sample([*WRITES, "spark_maintains"], 2)
+        mode = self.random.choice(MODES)
+        self.said[-1] += f" {mode}"
+
+        def others() -> None:
+            while pending:
+                self.do(pending.pop())
+
+        if mode == "rewrite":
+            self.lake.rewrite(T, rewrite_all=True, before_commit=others)
+        else:
+            table = IcebergTable.load(self.lake.catalog, T)
+            Convert(table, "main", convert_options({}), SETTINGS, before_commit=others).run()
+        others()  # where there was nothing to commit
+
+    def do(self, kind: str) -> None:
+        self.said.append(kind)
+        getattr(self, kind)()
+
     def run(self) -> None:
+        kinds = [*WRITES, "insert", "compact", "compact_while_others_commit", "spark_maintains"]
         for _ in range(STEPS):
-            kinds = ["insert", "insert", "delete", "update", "delete_by_key", "compact", "compact", "spark_rewrites"]
-            kind = self.random.choice(kinds) if self.rows else "insert"
-            self.said.append(kind)
-            getattr(self, kind)()
+            self.do(self.random.choice(kinds) if self.rows else "insert")
             assert self.spark.rows(T) == sorted_rows(list(self.rows)), self.said
 
 
