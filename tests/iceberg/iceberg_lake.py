@@ -215,7 +215,8 @@ class Lake:
             locations.put(store, path, data)
             listed.append(line)
 
-        for manifest, entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
+        for manifest, all_entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
+            entries = [entry for entry in all_entries if entry.status is not Status.DELETED]
             if any(entry.file.path in gone for entry in entries):
                 kept = [
                     replace(entry, status=Status.DELETED if entry.file.path in gone else Status.EXISTING)

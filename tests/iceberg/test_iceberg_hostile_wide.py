@@ -6,8 +6,7 @@ from iceberg_lake import Lake
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from deltacompact.catalog.iceberg.table import pyiceberg_door
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable, plain
 from deltacompact.index import live_bitmaps
 from deltacompact.tabular import field_ids
 
@@ -49,7 +48,7 @@ def test_a_tables_columns_are_converted_at_once(lake, monkeypatch):
         change.delete_column("c7")
     with lake.catalog.load_table(T).update_schema() as change:
         change.add_column("c7", LongType())
-    calls = counting(monkeypatch, pyiceberg_door, "schema_to_pyarrow")
+    calls = counting(monkeypatch, plain, "schema_to_pyarrow")
     columns = IcebergTable.load(lake.catalog, T).metadata.columns
     assert len(calls) == 3  # today's schema, for its columns and as a whole, and the column that was dropped
     assert (len(columns), columns[8].is_dropped, columns[COLUMNS + 1].field.name) == (COLUMNS + 1, True, "c7")

@@ -78,7 +78,7 @@ def test_files_of_older_specs_are_chosen_by_their_own_partition(lake):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("id >", "where 'id >' is not an expression about this table"),
+        ("id >", "where 'id >' cannot be parsed"),
         ("nobody = 1", "is not an expression about this table: .*nobody"),
         ("day = 'today'", "is not an expression about this table"),
         ("", "option where is empty"),
