@@ -835,7 +835,7 @@ def test_a_plan_survives_json_and_names_what_it_opens(lake):
     document = json.loads(plan_document.plan_to_json(plan))
     body = document["plan"]
     assert [one["reason"] for one in body["equality_deletes"]] == ["applies", "applies_to_nothing"]
-    assert [(one["rows"], len(one["equality"])) for group in body["groups"] for one in group["inputs"]] == [(2, 1)]
+    assert [(one["rows"], one["equality"]) for group in body["groups"] for one in group["inputs"]] == [(2, [[0, 1]])]
     assert body["not_opened"] == 1
     assert plan_document.plan_from_json(json.dumps(document), lake.state(T)) == plan
     body["not_opened"] = 0

@@ -3,20 +3,24 @@
     {"format": 1, "kind": "iceberg rewrite plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "uuid": "8e…", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
               "deletes": [["…/e.parquet", null], ["…/v.puffin", 4]],
-              "groups": [{"inputs": [{"path": "…/a.parquet", "sequence_number": 3, "equality": [0], "vector": 1, …}]}],
+              "groups": [{"inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], "vector": 1, …}]}],
               …}}
 
-A document names files, deletes by their number in a list, as thousands may apply to each of thousands of files. Their
-manifest entries are looked up in the table of now.
+A document names files. Thousands of deletes may apply to each of thousands of files, so they are numbered by age, and a
+file has runs of numbers: [7, 500] are the deletes 7 to 506. Their manifest entries are looked up in the table of now.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, Protocol
+
+import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.catalog.iceberg.deletes.matching import Deletes
@@ -112,22 +116,39 @@ def value_of(value: Any) -> Any:
 # Files
 
 
-def numbered_deletes(sources: Iterable[Source]) -> dict[Key, int]:
-    """The deletes of data files, and the number of each in a document's list."""
-    listed = {entry.file.key: None for source in sources for entry in source.deletes.all}
-    return {key: number for number, key in enumerate(listed)}
+class NumberedDeletes:
+    """The deletes of some data files, numbered by age: those of one file make few runs of numbers."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._entries: dict[int, Entry] = {}
+        for source in sources:  # there may be millions of pairs, so nothing here is done for each
+            deletes = source.deletes.all
+            self._entries.update(zip(map(id, deletes), deletes, strict=True))
+        by_age = sorted(self._entries.values(), key=lambda entry: (entry.sequence, entry.file.path, _offset(entry)))
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(entry.file.key for entry in by_age))}
+        self.keys: tuple[Key, ...] = tuple(numbers)
+        self._numbers = {place: numbers[entry.file.key] for place, entry in self._entries.items()}
+
+    def runs(self, deletes: Sequence[Entry]) -> list[list[int]]:
+        """The numbers of these deletes: the first one of each run, and how many."""
+        numbers = np.fromiter(map(self._numbers.__getitem__, map(id, deletes)), np.int64, len(deletes))
+        starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+        counts = np.diff(starts, append=len(numbers))
+        runs: list[list[int]] = np.column_stack([numbers[starts], counts]).tolist()
+        return runs
 
 
-def source_document(source: Source, numbers: Mapping[Key, int]) -> dict[str, Any]:
+def source_document(source: Source, numbered: NumberedDeletes) -> dict[str, Any]:
     """A data file as a document names it, with the numbers of its deletes."""
     deletes = source.deletes
+    vector = numbered.runs([deletes.vector]) if deletes.vector else None
     return {
         "path": source.entry.file.path,
         "sequence_number": source.entry.sequence_number,
         "first_row_id": source.entry.file.first_row_id,
-        "equality": [numbers[entry.file.key] for entry in deletes.equality],
-        "positions": [numbers[entry.file.key] for entry in deletes.positions],
-        "vector": numbers[deletes.vector.file.key] if deletes.vector else None,
+        "equality": numbered.runs(deletes.equality),
+        "positions": numbered.runs(deletes.positions),
+        "vector": vector and vector[0][0],
     }
 
 
@@ -145,42 +166,54 @@ class NamedFiles:
 
     def __init__(self, state: TableState, deletes: Iterable[Sequence[Any]]) -> None:
         self._data = {entry.file.path: entry for entry in state.data}
-        self._deletes = {entry.file.key: entry for entry in state.deletes}
-        self._keys: list[Key] = [(path, offset) for path, offset in deletes]
+        live = {entry.file.key: entry for entry in state.deletes}
+        keys: list[Key] = [(path, offset) for path, offset in deletes]
+        self._deletes = [live.get(key) or _gone(Content.POSITION_DELETES, key, None) for key in keys]
+        self._missing = [number for number, key in enumerate(keys) if key not in live]
 
     def present(self, source: Mapping[str, Any]) -> tuple[Entry, Deletes]:
         """A data file with its deletes. Raises ConflictError if one of them is not there any more."""
         entry = self._entry(source)
         if entry is None or entry.file.first_row_id != source["first_row_id"]:
             raise stale(source["path"])
-        return entry, _deletes(source, self._present)
+        for first, count in _runs(source):
+            place = bisect.bisect_left(self._missing, first)
+            if place < len(self._missing) and self._missing[place] < first + count:
+                raise stale(self._deletes[self._missing[place]].file.path)
+        return entry, self._deletes_of(source)
 
     def past(self, source: Mapping[str, Any]) -> tuple[Entry, Deletes]:
         """The same, where a file that is not there any more is only known by its name and its sequence number."""
         entry = self._entry(source) or _gone(Content.DATA, (source["path"], None), source["sequence_number"])
-        return entry, _deletes(source, self._past)
+        return entry, self._deletes_of(source)
 
     def _entry(self, source: Mapping[str, Any]) -> Entry | None:
         entry = self._data.get(source["path"])
         return entry if entry is not None and entry.sequence_number == source["sequence_number"] else None
 
-    def _present(self, number: int) -> Entry:
-        entry = self._deletes.get(self._keys[number])
-        if entry is None:
-            raise stale(self._keys[number][0])
-        return entry
+    def _deletes_of(self, source: Mapping[str, Any]) -> Deletes:
+        vector = source["vector"]
+        return Deletes(
+            self._in_runs(source["equality"]),
+            self._in_runs(source["positions"]),
+            None if vector is None else self._deletes[vector],
+        )
 
-    def _past(self, number: int) -> Entry:
-        key = self._keys[number]
-        return self._deletes.get(key) or _gone(Content.POSITION_DELETES, key, None)
+    def _in_runs(self, runs: Iterable[Sequence[int]]) -> tuple[Entry, ...]:
+        return tuple(chain.from_iterable(self._deletes[first : first + count] for first, count in runs))
 
 
-def _deletes(source: Mapping[str, Any], of_number: Callable[[int], Entry]) -> Deletes:
-    return Deletes(
-        tuple(of_number(number) for number in source["equality"]),
-        tuple(of_number(number) for number in source["positions"]),
-        None if source["vector"] is None else of_number(source["vector"]),
-    )
+def _runs(source: Mapping[str, Any]) -> Iterator[Sequence[int]]:
+    """The runs of all deletes of a data file."""
+    yield from source["equality"]
+    yield from source["positions"]
+    if source["vector"] is not None:
+        yield source["vector"], 1
+
+
+def _offset(entry: Entry) -> int:
+    """Where a deletion vector lies in its file; 0 for files of their own."""
+    return entry.file.content_offset or 0
 
 
 def _gone(content: Content, key: Key, sequence_number: int | None) -> Entry:

@@ -4,7 +4,7 @@
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 7, "options": {…},
               "equality_deletes": [{"path": "…/e.parquet", "reason": "applies", "rows": 17, "data_files": 1}],
               "deletes": [["…/e.parquet", null]],
-              "groups": [{"rows": …, "bytes": …, "inputs": [{"path": "…/a.parquet", "rows": …, "equality": [0], …}]}],
+              "groups": [{"rows": …, "bytes": …, "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], …}]}],
               "not_opened": 12, "stays": {}}}
 
 Which delete applies to which data file is found again in the table of now. An equality delete that is not there any
@@ -23,9 +23,8 @@ from deltacompact.catalog.iceberg import plan_envelope
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions
 from deltacompact.catalog.iceberg.convert.plan import AskedGroup, Conversion, ConvertPlan, Reason, plan_conversion
 from deltacompact.catalog.iceberg.plan_envelope import (
-    Key,
+    NumberedDeletes,
     input_paths,
-    numbered_deletes,
     source_document,
     stale,
 )
@@ -34,11 +33,11 @@ from deltacompact.catalog.iceberg.table.table_state import TableState
 
 def plan_document(plan: ConvertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
-    numbers = numbered_deletes(plan.asked)
+    numbered = NumberedDeletes(plan.asked)
     body = {
         "equality_deletes": [_conversion(one) for one in plan.conversions],
-        "deletes": [list(key) for key in numbers],
-        "groups": [_group(group, numbers) for group in plan.groups],
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [_group(group, numbered) for group in plan.groups],
         "not_opened": plan.not_opened,
         "stays": {reason.value: count for reason, count in plan.stays},
     }
@@ -85,6 +84,6 @@ def _conversion(one: Conversion) -> dict[str, Any]:
     }
 
 
-def _group(group: AskedGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
-    inputs = [source_document(one, numbers) | {"rows": one.entry.file.rows} for one in group.asked]
+def _group(group: AskedGroup, numbered: NumberedDeletes) -> dict[str, Any]:
+    inputs = [source_document(one, numbered) | {"rows": one.entry.file.rows} for one in group.asked]
     return {"rows": group.rows, "bytes": group.bytes, "inputs": inputs}

@@ -4,7 +4,7 @@
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
               "deletes": [["…/e.parquet", null], ["…/v.puffin", 4]],
               "groups": [{"partition": [3], "output_files": 1, "bytes": …, "rows": …,
-                          "inputs": [{"path": "…/a.parquet", "reason": "too_small", "equality": [0], "vector": 1, …}]}],
+                          "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], "vector": 1, …}]}],
               "stays": {"right_size": 12}}}
 
 A file or a delete that is not there any more makes the plan stale. What came since the plan is judged at the commit,
@@ -20,10 +20,9 @@ from typing import Any
 from deltacompact.base.modes import REWRITE
 from deltacompact.catalog.iceberg import plan_envelope
 from deltacompact.catalog.iceberg.plan_envelope import (
-    Key,
     NamedFiles,
+    NumberedDeletes,
     input_paths,
-    numbered_deletes,
     plain,
     source_document,
     value_of,
@@ -35,10 +34,10 @@ from deltacompact.catalog.iceberg.table.table_state import TableState
 
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
-    numbers = numbered_deletes(source for group in plan.groups for source in group.inputs)
+    numbered = NumberedDeletes(source for group in plan.groups for source in group.inputs)
     body = {
-        "deletes": [list(key) for key in numbers],
-        "groups": [_group(group, numbers) for group in plan.groups],
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [_group(group, numbered) for group in plan.groups],
         "stays": {reason.value: count for reason, count in plan.stays},
     }
     return plan_envelope.enveloped(REWRITE, plan, body)
@@ -76,14 +75,14 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[i
     )
 
 
-def _group(group: FileGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
+def _group(group: FileGroup, numbered: NumberedDeletes) -> dict[str, Any]:
     return {
         "spec_id": group.spec_id,
         "partition": None if group.partition is None else [plain(value) for value in group.partition],
         "output_files": group.output_files,
         "bytes": group.bytes,
         "rows": group.rows,
-        "inputs": [source_document(source, numbers) | {"reason": source.reason.value} for source in group.inputs],
+        "inputs": [source_document(source, numbered) | {"reason": source.reason.value} for source in group.inputs],
     }
 
 

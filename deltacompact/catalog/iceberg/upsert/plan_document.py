@@ -5,7 +5,7 @@
               "compared_by": "key id; scope table", "recorded": "key 1; scope table", "through": 5,
               "deletes": [["…/e.parquet", null]],
               "groups": [{"key_space": [0, [3]], "rows": 1000, "bytes": 4000,
-                          "inputs": [{"path": "…/a.parquet", "reason": "came_since", "equality": [0], …}]}],
+                          "inputs": [{"path": "…/a.parquet", "reason": "came_since", "equality": [[0, 1]], …}]}],
               "settled_files": 2, …}}
 
 An approved plan compares the data files that it names, with their deletes of now. Files that came since the plan are
@@ -24,10 +24,9 @@ from deltacompact.base.model import SortKey
 from deltacompact.base.modes import UPSERT
 from deltacompact.catalog.iceberg import plan_envelope
 from deltacompact.catalog.iceberg.plan_envelope import (
-    Key,
     NamedFiles,
+    NumberedDeletes,
     input_paths,
-    numbered_deletes,
     plain,
     source_document,
     stale,
@@ -41,15 +40,15 @@ from deltacompact.catalog.iceberg.upsert.plan import Input, KeySpace, Reason, Sp
 
 def plan_document(plan: UpsertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
-    numbers = numbered_deletes(plan.inputs)
+    numbered = NumberedDeletes(plan.inputs)
     body = {
         "format_version": plan.format_version,
         "compared_by": plan.words,
         "recorded": plan.recorded,
         "reach": plan.reach.value,
         "through": plan.through,
-        "deletes": [list(key) for key in numbers],
-        "groups": [_group(group, numbers) for group in plan.groups],
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [_group(group, numbered) for group in plan.groups],
         "settled_files": plan.settled_files,
     }
     return plan_envelope.enveloped(UPSERT, plan, body)
@@ -107,12 +106,12 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColu
     )
 
 
-def _group(group: SpaceGroup, numbers: Mapping[Key, int]) -> dict[str, Any]:
+def _group(group: SpaceGroup, numbered: NumberedDeletes) -> dict[str, Any]:
     return {
         "key_space": group.key_space and [group.key_space[0], [plain(value) for value in group.key_space[1]]],
         "rows": group.rows,
         "bytes": group.bytes,
-        "inputs": [source_document(source, numbers) | {"reason": source.reason.value} for source in group.inputs],
+        "inputs": [source_document(source, numbered) | {"reason": source.reason.value} for source in group.inputs],
     }
 
 
