@@ -35,7 +35,7 @@ from deltacompact.catalog.iceberg.deletes.finding import Sizes
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json, plan_to_json
 from deltacompact.catalog.iceberg.table.content_files import Spec, SpecField
 from deltacompact.catalog.iceberg.table.metadata import Column
-from deltacompact.catalog.iceberg.table.partition_transforms import partition_columns, partitions_of
+from deltacompact.catalog.iceberg.table.pyiceberg_door.transforms import partition_columns, partitions_of
 from deltacompact.tabular import writing
 
 T = "ns.t"

@@ -34,8 +34,8 @@ from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
-from deltacompact.catalog.iceberg.table.partition_transforms import partition_columns
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.catalog.iceberg.table.row_lineage import with_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState
 from deltacompact.executors.executor import Executor

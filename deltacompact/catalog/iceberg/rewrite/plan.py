@@ -27,7 +27,7 @@ from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, 
 from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
-from deltacompact.catalog.iceberg.table.partition_transforms import partition_columns
+from deltacompact.catalog.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
 

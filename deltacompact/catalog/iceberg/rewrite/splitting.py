@@ -22,7 +22,7 @@ from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.catalog.iceberg.table.content_files import PartitionTuple
 from deltacompact.catalog.iceberg.table.parquet_files import tables
-from deltacompact.catalog.iceberg.table.partition_transforms import PartitionColumn, partitions_of
+from deltacompact.catalog.iceberg.table.pyiceberg_door.transforms import PartitionColumn, partitions_of
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import writing

@@ -17,6 +17,7 @@ commits        requirements and updates of a commit, and its outcome
 version_3      metadata of version 3, which PyIceberg reads but does not write
 where          expressions about files
 partitions     in which partition of another spec a file lies
+transforms     partition values of rows, computed by pyiceberg-core
 metrics        column counts and bounds of a Parquet file
 behaviour      tries what we use of PyIceberg that is not public, once in a process
 release        refuses a release that does not fit
