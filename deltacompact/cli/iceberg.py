@@ -333,6 +333,8 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
         removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {orphans.bytes:,} bytes, {would}removed"
         lines.append(f"orphans: {orphans.nothing_to_do or removed}")
         lines += [f"  {path}" for path in orphans.paths]
+        if orphans.unfinished:
+            lines.append(f"  {counted(orphans.unfinished, 'write')} that was never finished, {would}removed")
         if orphans.at_work:
             lines.append(f"  not touched: {counted(orphans.at_work, 'file')} of sessions that can be resumed")
         lines += [f"  not touched: {folder} holds another table" for folder in orphans.other_tables]

@@ -104,11 +104,15 @@ class LocalStore:
 
     def unfinished(self, prefix: str) -> Iterator[ObjectStat]:
         """The unfinished files of all tables: their names do not say which path they were meant for."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for found in sorted((self.root / self.UNFINISHED).iterdir()):
-                with contextlib.suppress(NotFoundError):
-                    if _UNFINISHED_NAME.fullmatch(found.name):
-                        yield self.stat(f"{self.UNFINISHED}/{found.name}")
+        for folder in self._folders_of_unfinished():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                for found in sorted(folder.iterdir()):
+                    with contextlib.suppress(NotFoundError):
+                        if _UNFINISHED_NAME.fullmatch(found.name):
+                            yield self.stat(found.relative_to(self.root).as_posix())
+
+    def _folders_of_unfinished(self) -> Iterable[Path]:
+        return [self.root / self.UNFINISHED]
 
     def discard(self, begun: Iterable[ObjectStat]) -> None:
         self.delete(stat.path for stat in begun)
@@ -173,10 +177,16 @@ class LocalStore:
 
 
 class ForeignFolder(LocalStore):
-    """A folder outside of a catalog: writing a file leaves nothing else behind."""
+    """A folder outside of a catalog: writing a file leaves nothing else behind, unless the process dies.
+
+    A file may have been written by its own URI. Then its folder was the store, so unfinished files lie at any depth.
+    """
 
     def _tidy(self, folder: Path) -> None:
         self._remove_if_empty(folder)
+
+    def _folders_of_unfinished(self) -> Iterable[Path]:
+        return sorted(self.root.rglob(self.UNFINISHED))
 
 
 def _sync_directory(directory: Path) -> None:

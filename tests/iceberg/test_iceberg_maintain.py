@@ -13,6 +13,7 @@ import random
 import shutil
 import struct
 import time
+import uuid
 from collections import defaultdict
 from pathlib import Path
 
@@ -859,6 +860,17 @@ def test_old_files_that_nothing_reaches_go_and_others_stay(lake):
     assert all(file.exists() for file in kept)
     assert ids_of(lake) == [1, 2]
     assert orphans(lake).nothing_to_do.endswith("that nothing reaches are too young")
+
+
+def test_writes_that_a_killed_process_never_ended_go_once_they_are_old(lake):
+    table_of(lake, [1])
+    begun = put(lake, f"data/.unfinished/{uuid.uuid4().hex}")
+    young = put(lake, f".unfinished/{uuid.uuid4().hex}", age_days=2)
+    foreign = put(lake, ".unfinished/somebody's.txt")
+    assert (orphans(lake, dry_run=True).unfinished, begun.exists()) == (1, True)
+    assert orphans(lake).unfinished == 1
+    assert (begun.exists(), young.exists(), foreign.exists()) == (False, True, True)
+    assert orphans(lake).nothing_to_do
 
 
 def test_a_hidden_partition_folder_is_not_hidden(lake):

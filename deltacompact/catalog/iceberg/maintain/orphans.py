@@ -40,7 +40,7 @@ from deltacompact.catalog.iceberg.maintain.sessions import Sessions
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 from deltacompact.storage.opening import identity
 
 _METADATA_FILE = re.compile(r"(.*/|)metadata/[^/]+\.metadata\.json(\.gz)?")
@@ -63,6 +63,8 @@ class OrphansResult:
     at_work: int = 0
     """Files of sessions that work or can be resumed."""
     hidden: int = 0
+    unfinished: int = 0
+    """Writes that a process began and never ended: on S3 uploads, on a disk files that no listing shows."""
     other_tables: tuple[str, ...] = ()
     """Folders of other tables below the location. Nothing in them is touched."""
     nothing_to_do: str | None = None
@@ -110,9 +112,10 @@ class RemoveOrphans:
         hidden_names = _hidden_names(now)
         found = [stat for stat in unreached if not is_inside(stat.path, others)]
         shown = [stat for stat in found if not _is_hidden(stat.path, hidden_names)]
-        old = [stat for stat in shown if self.now_ms - stat.modified_s * 1000 > self.options.orphan_age_ms]
+        old = [stat for stat in shown if self._is_old(stat)]
         orphans = [stat for stat in old if not sessions.at_work(stat.path)]
         self._refuse_other_names(now, inside, orphans, reached)
+        begun = [stat for stat in unfinished(folder, "") if self._is_old(stat) and not is_inside(stat.path, others)]
         result = OrphansResult(
             location=location,
             listed=len(listed),
@@ -124,14 +127,19 @@ class RemoveOrphans:
             at_work=len(old) - len(orphans),
             hidden=len(found) - len(shown),
             other_tables=tuple(others),
-            nothing_to_do=None if orphans else _why_nothing(len(listed), len(shown)),
+            unfinished=len(begun),
+            nothing_to_do=None if orphans or begun else _why_nothing(len(listed), len(shown)),
         )
         if not dry_run:
             free, journals = sessions.closed(orphans)
             self._delete(folder, [stat.path for stat in free])
             for journal in journals:
                 journal.clear()
+            discard(folder, begun)
         return result
+
+    def _is_old(self, stat: ObjectStat) -> bool:
+        return self.now_ms - stat.modified_s * 1000 > self.options.orphan_age_ms
 
     def _delete(self, folder: ObjectStore, paths: list[str]) -> None:
         for start in range(0, len(paths), locations.DELETED_AT_ONCE):
