@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.delta_stream.vacuum import vacuum
+    from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
     from deltacompact.catalog.delta_stream.versions import retract, rollback
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.catalog.iceberg.convert.convert import ConvertResult
@@ -87,7 +87,7 @@ __all__ = [
 
 _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
-    "catalog.delta_stream.vacuum": ("vacuum",),
+    "catalog.delta_stream.vacuum.vacuum": ("vacuum",),
     "catalog.delta_stream.versions": ("retract", "rollback"),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.convert.convert": ("ConvertResult",),

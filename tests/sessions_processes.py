@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.catalog.delta_stream.log.state import StreamState
 
 ROOT = Path(__file__).parent.parent
 

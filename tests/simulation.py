@@ -19,7 +19,7 @@ from stores import Crash, FetchingStore, InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.log_objects import LOG_LIMITS, LogLimits
+from deltacompact.catalog.delta_stream.log.objects import LOG_LIMITS, LogLimits
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 

@@ -290,7 +290,7 @@ def test_the_users_name_of_a_file_is_kept_through_the_log(tmp_path, catalog):
 
 def test_an_error_of_the_store_gets_no_advice(catalog):
     from deltacompact.base.errors import StoreError
-    from deltacompact.catalog.delta_stream.advice import advised
+    from deltacompact.catalog.delta_stream.appending.advice import advised
 
     catalog.create_table("t", primary_keys=["id"])
     delta = catalog.append("t", pa.table({"id": [1]}))

@@ -16,7 +16,7 @@ import deltacompact
 from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError, SessionResult
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore

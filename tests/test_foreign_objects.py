@@ -20,10 +20,10 @@ from tables import problems
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.log_objects import LogLimits
+from deltacompact.catalog.delta_stream.log.log import StreamLog
+from deltacompact.catalog.delta_stream.log.objects import LogLimits
 from deltacompact.catalog.delta_stream.paths import StreamPaths, TablePaths, stream_root_of
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import rollback
 from deltacompact.cli import run as command_line
 from deltacompact.maintenance.check import check

@@ -25,7 +25,7 @@ from stores import unmeasured  # noqa: F401
 from tables import lake_of_release_0_1, problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import rollback, versions
 
 TABLES = ("orders", "flat", "events", "wide", "interrupted")

@@ -18,7 +18,7 @@ from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest
 from deltacompact.maintenance.check import rehash_table

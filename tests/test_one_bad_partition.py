@@ -15,9 +15,9 @@ from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.delta_stream import partition as partition_module
 from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.log_entries import Committed
+from deltacompact.catalog.delta_stream.log.entries import Committed
 from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.session import attempts

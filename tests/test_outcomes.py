@@ -28,7 +28,7 @@ from deltacompact import (
     cli,
 )
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.log_objects import LogLimits
+from deltacompact.catalog.delta_stream.log.objects import LogLimits
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table

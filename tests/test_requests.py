@@ -29,7 +29,7 @@ from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
 from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import read_manifest

@@ -22,9 +22,9 @@ import deltacompact
 from deltacompact import Settings, _kernels
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import OperationType, Partition
-from deltacompact.catalog.delta_stream.log_entries import IndexReplaced
+from deltacompact.catalog.delta_stream.log.entries import IndexReplaced
 from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer

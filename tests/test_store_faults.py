@@ -14,7 +14,7 @@ from tables import problems
 
 from deltacompact import CompactionResult, DeltaCompactError, DeltaStreamCatalog, Settings, StoreError, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table
 from deltacompact.storage.memory import MemoryStore

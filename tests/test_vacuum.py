@@ -20,7 +20,7 @@ from lake.lake import rows as small_rows
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
-from deltacompact.catalog.delta_stream.vacuum import VacuumResult, vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.cli import run as command_line
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore

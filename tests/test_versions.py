@@ -18,7 +18,7 @@ from tables import one_row_simulated, problems
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
 from deltacompact.cli import run as command_line
 from deltacompact.storage.local import LocalStore

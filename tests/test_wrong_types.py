@@ -13,7 +13,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
 from deltacompact.catalog.delta_stream.file_lists import publish
 from deltacompact.catalog.delta_stream.scan import export_table
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
 from deltacompact.cli import append, compaction, demo, history, iceberg, reading, tables, upkeep
 from deltacompact.cli.program import Program
 

@@ -62,7 +62,7 @@ def append(
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
     deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
     """
-    from deltacompact.catalog.delta_stream.sources import sources
+    from deltacompact.catalog.delta_stream.appending.sources import sources
     from deltacompact.cli.console import err
 
     if token is None and token_sequence is not None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted, error_document, one_line
-from deltacompact.catalog.delta_stream.vacuum import VacuumResult
+from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult
 from deltacompact.cli.decisions import decided_documents, decided_words
 from deltacompact.cli.words import NOTHING_HELD, named, size
 from deltacompact.results import CompactionResult, SessionResult

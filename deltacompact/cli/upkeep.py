@@ -27,7 +27,7 @@ from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.delta_stream.vacuum import VacuumResult
+    from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
     from deltacompact.maintenance.check import CheckResult
 
@@ -222,8 +222,8 @@ def vacuum(
     deltacompact vacuum ./lake orders --dry-run
     """
     from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-    from deltacompact.catalog.delta_stream.vacuum import vacuum as vacuum_table
-    from deltacompact.catalog.delta_stream.vacuum_held import Held
+    from deltacompact.catalog.delta_stream.vacuum.held import Held
+    from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum as vacuum_table
     from deltacompact.cli.console import out
     from deltacompact.cli.result_report import print_vacuumed
 

@@ -24,16 +24,16 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.advice import with_advice
+from deltacompact.catalog.delta_stream.appending.advice import with_advice
+from deltacompact.catalog.delta_stream.appending.shape import StreamShape, compacted_shape
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
-from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream.contradictions import Evidence, contradictions
-from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.log_entries import Entry, IndexReplaced
+from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.log.entries import Entry, IndexReplaced
+from deltacompact.catalog.delta_stream.log.log import StreamLog
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.shape import StreamShape, compacted_shape
 from deltacompact.catalog.delta_stream.snapshots import everything
-from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.catalog.delta_stream.vacuum.contradictions import Evidence, contradictions
 from deltacompact.executors.executor import Executor
 from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
 from deltacompact.index.keys import Encoding

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.catalog.delta_stream.advice import advising
+from deltacompact.catalog.delta_stream.appending.advice import advising
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.scan import with_keys_of
 from deltacompact.catalog.delta_stream.snapshots import everything

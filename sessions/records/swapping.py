@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, NotFoundError, StoreError
-from deltacompact.catalog.delta_stream.certain_put import put_certainly
+from deltacompact.catalog.delta_stream.log.certain_put import put_certainly
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)

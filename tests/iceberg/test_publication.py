@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import rollback, versions
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.publication import held

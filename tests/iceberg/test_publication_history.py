@@ -16,7 +16,7 @@ from publications import LOCAL, Publications, T, configure
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import retract, rollback
 from deltacompact.catalog.publication import publication
 from deltacompact.catalog.publication.publication import PublicationResult, show_compacted

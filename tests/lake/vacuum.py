@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.catalog.delta_stream.versions import versions
 
 from .world import HOUR_S, World

@@ -13,7 +13,7 @@ from oracle import Row
 from deltacompact import ConflictError, DeltaStreamCatalog, NotFoundError, PositionError, Settings, StoreError, compact
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import OperationType
-from deltacompact.catalog.delta_stream.vacuum import vacuum
+from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table
 from deltacompact.tabular.row_groups import WriteOptions

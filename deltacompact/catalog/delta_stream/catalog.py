@@ -38,15 +38,15 @@ from deltacompact.base.model import (
     Token,
 )
 from deltacompact.base.partitions import side_by_side
-from deltacompact.catalog.delta_stream.certain_put import put_certainly
+from deltacompact.catalog.delta_stream.appending.positions import checked_position
+from deltacompact.catalog.delta_stream.appending.stream_writer import CommitTerms, StreamWriter
 from deltacompact.catalog.delta_stream.listing import Listing, read_listing
-from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.log_entries import dump
-from deltacompact.catalog.delta_stream.log_objects import LOG_LIMITS, LogLimits
+from deltacompact.catalog.delta_stream.log.certain_put import put_certainly
+from deltacompact.catalog.delta_stream.log.entries import dump
+from deltacompact.catalog.delta_stream.log.log import StreamLog
+from deltacompact.catalog.delta_stream.log.objects import LOG_LIMITS, LogLimits
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.paths import TablePaths, check_path
-from deltacompact.catalog.delta_stream.positions import checked_position
-from deltacompact.catalog.delta_stream.state import StreamState
-from deltacompact.catalog.delta_stream.stream_writer import CommitTerms, StreamWriter
 from deltacompact.catalog.delta_stream.table_documents import (
     is_destination,
     of_source,

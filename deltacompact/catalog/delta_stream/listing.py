@@ -36,7 +36,7 @@ from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.delta_stream.state import StreamState
+    from deltacompact.catalog.delta_stream.log.state import StreamState
 
 _SHARE_MIN = 16
 """Streams that one thread looks through: with fewer, a page of keys would be read in vain too often."""

@@ -11,15 +11,15 @@ from __future__ import annotations
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
 from deltacompact.base.partitions import both
-from deltacompact.catalog.delta_stream.advice import advised
+from deltacompact.catalog.delta_stream.appending.advice import advised
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.destinations import open_destination
-from deltacompact.catalog.delta_stream.log import StreamLog, genesis_state
-from deltacompact.catalog.delta_stream.log_entries import Compacted, Fence, Opened
+from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.log.entries import Compacted, Fence, Opened
+from deltacompact.catalog.delta_stream.log.log import StreamLog, genesis_state
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths, TablePaths
 from deltacompact.catalog.delta_stream.snapshots import choose
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot
 
 

@@ -21,7 +21,7 @@ from deltacompact.base.model import ContentType, DataFile, Partition, Table
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import columns_shown, text_of
-from deltacompact.catalog.delta_stream.advice import advising
+from deltacompact.catalog.delta_stream.appending.advice import advising
 from deltacompact.catalog.delta_stream.snapshots import everything
 from deltacompact.catalog.delta_stream.versions import state_of_version
 from deltacompact.reading.live_rows import live_parts, schema_of
@@ -32,7 +32,7 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.delta_stream.state import StreamState
+    from deltacompact.catalog.delta_stream.log.state import StreamState
 
 
 class Selection(TypedDict, total=False):

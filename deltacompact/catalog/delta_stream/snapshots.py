@@ -12,7 +12,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.wording import counted
-from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.table.ports import Moment, NothingToDo, Snapshot
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Direction, SortKey, Table, TableKeys
-from deltacompact.catalog.delta_stream.log_entries import check_format
+from deltacompact.catalog.delta_stream.log.entries import check_format
 
 
 def document(data: bytes, path: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
-from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly, telling_interrupts
-from deltacompact.catalog.delta_stream.log_entries import dump
+from deltacompact.catalog.delta_stream.log.certain_put import Effect, put_certainly, telling_interrupts
+from deltacompact.catalog.delta_stream.log.entries import dump
 from deltacompact.catalog.delta_stream.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.catalog.delta_stream.table_documents import (
     check_keys,

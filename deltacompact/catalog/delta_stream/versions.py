@@ -20,11 +20,11 @@ from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
-from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.log_entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
+from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
+from deltacompact.catalog.delta_stream.log.log import StreamLog
+from deltacompact.catalog.delta_stream.log.state import StreamState, replay
 from deltacompact.catalog.delta_stream.paths import StreamPaths
-from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import is_uri, open_object

@@ -25,8 +25,8 @@ import pyarrow as pa
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.partitions import done_for_each
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.catalog.iceberg.commit.committer import Committer
 from deltacompact.catalog.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
 from deltacompact.catalog.iceberg.table.content_files import Content

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
-from deltacompact.catalog.delta_stream.log_entries import (
+from deltacompact.catalog.delta_stream.appending.tokens import Commits, Known, Tokens
+from deltacompact.catalog.delta_stream.log.entries import (
     Carried,
     Committed,
     Compacted,
@@ -23,7 +24,6 @@ from deltacompact.catalog.delta_stream.log_entries import (
     Retracted,
     Sealed,
 )
-from deltacompact.catalog.delta_stream.tokens import Commits, Known, Tokens
 
 
 def is_attempt(fenced: str) -> bool:

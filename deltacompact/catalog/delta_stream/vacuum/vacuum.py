@@ -35,16 +35,16 @@ from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
-from deltacompact.catalog.delta_stream.contradictions import Evidence, contradictions
-from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log.log import StreamLog
 from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.vacuum_chain import Chain, newest_s, read_chain, sealed_s
-from deltacompact.catalog.delta_stream.vacuum_fences import fenced_off
-from deltacompact.catalog.delta_stream.vacuum_held import Held
-from deltacompact.catalog.delta_stream.vacuum_listing import StreamListing
-from deltacompact.catalog.delta_stream.vacuum_logs import attempts, superseded_checkpoints, unreached_logs
-from deltacompact.catalog.delta_stream.vacuum_mark import Mark, digest, parsed
-from deltacompact.catalog.delta_stream.vacuum_reach import Reach
+from deltacompact.catalog.delta_stream.vacuum.chain import Chain, newest_s, read_chain, sealed_s
+from deltacompact.catalog.delta_stream.vacuum.contradictions import Evidence, contradictions
+from deltacompact.catalog.delta_stream.vacuum.fences import fenced_off
+from deltacompact.catalog.delta_stream.vacuum.held import Held
+from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
+from deltacompact.catalog.delta_stream.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
+from deltacompact.catalog.delta_stream.vacuum.mark import Mark, digest, parsed
+from deltacompact.catalog.delta_stream.vacuum.reach import Reach
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
 _TOLERANCE_S = 60.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import NotFoundError
-from deltacompact.catalog.delta_stream.log import StreamLog
+from deltacompact.catalog.delta_stream.log.log import StreamLog
 from deltacompact.storage.objects import ObjectStat
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.partitions import READ_AT_ONCE, both
-from deltacompact.catalog.delta_stream import checkpoints, heads
-from deltacompact.catalog.delta_stream.heads import Head
-from deltacompact.catalog.delta_stream.log_entries import dump
-from deltacompact.catalog.delta_stream.log_objects import LogObjects
+from deltacompact.catalog.delta_stream.log import checkpoints, heads
+from deltacompact.catalog.delta_stream.log.entries import dump
+from deltacompact.catalog.delta_stream.log.heads import Head
+from deltacompact.catalog.delta_stream.log.objects import LogObjects
+from deltacompact.catalog.delta_stream.log.state import StreamState, replay
 from deltacompact.catalog.delta_stream.paths import GENESIS
-from deltacompact.catalog.delta_stream.state import StreamState, replay
 from deltacompact.storage.objects import ObjectStat
 
 

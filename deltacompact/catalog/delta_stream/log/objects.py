@@ -19,9 +19,8 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION
-from deltacompact.catalog.delta_stream.certain_put import Effect, put_certainly
-from deltacompact.catalog.delta_stream.heads import RecentEntries
-from deltacompact.catalog.delta_stream.log_entries import (
+from deltacompact.catalog.delta_stream.log.certain_put import Effect, put_certainly
+from deltacompact.catalog.delta_stream.log.entries import (
     Committed,
     Entry,
     Fence,
@@ -33,6 +32,7 @@ from deltacompact.catalog.delta_stream.log_entries import (
     kind_of,
     to_document,
 )
+from deltacompact.catalog.delta_stream.log.heads import RecentEntries
 from deltacompact.catalog.delta_stream.paths import StreamPaths
 from deltacompact.storage.objects import Fetches, ObjectStat, ObjectStore
 

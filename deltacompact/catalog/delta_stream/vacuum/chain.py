@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.state import StreamState
-from deltacompact.catalog.delta_stream.vacuum_listing import StreamListing
-from deltacompact.catalog.delta_stream.vacuum_mark import SealedVersion
+from deltacompact.catalog.delta_stream.log.log import StreamLog
+from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
+from deltacompact.catalog.delta_stream.vacuum.mark import SealedVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 
 from deltacompact.base.errors import NotFoundError
-from deltacompact.catalog.delta_stream.log import StreamLog
-from deltacompact.catalog.delta_stream.log_entries import Entry, Fence
-from deltacompact.catalog.delta_stream.state import StreamState
-from deltacompact.catalog.delta_stream.vacuum_chain import Chain
-from deltacompact.catalog.delta_stream.vacuum_listing import StreamListing
+from deltacompact.catalog.delta_stream.log.entries import Entry, Fence
+from deltacompact.catalog.delta_stream.log.log import StreamLog
+from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.catalog.delta_stream.vacuum.chain import Chain
+from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.storage.objects import ObjectStat
 
 

@@ -31,7 +31,7 @@ from deltacompact.base.model import (
     OperationType,
     Token,
 )
-from deltacompact.catalog.delta_stream.tokens import Tokens
+from deltacompact.catalog.delta_stream.appending.tokens import Tokens
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 
 

@@ -33,15 +33,15 @@ from deltacompact.base.model import (
     Token,
 )
 from deltacompact.base.numbers import DeltaFileNumber
-from deltacompact.catalog.delta_stream.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream.incoming import Rows, incoming, write_rows
-from deltacompact.catalog.delta_stream.log_entries import Committed, Entry, Opened
+from deltacompact.catalog.delta_stream.appending.incoming import Rows, incoming, write_rows
+from deltacompact.catalog.delta_stream.appending.shape import StreamShape, shape_of
+from deltacompact.catalog.delta_stream.appending.sources import canonical_name
+from deltacompact.catalog.delta_stream.appending.tokens import Known
+from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
+from deltacompact.catalog.delta_stream.log.entries import Committed, Entry, Opened
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.paths import TablePaths, refuse_files_of_other_streams
-from deltacompact.catalog.delta_stream.shape import StreamShape, shape_of
-from deltacompact.catalog.delta_stream.sources import canonical_name
-from deltacompact.catalog.delta_stream.state import StreamState
 from deltacompact.catalog.delta_stream.table_documents import is_destination
-from deltacompact.catalog.delta_stream.tokens import Known
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file

@@ -14,9 +14,9 @@ from functools import lru_cache
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import DataFile, ObjectRef
 from deltacompact.catalog.delta_stream.catalog import stream_files
-from deltacompact.catalog.delta_stream.state import StreamState
-from deltacompact.catalog.delta_stream.vacuum_chain import Chain
-from deltacompact.catalog.delta_stream.vacuum_listing import StreamListing
+from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.catalog.delta_stream.vacuum.chain import Chain
+from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 from deltacompact.storage.opening import identity, is_uri

@@ -18,16 +18,16 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.catalog.delta_stream import checkpoints
-from deltacompact.catalog.delta_stream.certain_put import Effect
-from deltacompact.catalog.delta_stream.effects import effect_of
-from deltacompact.catalog.delta_stream.heads import Head
-from deltacompact.catalog.delta_stream.log_entries import Carried, Entry, Fence, Opened, Retracted, Sealed
-from deltacompact.catalog.delta_stream.log_objects import LOG_LIMITS, LogLimits, LogObjects, ReadEntry
+from deltacompact.catalog.delta_stream.appending.tokens import Tokens
+from deltacompact.catalog.delta_stream.log import checkpoints
+from deltacompact.catalog.delta_stream.log.certain_put import Effect
+from deltacompact.catalog.delta_stream.log.effects import effect_of
+from deltacompact.catalog.delta_stream.log.entries import Carried, Entry, Fence, Opened, Retracted, Sealed
+from deltacompact.catalog.delta_stream.log.heads import Head
+from deltacompact.catalog.delta_stream.log.objects import LOG_LIMITS, LogLimits, LogObjects, ReadEntry
+from deltacompact.catalog.delta_stream.log.state import StreamState, replay
+from deltacompact.catalog.delta_stream.log.stored_head import StoredHead
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths
-from deltacompact.catalog.delta_stream.state import StreamState, replay
-from deltacompact.catalog.delta_stream.stored_head import StoredHead
-from deltacompact.catalog.delta_stream.tokens import Tokens
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _GENESIS_ENTRY = Opened(0, None, GENESIS, Tokens(), None)

@@ -7,8 +7,8 @@ fence                        nothing, because no user waits for it
 
 from __future__ import annotations
 
-from deltacompact.catalog.delta_stream.certain_put import Effect
-from deltacompact.catalog.delta_stream.log_entries import Committed, Entry, IndexReplaced, Retracted, Sealed
+from deltacompact.catalog.delta_stream.log.certain_put import Effect
+from deltacompact.catalog.delta_stream.log.entries import Committed, Entry, IndexReplaced, Retracted, Sealed
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:

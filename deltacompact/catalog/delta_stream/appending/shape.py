@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import ContentType, DataFile, OperationType, Table, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.tabular import schemas
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import FORMAT_VERSION
-from deltacompact.catalog.delta_stream.log_entries import (
+from deltacompact.catalog.delta_stream.log.entries import (
     Carried,
     Compacted,
     Entry,
@@ -26,8 +26,8 @@ from deltacompact.catalog.delta_stream.log_entries import (
     from_document,
     to_document,
 )
-from deltacompact.catalog.delta_stream.log_objects import LogObjects, json_object
-from deltacompact.catalog.delta_stream.state import StreamState, replay
+from deltacompact.catalog.delta_stream.log.objects import LogObjects, json_object
+from deltacompact.catalog.delta_stream.log.state import StreamState, replay
 
 
 def is_due(tail: int, every: int) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.model import DataFile, Partition
-from deltacompact.catalog.delta_stream.state import StreamState
+from deltacompact.catalog.delta_stream.log.state import StreamState
 
 _COMMAND = "deltacompact retract"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from deltacompact.catalog.delta_stream.contradictions import Evidence
-from deltacompact.catalog.delta_stream.log_objects import LogObjects
-from deltacompact.catalog.delta_stream.vacuum_chain import Chain
-from deltacompact.catalog.delta_stream.vacuum_listing import StreamListing
+from deltacompact.catalog.delta_stream.log.objects import LogObjects
+from deltacompact.catalog.delta_stream.vacuum.chain import Chain
+from deltacompact.catalog.delta_stream.vacuum.contradictions import Evidence
+from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.storage.objects import ObjectStat
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.catalog.delta_stream.paths import StreamPaths
-from deltacompact.catalog.delta_stream.vacuum_mark import SealedVersion
+from deltacompact.catalog.delta_stream.vacuum.mark import SealedVersion
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 

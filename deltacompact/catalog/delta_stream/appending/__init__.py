@@ -1,0 +1,8 @@
+"""Appending: rows or files become a delta at the end of a stream.
+
+stream_writer     data first, then the entry; start here
+incoming          rows from any library that speaks Arrow
+sources           files that a command line names
+shape             which files fit the stream                advice       errors that name delta and command
+tokens            a batch is committed once                 positions    positions that a caller chooses
+"""
