@@ -120,7 +120,7 @@ class PublishedVersion:
 
 class SnapshotSource(Protocol):
     def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
-        """The snapshot of now, or of an earlier moment."""
+        """The current snapshot, or of an earlier moment."""
 
 
 class CommitTarget(Protocol):

@@ -5,7 +5,7 @@ table      the table as it is stored          metadata, manifests, content files
 deletes    which rows are dead                matched by sequence number and bounds; digests; live bitmaps
 key_index  where each key lies, kept beside the table: the next run reads new files only
 marks      dead rows as delete files          position deletes, or deletion vectors in Puffin files
-commit     one snapshot onto a branch         a pure proposal on the head of now, its manifests, its attempts
+commit     one snapshot onto a branch         a pure proposal on the current head, its manifests, its attempts
 journal    sessions of any mode               what they plan and wrote; signs of life; what died is resumed
 mode       one call of a mode                 the driver: left, plan, resume, sessions, done again
 rewrite    the mode `rewrite`                 options, plan, outputs, validation

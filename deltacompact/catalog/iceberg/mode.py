@@ -3,7 +3,7 @@
 left        journals of the branch             sessions that died, and live ones
 plan        or the plan of a document          bad input is refused before anything is committed
 resume      what dead sessions had written     committed, or deleted where it cannot be
-plan        the branch of now
+plan        the branch as it is now
 session     written and committed              what others touched is planned again
 """
 

@@ -7,7 +7,7 @@
               …}}
 
 A document names files. Thousands of deletes may apply to each of thousands of files, so they are numbered by age, and a
-file has runs of numbers: [7, 500] are the deletes 7 to 506. Their manifest entries are looked up in the table of now.
+file has runs of numbers: [7, 500] are the deletes 7 to 506. Their manifest entries are looked up in the current table.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def stale(path: str) -> ConflictError:
 
 
 class NamedFiles:
-    """The files that a document names, in the table of now."""
+    """The files that a document names, in the current table."""
 
     def __init__(self, state: TableState, deletes: Iterable[Sequence[Any]]) -> None:
         self._data = {entry.file.path: entry for entry in state.data}

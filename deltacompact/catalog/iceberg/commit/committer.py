@@ -43,7 +43,7 @@ from deltacompact.catalog.iceberg.table.table_state import StateReader
 from deltacompact.storage.objects import ObjectStore
 
 Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
-"""Writes the files of the snapshot with this id on the table of now. None: nothing is left to change."""
+"""Writes the files of the snapshot with this id on the current table. None: nothing is left to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Committer:
     before_attempt: Callable[[int], None] = lambda snapshot_id: None
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
-        """Commit what is proposed on the head of now: entries to remove and entries to add. Raises as `land` does."""
+        """Commit what is proposed on the current head: entries to remove and entries to add. Raises as `land` does."""
 
         def drafting(metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, Outcome]:
             state = self.reader.read(metadata, self.branch)
@@ -106,7 +106,7 @@ class Committer:
         return self.land(table, drafting)
 
     def land(self, table: IcebergTable, drafting: Drafting[Outcome]) -> Committed[Outcome]:
-        """Commit what is drafted on the head of now.
+        """Commit what is drafted on the current head.
 
         Raises ConflictError after too many attempts or if we were given up, InputError if the catalog does not let us,
         and OutcomeUnknownError (Interrupted after Ctrl-C, or if a signal ends this process) if nobody knows what
@@ -142,7 +142,7 @@ class Committer:
     def _tried(
         self, table: IcebergTable, drafting: Drafting[Outcome], tries: _Tries[Outcome]
     ) -> Committed[Outcome] | None:
-        """Attempt after attempt, each on the head of now. None: none of them surely took effect."""
+        """Attempt after attempt, each on the current head. None: none of them surely took effect."""
         patience = Patience.of(table.metadata.properties)
         deadline = time.monotonic() + patience.total_s
         for attempt in range(1, patience.attempts + 1):

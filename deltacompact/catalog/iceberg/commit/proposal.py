@@ -3,7 +3,7 @@
     head 8      a, b, c live, p deletes rows of a
     proposal    "replace"    removed a, p    added y with sequence number 5    outcome: the groups that are in it
 
-A mode gives the committer a function from the head of now to a proposal. The committer calls it again on the head of
+A mode gives the committer a function from the current head to a proposal. The committer calls it again on the head of
 each attempt, so it must be pure and quick: what takes long has been done before.
 """
 
@@ -48,7 +48,7 @@ class Proposal(Generic[Outcome]):
 
 
 Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]
-"""From the head of now to what a snapshot would change on it."""
+"""From the current head to what a snapshot would change on it."""
 
 
 def addition(file: ContentFile, sequence_number: int | None = None) -> Entry:

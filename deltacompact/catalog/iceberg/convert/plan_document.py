@@ -7,7 +7,7 @@
               "groups": [{"rows": …, "bytes": …, "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], …}]}],
               "not_opened": 12, "stays": {}}}
 
-Which delete applies to which data file is found again in the table of now. An equality delete that is not there any
+Which delete applies to which data file is found again in the current table. An equality delete that is not there any
 more makes the plan stale. A data file that is gone need not be asked.
 """
 
@@ -50,7 +50,7 @@ def plan_to_json(plan: ConvertPlan) -> str:
 
 
 def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> ConvertPlan:
-    """The plan of a document, resolved in the table of now. Equality deletes that are `done` may be gone.
+    """The plan of a document, resolved in the current table. Equality deletes that are `done` may be gone.
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """

@@ -1,4 +1,4 @@
-"""What a dead session's converted deletes would change on the head of now: pure.
+"""What a dead session's converted deletes would change on the current head: pure.
 
     recorded    group 0: a, b asked for e and f -> marks p1 of a, p2 of b
     head        a, b, e, f                  added p1 and p2, removed e and f: as if it had just been asked

@@ -277,7 +277,7 @@ class Finder:
 
     def _constants(self, file: ContentFile) -> Iterator[tuple[int, Fill | None]]:
         """Columns by which the file is partitioned as they are, with their value (spec, "Column Projection": only the
-        transform identity says what rows have). None: it cannot be had in the column's type of today."""
+        transform identity says what rows have). None: it cannot be had in the column's present type."""
         for part, value in zip(self.metadata.specs[file.spec_id].fields, file.partition, strict=True):
             column = self.metadata.columns.get(part.source_id)
             if part.transform == "identity" and column is not None and column.is_top_level:

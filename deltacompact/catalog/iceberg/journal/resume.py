@@ -4,7 +4,7 @@
     the next run  takes the journal over, commits 0 and 1, deletes half an output of 2, clears the journal
                   and then plans anew: group 2 is there still
 
-A group is committed if it is still valid on the head of now, as at any commit: its mode says so. It is done again if a
+A group is committed if it is still valid on the current head, as at any commit: its mode says so. It is done again if a
 file of it is missing or cut short. A commit whose answer nobody heard has landed if the table has its snapshot, or its
 files; then nothing of it is deleted, and nothing committed twice. Journals that cannot be trusted stay for `maintain`.
 """
@@ -33,7 +33,7 @@ from deltacompact.catalog.iceberg.table.table_state import StateReader, TableSta
 from deltacompact.storage.objects import ObjectStore
 
 Resumption: TypeAlias = Callable[[Planned, Sequence[WrittenGroup], TableState], Proposal[Any]]
-"""What a mode proposes on the head of now, of groups that a dead session had written. Pure."""
+"""What a mode proposes on the current head, of groups that a dead session had written. Pure."""
 
 
 def landed_inputs(store: ObjectStore, state: TableState, reader: StateReader, left: Left, mode: str) -> frozenset[str]:

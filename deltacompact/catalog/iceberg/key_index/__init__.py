@@ -5,7 +5,7 @@ b.parquet    id 7              run 1    digest(7) | file 0, row 0      numbers c
 
 An entry says what a row of an immutable data file holds, and nothing else: the digest of its key, its place, its sort
 key, whether it deletes its key. So an index can be *stale*, never wrong. Whether a row lives, and whether its file is
-still in the table, is asked of the table of now. Files that came are read and added, files that went are not asked.
+still in the table, is asked of the current table. Files that came are read and added, files that went are not asked.
 Deletes, rollbacks, branches and other writers change nothing that is in it.
 
 terms       by what rows are indexed: columns with their types; another schema, another index

@@ -1,6 +1,6 @@
 """Expires snapshots, then deletes the files that only they reached.
 
-    1  plan       of the metadata of now: snapshots 7 and 8 go                      a pure function
+    1  plan       of the current metadata: snapshots 7 and 8 go                      a pure function
     2  commit     if no branch or tag has changed since; else plan again            the only step that readers see
     3  reach      files of 7 and 8, less the files of every snapshot that is left   read after the commit
     4  delete     data first, manifest lists last
@@ -127,7 +127,7 @@ class ExpireSnapshots:
         return result
 
     def _committed(self, table: IcebergTable, expired: _Expired) -> IcebergTable:
-        """Commit what expires of the table of now, attempt after attempt. Fills in what is gone."""
+        """Commit what expires of the current table, attempt after attempt. Fills in what is gone."""
         patience = Patience.of(table.metadata.properties)
         table_id, unanswered, said = table.metadata.table_id, 0, ""
         for attempt in range(1, patience.attempts + 1):

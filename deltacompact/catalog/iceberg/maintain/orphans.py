@@ -2,7 +2,7 @@
 
     1  list       every file below the location: before reachability is computed, so that a file which comes later is
                   not listed, and a file which is listed was there when the metadata was read
-    2  reach      metadata files, lists, manifests, data, deletes and statistics of the table of now
+    2  reach      metadata files, lists, manifests, data, deletes and statistics of the current table
     3  compare    files that the metadata names below the location, and that were there before, must be listed;
                   otherwise names in metadata and names in storage differ, and nothing can be said about any file
     4  delete     what is listed, not reached, and old enough
@@ -72,7 +72,7 @@ class OrphansResult:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """By identity, the location that the metadata names: all files that the table of now reaches, and those of them
+    """By identity, the location that the metadata names: all files that the current table reaches, and those of them
     that it reached before the listing, too."""
 
     all: Mapping[str, str]
@@ -148,7 +148,7 @@ class RemoveOrphans:
             self.say(f"deleted {start + len(batch):,} of {counted(len(paths), 'file')}")
 
     def _reached(self, before: TableMetadata, now: TableMetadata) -> _Reached:
-        """What the table of now reaches; and what it reached already before the listing."""
+        """What the current table reaches; and what it reached already before the listing."""
         old = [found for number, found in now.snapshots.items() if number in before.snapshots]
         new = [found for number, found in now.snapshots.items() if number not in before.snapshots]
         statistics = [found.path for found in now.statistics if found in before.statistics]

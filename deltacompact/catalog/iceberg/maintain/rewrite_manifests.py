@@ -132,7 +132,7 @@ class _Writing:
         return whole
 
     def draft(self, metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, ManifestsResult]:
-        """The snapshot with this id on the table of now."""
+        """The snapshot with this id on the current table."""
         head, listed = _head(self.task.store, metadata, self.task.branch)
         done = self.on_head(metadata, listed)
         created = [replace(line, snapshot_id=snapshot_id) for one in done for line in one.lines]

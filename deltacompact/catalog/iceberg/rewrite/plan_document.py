@@ -49,7 +49,7 @@ def plan_to_json(plan: RewritePlan) -> str:
 
 
 def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> RewritePlan:
-    """The plan of a document, resolved in the table of now, without the groups whose files are `done`.
+    """The plan of a document, resolved in the current table, without the groups whose files are `done`.
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """

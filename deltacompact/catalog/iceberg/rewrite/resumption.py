@@ -1,4 +1,4 @@
-"""What a dead session's rewritten groups would change on the head of now: pure.
+"""What a dead session's rewritten groups would change on the current head: pure.
 
 recorded    group 0: a, c -> y      group 1: b -> z
 head        a, c, d                 b was removed by somebody, so group 1 is left out; group 0 is judged as always

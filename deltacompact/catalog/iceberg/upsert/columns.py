@@ -25,7 +25,7 @@ from deltacompact.tabular.field_ids import field_id
 
 @dataclass(frozen=True, slots=True)
 class UpsertColumns:
-    """Names of today, in the order of the table's schema for the key. `deletes` are the values that mark a delete.
+    """Today's names, in the order of the table's schema for the key. `deletes` are the values that mark a delete.
 
     `words` tell them by name; `recorded` by field id, so it is the same after a column was renamed.
     """

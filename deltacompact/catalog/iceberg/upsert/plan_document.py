@@ -60,7 +60,7 @@ def plan_to_json(plan: UpsertPlan) -> str:
 
 
 def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
-    """The plan of a document, resolved in the table of now.
+    """The plan of a document, resolved in the current table.
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
@@ -82,7 +82,7 @@ def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
 
 
 def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColumns) -> UpsertPlan:
-    """The plan just as it was made, with the deletes of then, by columns that are still the same."""
+    """The plan just as it was made, with the deletes of that time, by columns that are still the same."""
     files = NamedFiles(state, body["deletes"])
     inputs = [
         Input(*files.past(source), _key_space_of(group["key_space"]), Reason(source["reason"]))

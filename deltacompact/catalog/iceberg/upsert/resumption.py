@@ -1,4 +1,4 @@
-"""What a dead session's marks of superseded rows would change on the head of now: pure.
+"""What a dead session's marks of superseded rows would change on the current head: pure.
 
     recorded    a: row 1 lost to b; b guards it; marks p1        planned at 5, by key 1
     head        a, b, append c                                   added p1

@@ -48,7 +48,7 @@ class IcebergTable:
 
     @classmethod
     def load(cls, catalog: Catalog, table_id: str) -> IcebergTable:
-        """The table of now (rule 26: never from a metadata file that was pinned before).
+        """The current table (rule 26: never from a metadata file that was pinned before).
 
         Raises NotFoundError, and InputError for a table whose metadata a commit would damage.
         """
