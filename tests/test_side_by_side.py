@@ -4,11 +4,13 @@ that neither a bad partition nor Ctrl-C costs the others anything."""
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
@@ -242,7 +244,8 @@ def test_partitions_of_a_store_behind_a_network_are_opened_and_compacted_side_by
     assert {session.live for session in result.sessions} == {4}
 
 
-def test_the_memory_of_the_process_stays_within_the_plans_of_all_that_run() -> None:
+def peak_and_plan() -> tuple[int, int]:
+    """The most memory of this process while it compacts twelve partitions, and what their plan says."""
     catalog = with_days(behind_a_network(), 12, rows=30_000)
     peak, done = [0], threading.Event()
 
@@ -259,8 +262,14 @@ def test_the_memory_of_the_process_stays_within_the_plans_of_all_that_run() -> N
         done.set()
         sampler.join()
     (planned_bytes,) = {session.planned_peak_bytes for session in result.sessions}
+    return peak[0], planned_bytes
+
+
+def test_the_memory_of_the_process_stays_within_the_plans_of_all_that_run() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # the tests' own process holds gigabytes
+        peak, planned_bytes = pool.submit(peak_and_plan).result()
     assert planned_bytes >= TASK_BASE_BYTES + 12 * 64 * MIB, "the plan is that of twelve tasks in one process"
-    assert 0 < peak[0] <= planned_bytes
+    assert 0 < peak <= planned_bytes
 
 
 def test_a_bad_partition_costs_the_others_nothing_and_events_name_their_partition() -> None:
