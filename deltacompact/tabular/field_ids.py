@@ -136,7 +136,7 @@ def _matched_type(wanted: pa.DataType, found: pa.DataType) -> pa.DataType:
 
 def _projected(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:
     t = pa.types
-    if not t.is_nested(wanted) or _agree(list(_children(stored)), list(_children(wanted))):
+    if not t.is_nested(wanted) or _agree(list(fields_below(stored)), list(fields_below(wanted))):
         return converted(array, wanted)
     if t.is_struct(wanted):
         return _struct(array, stored, wanted)
@@ -163,12 +163,12 @@ def _struct(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Arr
 def _agree(stored: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> bool:
     names, others = ([(field_id(field), field.name) for field in fields] for fields in (stored, wanted))
     return names == others and all(
-        _agree(list(_children(one.type)), list(_children(other.type)))
+        _agree(list(fields_below(one.type)), list(fields_below(other.type)))
         for one, other in zip(stored, wanted, strict=True)
     )
 
 
-def _children(type_: pa.DataType) -> Iterator[pa.Field]:
+def fields_below(type_: pa.DataType) -> Iterator[pa.Field]:
     """The fields below a type whose names count: children of structs, also inside of lists and maps.
 
     The names of a list's items and of a map's keys and items have no meaning.
@@ -177,7 +177,7 @@ def _children(type_: pa.DataType) -> Iterator[pa.Field]:
     if t.is_struct(type_):
         yield from type_
     elif t.is_map(type_):
-        yield from _children(type_.key_type)
-        yield from _children(type_.item_type)
+        yield from fields_below(type_.key_type)
+        yield from fields_below(type_.item_type)
     elif is_list(type_):
-        yield from _children(type_.value_type)
+        yield from fields_below(type_.value_type)

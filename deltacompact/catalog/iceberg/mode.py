@@ -10,7 +10,7 @@ session     written and committed              what others touched is planned ag
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -56,10 +56,10 @@ class ModePlan(Protocol):
 
 
 class ModeWork(Work[Any, Any, Any], Protocol):
-    """Work that remembers what others touched: how many groups or files, and a line for each that is given up."""
+    """Work that remembers what others touched: groups or files, and a line for each that is given up."""
 
     @property
-    def touched_count(self) -> int: ...
+    def touched(self) -> Sized: ...
     @property
     def given_up(self) -> list[str]: ...
 
@@ -132,13 +132,13 @@ class Mode(ABC, Generic[Options, Plan, Doing, Result]):
             session.carry_out()
             result.refused += session.refused
             result.notes += session.notes
-            if not work.touched_count:
+            if not work.touched:
                 break
             if redone == REDONE_MAX:
                 result.refused += work.given_up
                 break
             redone += 1
-            result.redone += work.touched_count
+            result.redone += len(work.touched)
             table = table.reloaded()
             state = reader.read(table.metadata, self.branch)
             reader.forget(state.manifests)

@@ -176,10 +176,6 @@ class Converting:
         self.result.rows_asked += sum(group.rows for group in groups)
 
     @property
-    def touched_count(self) -> int:
-        return len(self.touched)
-
-    @property
     def given_up(self) -> list[str]:
         files = counted(len(self.touched), "data file")
         return [f"{files}: other commits deleted rows by position, again and again"]

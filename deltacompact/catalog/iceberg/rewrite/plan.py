@@ -228,8 +228,7 @@ def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> Reason
 
 def deleted_share(entry: Entry, deletes: Deletes) -> float:
     """The share of rows that deletes of this file alone remove. Other deletes do not say how many rows they hit."""
-    own = [*deletes.positions, *([deletes.vector] if deletes.vector else [])]
-    known = sum(delete.file.rows for delete in own if only_path(delete.file) is not None)
+    known = sum(delete.file.rows for delete in deletes.by_position if only_path(delete.file) is not None)
     return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
 
 

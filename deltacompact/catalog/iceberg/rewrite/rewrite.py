@@ -142,10 +142,6 @@ class Rewriting:
         self.touched += [(rewritten.group, problem.words) for rewritten, problem in done.outcome.refused]
 
     @property
-    def touched_count(self) -> int:
-        return len(self.touched)
-
-    @property
     def given_up(self) -> list[str]:
         return [f"{_name(group)}: {why}" for group, why in self.touched]
 

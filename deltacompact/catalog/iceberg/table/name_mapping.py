@@ -11,6 +11,7 @@ there, the keys and values of a map `key` and `value`, whatever the file calls t
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.tabular.conversion import is_list
-from deltacompact.tabular.field_ids import FIELD_ID, assigned, field_id
+from deltacompact.tabular.field_ids import FIELD_ID, assigned, field_id, fields_below
 
 PROPERTY = "schema.name-mapping.default"
 
@@ -43,9 +44,15 @@ def name_mapping(properties: Mapping[str, str], table_id: str) -> Names | None:
     if text is None:
         return None
     try:
-        return _names(json.loads(text))
+        return _parsed(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"table {table_id!r}: its property {PROPERTY} is no name mapping: {error}") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(text: str) -> Names:
+    """Parsed once: each data file of a table is read with it, and tasks carry it once."""
+    return _names(json.loads(text))
 
 
 def _names(fields: Sequence[Mapping[str, Any]]) -> Names:
@@ -86,18 +93,7 @@ def _unidentified(fields: Iterable[pa.Field]) -> Iterator[str]:
     for one in fields:
         if field_id(one) is None:
             yield one.name
-        yield from _unidentified(_structs_below(one.type))
-
-
-def _structs_below(type_: pa.DataType) -> Iterator[pa.Field]:
-    t = pa.types
-    if t.is_struct(type_):
-        yield from type_
-    elif t.is_map(type_):
-        yield from _structs_below(type_.key_type)
-        yield from _structs_below(type_.item_type)
-    elif is_list(type_):
-        yield from _structs_below(type_.value_type)
+        yield from _unidentified(fields_below(one.type))
 
 
 def _fields(fields: Iterable[pa.Field], names: Names, path: str) -> list[pa.Field]:

@@ -163,10 +163,6 @@ class Upserting:
         self.touched += done.outcome.refused
 
     @property
-    def touched_count(self) -> int:
-        return len(self.touched)
-
-    @property
     def given_up(self) -> list[str]:
         return [f"{_name(one.space)}: {problem.words}" for one, problem in self.touched]
 
