@@ -1,10 +1,14 @@
 """Rows of CSV and of JSON lines, compressed or not.
 
 id,day                     CSV with a header line; the table's schema gives the types of the columns that it has
-{"id": 1, "day": null}     one JSON object a line
+{"id": 1, "day": null}     one JSON object a line; a column is there if any object names it
+{"day": null}              so this file has no column id, whatever the table has
 """
 
 from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv
@@ -17,6 +21,7 @@ from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.formats import COMPRESSIONS, extensions
 
 _TEXT_BLOCK_BYTES = 16 << 20
+_HEAD_BYTES = 4 << 10
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Nulls without quotes. pyarrow's own list includes NaN, but NaN is a number: its key differs from null's."""
 
@@ -24,58 +29,91 @@ _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 def read_text(
     source: pa.NativeFile, path: str, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
 ) -> pa.Table:
-    """CSV with a header line, or one JSON object a line."""
-    text, is_empty = _decompressed(source, path)
+    """CSV with a header line, or one JSON object a line; `columns`, or (None) those that the text itself has.
+
+    `known` gives the types of columns, never columns: a table without a key must not get it from here.
+    """
+    text = _Text(source, path)
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
     if columns is None:  # a column without any value yet has no type yet, so let the parser find one
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
-    if content_type is ContentType.CSV:
-        if is_empty:
-            raise InputError("an empty CSV file has no header line")
-        convert = pa.csv.ConvertOptions(
-            column_types=plain,
-            include_columns=columns,
-            null_values=_CSV_NULLS,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        table = pa.csv.read_csv(
-            text,
-            read_options=pa.csv.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-            convert_options=convert,
-        )
-    elif is_empty:
-        table = (known or pa.schema([])).empty_table()
-    else:
-        names = list(plain) if columns is None else columns
-        explicit = pa.schema([(name, plain[name]) for name in names if name in plain])
-        behavior = "infer" if columns is None else "ignore"
-        try:
-            table = pa.json.read_json(
-                text,
-                read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
-                parse_options=pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=behavior),
-            )
-        except pa.ArrowInvalid as error:
-            if "changed from object to array in row 0" not in str(error):
-                raise
-            raise InputError("it holds a JSON array, but it must hold one JSON object a line") from None
+    table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
     for number, name in enumerate(table.column_names):
         if name in types and table.column(number).type != types[name]:
             table = table.set_column(number, name, schemas.cast(table.column(number), types[name], "text", name))
     return table if columns is None else table.select(columns)
 
 
-def _decompressed(source: pa.NativeFile, path: str) -> tuple[pa.NativeFile, bool]:
-    """The text of a file, and whether it is empty."""
-    codec, size = COMPRESSIONS.get(extensions(path)[1]), source.size()
-    if codec is None or size == 0:
-        return source, size == 0
-    # Each compressed stream needs its own stream of the source, which it closes at its end.
-    is_empty = not pa.CompressedInputStream(source.get_stream(0, size), codec).read(1)
-    return pa.CompressedInputStream(source.get_stream(0, size), codec), is_empty
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The decompressed text of a file, which can be opened more than once."""
+
+    source: pa.NativeFile
+    path: str
+
+    def opened(self) -> pa.NativeFile:
+        """The text from its beginning."""
+        codec, size = COMPRESSIONS.get(extensions(self.path)[1]), self.source.size()
+        # Each reader needs its own stream of the source, which it closes at its end.
+        stream = self.source.get_stream(0, size)
+        return stream if codec is None or size == 0 else pa.CompressedInputStream(stream, codec)
+
+    def begins_with(self) -> bytes:
+        """The first byte that is not blank; empty where there is none."""
+        with self.opened() as text:
+            head = bytes(text.read(_HEAD_BYTES)).removeprefix(codecs.BOM_UTF8)
+            while head and not head.lstrip():
+                head = bytes(text.read(_HEAD_BYTES))
+            return head.lstrip()[:1]
+
+
+def _csv(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
+    if not text.begins_with():
+        raise InputError("an empty CSV file has no header line")
+    convert = pa.csv.ConvertOptions(
+        column_types=types,
+        include_columns=columns,
+        null_values=_CSV_NULLS,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return pa.csv.read_csv(
+        text.opened(),
+        read_options=pa.csv.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=convert,
+    )
+
+
+def _json(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
+    """The objects as rows. Of several lines `null` alone, pyarrow's parser would end the process."""
+    first = text.begins_with()
+    if not first:
+        return pa.schema([(name, types[name]) for name in columns or ()]).empty_table()
+    if first != b"{":
+        what = "a JSON array" if first == b"[" else "text that is no JSON object"
+        raise InputError(f"it holds {what}, but it must hold one JSON object a line")
+    if columns is not None:
+        return _parsed(text, {name: types[name] for name in columns if name in types}, "ignore")
+    table = _parsed(text, types, "infer")
+    # The parser adds every column whose type it is told. One with a value is the text's own; of the others, ask again.
+    doubtful = {name for name in types if table[name].null_count == table.num_rows}
+    if not doubtful:
+        return table
+    certain = {name: type_ for name, type_ in types.items() if name not in doubtful}
+    own = set(_parsed(text, certain, "infer").column_names)
+    return table.select([name for name in table.column_names if name in own])
+
+
+def _parsed(text: _Text, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
+    return pa.json.read_json(
+        text.opened(),
+        read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
+        parse_options=pa.json.ParseOptions(
+            explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
+        ),
+    )
 
 
 def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
