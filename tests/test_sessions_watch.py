@@ -18,6 +18,7 @@ import deltacompact
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
+from sessions.dispatch.expiry import expire
 from sessions.documents.instruction import of_values
 from sessions.queues.queue import open_queue
 from sessions.records.decisions import kept_decisions
@@ -309,6 +310,23 @@ def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):
     place.end(document)
     assert reasons(place.watcher().look()) == {"1": "nothing_new"}
     assert place.received() == []
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_watcher_that_starts_again_submits_nothing_anew_after_its_job_runs_expired(place, failed):
+    place.append()
+    watcher = place.watcher(cooldown=100)
+    watcher.look()
+    (document,) = place.received()
+    place.end(document, failed)
+    assert expire(place.state, 0.0).job_run_ids == [document["job_run_id"]]
+    for starting in (watcher, place.watcher(cooldown=100), place.watcher(cooldown=100)):
+        assert reasons(starting.look()) == {"1": "cooling_down" if failed else "nothing_new"}
+    assert place.received() == []
+    place.now_s += 199
+    assert reasons(place.watcher(cooldown=100).look()) == {"1": "cooling_down" if failed else "nothing_new"}
+    place.now_s += 1
+    assert reasons(place.watcher(cooldown=100).look()) == {"1": "deltas" if failed else "nothing_new"}
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -18,7 +18,7 @@ import click
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import error_document
 from deltacompact.cli.program import Program
-from sessions.cli import dead_letters, demo, dispatch, run_group, sla, status, submit, validate, watch
+from sessions.cli import dead_letters, demo, dispatch, job_runs, run_group, sla, status, submit, validate, watch
 
 
 def main() -> None:
@@ -74,6 +74,7 @@ for _command in (
     dispatch.dispatch,
     status.status,
     sla.sla,
+    job_runs.job_runs,
     dead_letters.dlq,
     watch.watch,
     demo.demo,

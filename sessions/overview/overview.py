@@ -96,7 +96,9 @@ class OverviewReader:
     def _read(self) -> Overview:
         found = {mark.job_run_id for mark in self._state.open_job_runs()} | set(self._open)
         if self._listed_s is None or self._clock() - self._listed_s > _ALL_EVERY_S:
-            found |= set(self._state.job_run_ids()) - set(self._ended)
+            listed = set(self._state.job_run_ids())
+            self._ended = {name: seen for name, seen in self._ended.items() if name in listed}  # others have expired
+            found |= listed - set(self._ended)
             self._listed_s = self._clock()
         with ThreadPoolExecutor(_READERS) as threads:
             seen = [job_run for job_run in threads.map(self._job_run, sorted(found - set(self._ended))) if job_run]

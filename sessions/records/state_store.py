@@ -5,6 +5,7 @@
     job-runs/run-1/sessions/day=…/…     one record for each partition
     job-runs/run-1/groups/g0.json       which of them share a process or cluster
     dispatchers/host-7.4711.1f….json    said every few seconds; its Last-Modified is the store's clock
+    clock                               put by whoever asks for the store's time
 
 A mark in open/ is put before the record, and removed after the record says that the job run has ended: so a job run
 that was accepted and has not ended always has its mark.
@@ -180,6 +181,11 @@ class StateStore:
         return session_ids
 
     # Dispatchers
+
+    def now_s(self) -> float:
+        """The time now by the store's clock."""
+        self.store.put("clock", b"")
+        return self.store.stat("clock").modified_s
 
     def say(self, dispatcher: Dispatcher) -> float:
         """Say that a dispatcher is there; the time now by the store's clock."""

@@ -18,6 +18,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from deltacompact.storage.objects import ObjectStore
+from sessions.base.model import JobRunState
+from sessions.records.trigger_ends import remembered_ends, slot_path, submitted_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class Submissions:
     def __init__(self, store: ObjectStore, table: str) -> None:
         digest = hashlib.sha256(table.encode()).hexdigest()[:16]
         self._store = store
+        self._digest = digest
         self._folder = f"watch/{digest}/"
-        self._name = f"watch-{digest}"
         self._known: list[Submission] = []
 
     def read(self) -> list[Submission]:
@@ -55,7 +57,7 @@ class Submissions:
         return list(self._known)
 
     def next_job_run_id(self, ahead: int = 0) -> str:
-        return f"{self._name}-{len(self._known) + ahead}"
+        return submitted_id(self._digest, len(self._known) + ahead)
 
     def put(self, submission: Submission) -> bool:
         """Take the next slot. False: somebody else has; read, and decide anew."""
@@ -64,8 +66,15 @@ class Submissions:
         self._known.append(submission)
         return True
 
+    def ends(self) -> dict[str, JobRunState]:
+        """How job runs ended whose records have expired, by their ids."""
+        return {
+            submitted_id(self._digest, slot): state
+            for slot, state in remembered_ends(self._store, self._digest).items()
+        }
+
     def _path(self, number: int) -> str:
-        return f"{self._folder}{number:020d}.json"
+        return slot_path(self._digest, number)
 
 
 def batches(partitions: list[dict[str, str | None]], most: int) -> Iterator[list[dict[str, str | None]]]:

@@ -27,7 +27,7 @@ from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.storage.opening import open_store
 from sessions.base.ids import session_id
-from sessions.base.model import JobRun, JobRunState
+from sessions.base.model import JobRunState
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, branch_of
 from sessions.queues.queue import Queue
@@ -125,7 +125,7 @@ class _Table:
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
         self._named = "\n".join([_normal(catalog_uri), name, *([branch] if branch else [])])
         self._submissions = Submissions(self._state.store, self._named)
-        self._ended: dict[str, JobRun] = {}
+        self._ended: dict[str, JobRunState] = {}
         self._sent_s: dict[str, float] = {}
         self._kept: dict[tuple[str, str], Decision] = {}
 
@@ -183,15 +183,14 @@ class _Table:
         marks: dict[str, dict[str, str]] = {}
         failures: dict[str, int] = {}
         for submission in submissions:
-            run = self._ended.get(submission.job_run_id)
+            ended = self._ended.get(submission.job_run_id)
             for place, partition in enumerate(submission.partitions):
                 name = session_id(partition)
                 if submission.marks:
                     marks.setdefault(name, {})[submission.policy] = submission.marks[place]
                 last_s.setdefault(name, {})[submission.policy] = submission.at_s
-                if run is not None:
-                    failed = run.state is JobRunState.FAILED
-                    failures[name] = failures.get(name, 0) + 1 if failed else 0
+                if ended is not None:
+                    failures[name] = failures.get(name, 0) + 1 if ended is JobRunState.FAILED else 0
         return {
             name: History(
                 running.get(name, running.get("")), last_s.get(name, {}), failures.get(name, 0), marks.get(name, {})
@@ -208,18 +207,25 @@ class _Table:
                 if not run.state.ended and self._is_ours(run.document):
                     for name in _named(run.document):
                         running[name] = run.id
-        for submission in submissions:
-            if submission.job_run_id in self._ended:
-                continue
+        unknown = [submission for submission in submissions if not self._is_recorded(submission)]
+        if unknown:
+            self._ended |= self._submissions.ends()  # of records that have expired
+        for submission in unknown:
+            if submission.job_run_id not in self._ended:
+                self._send_again(submission, now_s)
+                running.update({session_id(partition): submission.job_run_id for partition in submission.partitions})
+        return running
+
+    def _is_recorded(self, submission: Submission) -> bool:
+        """Whether a job run has a record; it is remembered how it ended."""
+        if submission.job_run_id not in self._ended:
             try:
                 run = self._state.job_run(submission.job_run_id).value
             except NotFoundError:
-                self._send_again(submission, now_s)
-                running.update({session_id(partition): submission.job_run_id for partition in submission.partitions})
-                continue
+                return False
             if run.state.ended:
-                self._ended[run.id] = run
-        return running
+                self._ended[run.id] = run.state
+        return True
 
     def _is_ours(self, document: Mapping[str, Any]) -> bool:
         """Whether a job run works on this table and branch, or writes to it."""

@@ -1,0 +1,77 @@
+"""job-runs expire."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from sessions.cli.options import json_option, state_option
+
+if TYPE_CHECKING:
+    from sessions.dispatch.expiry import Expired
+
+_SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def _span_s(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """A span of time, such as 30d, as seconds."""
+    named = _SPAN.fullmatch(value)
+    if named is None:
+        raise click.BadParameter(f"{value!r} is no span of time: name a number with s, m, h, d or w, such as 30d.")
+    return float(named["number"]) * _UNITS[named["unit"]]
+
+
+@click.group("job-runs")
+def job_runs() -> None:
+    """Look after the records of job runs.
+
+    \b
+    deltacompact-sessions job-runs expire --state /srv/state --older-than 30d
+    """
+
+
+@job_runs.command()
+@state_option
+@click.option(
+    "--older-than",
+    "older_than_s",
+    callback=_span_s,
+    required=True,
+    metavar="SPAN",
+    help="Job runs that ended longer ago than this, by the store's clock: 12h, 30d, 8w.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@json_option
+def expire(state: str, older_than_s: float, dry_run: bool, as_json: bool) -> None:
+    """Remove what is left of job runs that ended long ago.
+
+    It removes their records, sessions, events and logs. Job runs that have not ended stay, and so do those whose events
+    are still to be sent. What triggers have submitted is remembered, so no watcher submits it again. Dispatchers,
+    watchers and the page may go on meanwhile; if the command is interrupted, run it again. The ids of removed job runs
+    are free again.
+
+    \b
+    deltacompact-sessions job-runs expire --state s3://lake/job-runs --older-than 30d --dry-run
+    """
+    from deltacompact.cli.answers import answer
+    from sessions.dispatch.expiry import expire
+    from sessions.records.state_store import StateStore
+
+    done = expire(StateStore(state), older_than_s, dry_run)
+    answer(as_json, {"dry_run": dry_run, **asdict(done)}, *_lines(done, dry_run))
+
+
+def _lines(done: Expired, dry_run: bool) -> list[str]:
+    from deltacompact.base.wording import counted
+
+    verb = "would be removed" if dry_run else "removed"
+    lines = [f"{counted(len(done.job_run_ids), 'job run')} {verb}, {counted(done.objects, 'object')}"]
+    if done.unsent:
+        lines.append(f"{counted(len(done.unsent), 'job run')} kept: events of them are still to be sent")
+    if done.unreadable:
+        lines.append(f"{counted(len(done.unreadable), 'job run')} kept: the record of {done.unreadable[0]} is damaged")
+    return lines

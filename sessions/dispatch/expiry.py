@@ -1,0 +1,107 @@
+"""Removing job runs that ended long ago, with all that is left of them.
+
+    run-1    ended 40 days ago                          removed
+    run-2    ended 40 days ago, events still to send    stays until they are sent or given up, a day after its end
+    run-3    ended yesterday                            stays
+    run-4    under way for 40 days                      stays
+    run-5    its record cannot be read                  stays, and is named
+
+A job run goes in an order that leaves no harm wherever it stops:
+
+    watch-ends/…          how it ended, where a trigger submitted it: no watcher sends its document again
+    open/run-1            its mark, if a dispatcher died before it took that away: a mark without a record stays open
+    logs/run-1.…          what its groups printed
+    job-runs/run-1/…      sessions, groups, events
+    job-runs/run-1/run/…  its record, last: as long as it is there, no other job run gets the id, and the next expiry
+                          finds the rest
+
+Age is what the store says of the record's last change, against what it says of an object that was put just now.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.wording import one_line
+from deltacompact.storage.objects import ObjectStat
+from sessions.base.model import JobRun
+from sessions.events.outbox import Outbox
+from sessions.records.state_store import StateStore, Stored
+from sessions.records.trigger_ends import remember_end
+
+_LOG = logging.getLogger("sessions")
+_LOG_OF_GROUP = re.compile(r"logs/(?P<job_run_id>.+)\.\d+\.[^.]+\.\d+\.\d+\.log")
+
+
+@dataclass(slots=True)
+class Expired:
+    """What an expiry did, or would do: ids of job runs, and how many objects of theirs."""
+
+    job_run_ids: list[str] = field(default_factory=list)
+    objects: int = 0
+    unsent: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Expired:
+    """Remove the job runs that ended more than so many seconds ago. Safe beside dispatchers, watchers and the page."""
+    ended_before_s = state.now_s() - older_than_s
+    unsent, logs = set(Outbox(state.store).expected()), _logs(state)
+    done = Expired()
+    for job_run_id, listed in _folders(state):
+        if not any(stat.modified_s <= ended_before_s for stat in listed):
+            continue
+        try:
+            stored = state.job_run(job_run_id)
+        except NotFoundError:
+            continue  # it is being accepted, or is no job run's folder
+        except DeltaCompactError as error:
+            _LOG.warning("job run %s stays: %s", job_run_id, one_line(error))
+            done.unreadable.append(job_run_id)
+            continue
+        if not stored.value.state.ended or stored.modified_s > ended_before_s:
+            continue
+        if job_run_id in unsent:
+            done.unsent.append(job_run_id)
+            continue
+        paths = [stat.path for stat in listed]
+        if not dry_run:
+            _remove(state, stored, paths, logs.get(job_run_id, ()))
+        done.job_run_ids.append(job_run_id)
+        done.objects += len(paths) + len(logs.get(job_run_id, ()))
+    return done
+
+
+def _remove(state: StateStore, stored: Stored[JobRun], paths: Iterable[str], logs: Iterable[str]) -> None:
+    run = stored.value
+    remember_end(state.store, run)
+    state.close(run)
+    record = f"job-runs/{run.id}/run/"
+    state.store.delete([*logs, *(path for path in paths if not path.startswith(record))])
+    try:
+        same = state.job_run(run.id).version == stored.version
+    except NotFoundError:
+        return  # another expiry was faster
+    if same:  # not a job run that was accepted under this id meanwhile
+        state.store.delete([path for path in paths if path.startswith(record)])
+
+
+def _folders(state: StateStore) -> Iterator[tuple[str, list[ObjectStat]]]:
+    """What lies below job-runs/, by job run. One listing, of which one job run is in memory at a time."""
+    for job_run_id, listed in groupby(state.store.list("job-runs/"), key=lambda stat: stat.path.split("/", 2)[1]):
+        yield job_run_id, list(listed)
+
+
+def _logs(state: StateStore) -> Mapping[str, list[str]]:
+    """What groups printed, by job run, where that lies in the state: its id may have dots."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for stat in state.store.list("logs/"):
+        if named := _LOG_OF_GROUP.fullmatch(stat.path):
+            found[named["job_run_id"]].append(stat.path)
+    return found

@@ -1,0 +1,59 @@
+"""How job runs ended that a trigger submitted and whose records are gone: whoever expires a record says it here first.
+
+watch/5c5c…/00000000000000000003.json    slot 3 of a table's submissions: it named job run watch-5c5c…-3
+job-runs/watch-5c5c…-3/…                 expired
+watch-ends/5c5c…/3                       "succeeded": it was run, so no watcher sends its document again
+
+A watcher that has taken an end into its history removes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.storage.objects import ObjectStore
+from sessions.base.model import JobRun, JobRunState
+
+_SUBMITTED = re.compile(r"watch-(?P<table>[0-9a-f]{16})-(?P<slot>[0-9]{1,20})")
+
+
+def submitted_id(table: str, slot: int) -> str:
+    """The job run that a slot names; `table` is the digest of the table's name."""
+    return f"watch-{table}-{slot}"
+
+
+def slot_path(table: str, slot: int) -> str:
+    return f"watch/{table}/{slot:020d}.json"
+
+
+def remember_end(store: ObjectStore, run: JobRun) -> None:
+    """Say how a job run ended, if a trigger has submitted it and has not taken its end into its history."""
+    named = _SUBMITTED.fullmatch(run.id)
+    if named is None:
+        return
+    try:
+        store.stat(slot_path(named["table"], int(named["slot"])))
+    except NotFoundError:
+        return
+    store.put(f"{_folder(named['table'])}{int(named['slot'])}", run.state.value.encode())
+
+
+def remembered_ends(store: ObjectStore, table: str) -> dict[int, JobRunState]:
+    """The ends that were said of a table's slots."""
+    folder, ends = _folder(table), {}
+    for stat in store.list(folder):
+        slot = stat.path.removeprefix(folder)
+        if slot.isdecimal():
+            failed = store.get(stat.path) == JobRunState.FAILED.value.encode()
+            ends[int(slot)] = JobRunState.FAILED if failed else JobRunState.SUCCEEDED
+    return ends
+
+
+def forget_ends(store: ObjectStore, table: str, slots: Iterable[int]) -> None:
+    store.delete([f"{_folder(table)}{slot}" for slot in slots])
+
+
+def _folder(table: str) -> str:
+    return f"watch-ends/{table}/"
