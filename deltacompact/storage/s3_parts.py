@@ -12,15 +12,13 @@ import base64
 import contextlib
 import io
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from deltacompact import _kernels
 from deltacompact.base.errors import DeltaCompactError
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.s3_access import Access
 from deltacompact.storage.upload import CopyRefused
-
-if TYPE_CHECKING:
-    from deltacompact.storage.s3 import S3Store
 
 _LOG = logging.getLogger("deltacompact")
 
@@ -32,10 +30,27 @@ Part = dict[str, Any]
 """A part as CompleteMultipartUpload names it."""
 
 
+class Bucket(Protocol):
+    """What an upload needs of a store: the objects in a bucket below a prefix, and boto3's client."""
+
+    bucket: str
+    prefix: str
+
+    @property
+    def access(self) -> Access: ...
+    @property
+    def client(self) -> Any: ...
+    @property
+    def encryption(self) -> dict[str, str]: ...
+    def put(self, path: str, data: bytes) -> None: ...
+    def stat(self, path: str) -> ObjectStat: ...
+    def asking(self, path: str, uri: str | None = None) -> contextlib.AbstractContextManager[None]: ...
+
+
 class S3Parts:
     """The multipart upload of one object."""
 
-    def __init__(self, store: S3Store, path: str) -> None:
+    def __init__(self, store: Bucket, path: str) -> None:
         self._store = store
         self._path = path
         self._named = {"Bucket": store.bucket, "Key": store.prefix + path}

@@ -11,28 +11,22 @@
 
 use crate::Refused;
 use crate::parquet_footer::{Footer, chunk_begin, dictionary_begin};
-use bytes::Bytes;
+use crate::source::{ReadAt, Source, refused};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
 };
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
-use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::reader::ChunkReader;
 use parquet::file::writer::TrackedWrite;
 use parquet::schema::types::SchemaDescPtr;
-use std::io::{self, BufReader, Read, Write};
-
-/// Fills a buffer with the bytes of a source from an offset on.
-pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'a;
+use std::io::{self, Read, Write};
 
 /// Asks the sink to append so many bytes of the source from an offset on, without our seeing them. False: it cannot.
 pub type CopyRange<'a> = dyn Fn(u64, u64) -> io::Result<bool> + Send + Sync + 'a;
 
 /// The least part of a multipart upload on S3. The sink is not asked to copy less.
 const COPIED_BYTES_MIN: u64 = 5 << 20;
-
-/// How much of a chunk is in memory at a time. The buffer is small, and reused.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// The bounds of a chunk's pages, encoded, and their places.
 type PageIndexes = (Option<Vec<u8>>, OffsetIndexMetaData);
@@ -73,18 +67,18 @@ impl<W: Write> Assembler<W> {
                 None => return Err(format!("row group {place}: there is none")),
             }
         }
-        let file = File { size, read };
+        let file = Source { size, read };
         let mut at = self.sink.bytes_written() as i64;
         footer.runs(row_groups).into_iter().try_for_each(|run| self.bring(&file, run, copy)).map_err(refused)?;
         row_groups.iter().try_for_each(|&place| self.describe(footer, place, &mut at)).map_err(refused)
     }
 
     /// Appends bytes of the source.
-    fn bring(&mut self, file: &File, (begin, length): (u64, u64), copy: Option<&CopyRange>) -> Result<()> {
+    fn bring(&mut self, file: &Source, (begin, length): (u64, u64), copy: Option<&CopyRange>) -> Result<()> {
         if self.is_copied(begin, length, copy)? {
             return Ok(());
         }
-        let only = File { size: file.size.min(begin.saturating_add(length)), ..*file };
+        let only = Source { size: file.size.min(begin.saturating_add(length)), ..*file };
         match io::copy(&mut only.get_read(begin)?, &mut self.sink)? {
             copied if copied == length => Ok(()),
             copied => Err(ParquetError::EOF(format!("the pages from {begin} on end after {copied} of {length} bytes"))),
@@ -218,52 +212,4 @@ fn at_new_place(mut offsets: OffsetIndexMetaData, moved: i64) -> OffsetIndexMeta
         page.offset += moved;
     }
     offsets
-}
-
-#[derive(Clone, Copy)]
-pub struct File<'a> {
-    pub size: u64,
-    pub read: &'a ReadAt<'a>,
-}
-
-impl Length for File<'_> {
-    fn len(&self) -> u64 {
-        self.size
-    }
-}
-
-impl<'a> ChunkReader for File<'a> {
-    type T = BufReader<From<'a>>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::with_capacity(PIECE_BYTES, From { file: *self, at: start }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        if start.checked_add(length as u64).is_none_or(|end| end > self.size) {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start}, the file has {}", self.size)));
-        }
-        let mut bytes = vec![0; length];
-        (self.read)(start, &mut bytes)?;
-        Ok(bytes.into())
-    }
-}
-
-/// A file from an offset on.
-pub struct From<'a> {
-    file: File<'a>,
-    at: u64,
-}
-
-impl Read for From<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let length = out.len().min((self.file.size - self.at.min(self.file.size)) as usize);
-        (self.file.read)(self.at, &mut out[..length])?;
-        self.at += length as u64;
-        Ok(length)
-    }
-}
-
-pub fn refused(error: ParquetError) -> Refused {
-    error.to_string()
 }

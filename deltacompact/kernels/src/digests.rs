@@ -7,7 +7,8 @@
 
 use crate::Refused;
 use crate::key_bytes::KeyColumns;
-use crate::sha1::{BLOCK_BYTES, Backend, Block, Digest, Message};
+use crate::sha1::{BLOCK_BYTES, Block, Digest, Message};
+use crate::sha1_backend::Backend;
 
 /// Rows of a batch: their blocks are 16 KiB where keys are short.
 const BATCH_ROWS: usize = 256;

@@ -32,9 +32,11 @@ mod pointers;
 mod python;
 mod ranks;
 mod sha1;
+mod sha1_backend;
 #[cfg(target_arch = "x86_64")]
 mod sha1_simd;
 mod sort_keys;
+mod source;
 
 /// Why an input is refused, in words for the caller. It becomes a Python `ValueError`.
 pub type Refused = String;

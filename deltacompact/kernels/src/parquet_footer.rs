@@ -9,8 +9,8 @@
 //! bytes. Statements about values are kept if they are true for every reader. Everything else is left out.
 
 use crate::Refused;
-use crate::assembler::{File, ReadAt, refused};
 use crate::parquet_schema;
+use crate::source::{ReadAt, Source, refused};
 use bytes::Bytes;
 use parquet::basic::{CompressionCodec, ConvertedType, Encoding, LogicalType, SortOrder, Type as Physical};
 use parquet::data_type::AsBytes;
@@ -44,7 +44,7 @@ pub struct Footer {
 impl Footer {
     /// Reads the footer from the end of a file. `page_indexes`: reads these too, if they can be understood.
     pub fn read(size: u64, read: &ReadAt, page_indexes: bool) -> Result<Self, Refused> {
-        let file = File { size, read };
+        let file = Source { size, read };
         let get = |at, length| file.get_bytes(at, length as usize).map_err(refused);
         if size < TAIL_BYTES + MAGIC_BYTES {
             return Err(format!("{size} bytes are no Parquet file"));
@@ -68,7 +68,7 @@ impl Footer {
         Self::read(template.len() as u64, &read, false)
     }
 
-    fn decode(footer: &Bytes, at: u64, file: &File, page_indexes: bool) -> Result<Self, Refused> {
+    fn decode(footer: &Bytes, at: u64, file: &Source, page_indexes: bool) -> Result<Self, Refused> {
         let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
         let bare = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options)).map_err(refused)?;
         let encrypted = is_encrypted(footer).unwrap_or(true);
@@ -278,7 +278,7 @@ fn other_beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
     found
 }
 
-fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &File) -> (ParquetMetaData, Option<(u64, Bytes)>) {
+fn with_page_indexes(bare: ParquetMetaData, footer: u64, file: &Source) -> (ParquetMetaData, Option<(u64, Bytes)>) {
     let Some(Some((begin, end))) = page_index_extent(&bare) else { return (bare, None) };
     if end > footer || end - begin > PAGE_INDEX_BYTES_MAX {
         return (bare, None);

@@ -1,4 +1,4 @@
-//! SHA-1 of many short messages: selects the code, and lets messages share its lanes.
+//! SHA-1 of many short messages, which share the lanes of one processor; `sha1_backend.rs` selects the code.
 //!
 //! A padded message is a whole number of 64-byte blocks. A kernel works on N messages at once, one block of each per
 //! step, so messages of like length go together. Sorted by length, with N = 4:
@@ -93,55 +93,5 @@ impl Lanes<1> for Portable {
 
     fn words(&self, _lane: usize) -> [u32; 5] {
         self.0
-    }
-}
-
-/// The code that computes digests. All give the same result, at different speeds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
-    ShaNi,
-    Avx2,
-    Portable,
-}
-
-impl Backend {
-    /// Fastest first, as measured (see benchmarks/test_kernels_bench.py).
-    pub const ALL: [Self; 3] = [Self::Avx2, Self::ShaNi, Self::Portable];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ShaNi => "sha-ni",
-            Self::Avx2 => "avx2",
-            Self::Portable => "portable",
-        }
-    }
-
-    pub fn detect() -> Self {
-        Self::ALL.into_iter().find(|backend| backend.is_supported()).unwrap_or(Self::Portable)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    pub fn is_supported(self) -> bool {
-        match self {
-            Self::ShaNi => crate::sha1_simd::sha_ni_is_supported(),
-            Self::Avx2 => crate::sha1_simd::avx2_is_supported(),
-            Self::Portable => true,
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    pub fn is_supported(self) -> bool {
-        self == Self::Portable
-    }
-
-    /// `messages` are sorted by their number of blocks. An unsupported backend is replaced by the portable one.
-    pub fn digest(self, arena: &[Block], messages: &[Message], out: &mut [Digest]) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::ShaNi if self.is_supported() => digest_with::<2, crate::sha1_simd::ShaNi>(arena, messages, out),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 if self.is_supported() => digest_with::<8, crate::sha1_simd::Avx2>(arena, messages, out),
-            _ => digest_with::<1, Portable>(arena, messages, out),
-        }
     }
 }

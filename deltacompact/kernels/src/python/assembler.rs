@@ -2,8 +2,9 @@
 //! with any store. They raise the callable's exceptions unchanged.
 
 use super::arguments::*;
-use crate::assembler::{Assembler, CopyRange, ReadAt};
+use crate::assembler::{Assembler, CopyRange};
 use crate::parquet_footer::Footer;
+use crate::source::ReadAt;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -3,7 +3,8 @@
 use super::arguments::*;
 use crate::columns::Column;
 use crate::key_bytes::KeyColumns;
-use crate::sha1::{Backend, DIGEST_BYTES};
+use crate::sha1::DIGEST_BYTES;
+use crate::sha1_backend::Backend;
 use crate::sort_keys::{SortColumn, WIDTH_MAX, sort_key_bytes, write_sort_keys};
 use crate::{digests, entries};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
