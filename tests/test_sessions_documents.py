@@ -33,6 +33,7 @@ from sessions.documents.instruction import (
     values_of,
 )
 
+TOPICS = ["arn:aws:sns:eu-west-1:123456789012:events", "arn:aws-cn:sns:cn-north-1:123456789012:events.fifo"]
 GOOD = {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "orders"}
 SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text()))
 
@@ -82,7 +83,7 @@ good_documents = st.fixed_dictionaries(
         "rows_per_primary_key_index_file": counts,
         "rows_per_compacted_file": counts,
         "hash_bucket_count": st.none() | st.integers(1, 1_000_000),
-        "sns_event_topic_arn": st.none() | names,
+        "sns_event_topic_arn": st.none() | st.sampled_from(TOPICS),
         "compacted_file_content_type": st.sampled_from(["parquet", "feather", "orc", "csv", "text/csv"]),
         "partitions": st.none()
         | st.lists(st.dictionaries(names, partition_values, max_size=3), min_size=1, max_size=3),

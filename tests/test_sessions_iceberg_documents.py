@@ -17,6 +17,7 @@ from sessions.documents.instruction import RefusedDocument, of_values, parse, va
 from sessions.documents.streams import Streams
 
 ICEBERG = {"version": 1, "catalog": "iceberg://prod", "source_table_id": "db.orders"}
+TOPICS = ["arn:aws:sns:eu-west-1:123456789012:events", "arn:aws-us-gov:sns:us-gov-west-1:123456789012:e.fifo"]
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 options = st.dictionaries(
@@ -29,7 +30,7 @@ documents = st.fixed_dictionaries(
         "options": st.none() | options,
         "branch": names,
         "desired_sla": st.none() | st.integers(1, 2**53),
-        "sns_event_topic_arn": st.none() | names,
+        "sns_event_topic_arn": st.none() | st.sampled_from(TOPICS),
         "settings": st.none() | st.fixed_dictionaries({}, optional={"executor": st.sampled_from(["auto", "local"])}),
     },
 )

@@ -16,7 +16,7 @@ from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionFi
 from deltacompact.storage.s3_access import aws_client
 
 _EVENT_VERSION = 1
-_ARN = re.compile(r"arn:[a-z-]+:sns:(?P<region>[a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{1,256}(?P<fifo>\.fifo)?")
+TOPIC_ARN = r"arn:[a-z-]+:sns:([a-z0-9-]+):[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?"
 _SHOWN_CHARACTERS_MAX = 60
 _NAMES = {
     SessionStarted: "session_started",
@@ -36,11 +36,11 @@ class TopicArn:
     @classmethod
     def of(cls, arn: str) -> TopicArn:
         """Raises InputError where `arn` is not the ARN of a topic."""
-        parts = _ARN.fullmatch(arn) if isinstance(arn, str) else None
+        parts = re.fullmatch(TOPIC_ARN, arn) if isinstance(arn, str) else None
         if parts is None:
             shown = arn[:_SHOWN_CHARACTERS_MAX] if isinstance(arn, str) else arn
             raise InputError(f"SNS topic {shown!r} is not an ARN like arn:aws:sns:eu-west-1:123456789012:events")
-        return cls(arn, parts["region"], parts["fifo"] is not None)
+        return cls(arn, parts[1], parts[2] is not None)
 
 
 def sns_sink(topic_arn: str, desired_sla: int | None = None) -> EventSink:

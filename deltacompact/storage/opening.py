@@ -14,9 +14,10 @@ import posixpath
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import announce
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
@@ -24,11 +25,13 @@ from deltacompact.storage.objects import ObjectStore
 if TYPE_CHECKING:
     from deltacompact.storage.s3_access import S3Settings
 
+_SHOWN_CHARACTERS_MAX = 60
+
 
 def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> ObjectStore:
     """The store at "s3://bucket/prefix", "file:///path" or a plain local path. Opening sends no request."""
     text = os.fspath(uri)
-    parts = urlsplit(text)
+    parts = uri_parts(text)
     if parts.scheme == "s3":
         if not parts.netloc:
             raise InputError(f"{text!r} names no bucket")
@@ -45,6 +48,14 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
     if not text:
         raise InputError("the catalog's URI is empty")
     return LocalStore(text)
+
+
+def uri_parts(text: str) -> SplitResult:
+    """The parts of a URI. Raises InputError for what is none: "s3://[x/t" opens the address of a host."""
+    try:
+        return urlsplit(text)
+    except ValueError as error:
+        raise InputError(f"{text[:_SHOWN_CHARACTERS_MAX]!r} is no URI: {text_of(error)}") from None
 
 
 def is_uri(path: str) -> bool:

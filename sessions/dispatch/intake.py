@@ -4,6 +4,7 @@ a good document                      recorded as ACCEPTED, acknowledged
 the same message again               it is recorded already: acknowledged
 a document that can never be served  dead letter, with reason and field
 another document of the same id      dead letter
+no URI, no number of JSON, too deep  dead letter: whatever goes wrong while it is read is a refusal of it alone
 the state does not answer            released: it comes again, later each time
 """
 
@@ -19,7 +20,7 @@ from deltacompact.base.wording import one_line
 from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
 from sessions.documents.allow_list import AllowList, NotAllowed
-from sessions.documents.instruction import RefusedDocument, parse, values_of
+from sessions.documents.instruction import Instruction, RefusedDocument, parse, values_of
 from sessions.queues.queue import DeadReason, Message, Queue
 from sessions.records.state_store import StateStore
 
@@ -47,11 +48,25 @@ class Intake:
             self._bury(message, reason, refused.field, str(refused))
         except DeltaCompactError as error:
             self._put_off(message, error)
+        except Exception as error:  # a fault of ours: it costs no other message anything
+            _LOG.error("message %s could not be dealt with", message.id, exc_info=True)
+            self._put_off(message, error)
         return None
 
+    def _read(self, message: Message) -> Instruction:
+        """The document. Raises RefusedDocument: whatever reading it raises, reading it again would raise too."""
+        try:
+            instruction = parse(message.body)
+            self._allowed.check(instruction)
+            return instruction
+        except RefusedDocument:
+            raise
+        except Exception as error:
+            _LOG.error("message %s could not be read", message.id, exc_info=True)
+            raise RefusedDocument("", f"the document cannot be read: {one_line(error)}") from error
+
     def _accepted(self, message: Message) -> str | None:
-        instruction = parse(message.body)
-        self._allowed.check(instruction)
+        instruction = self._read(message)
         document = values_of(instruction)
         job_run_id = instruction.job_run_id or job_run_id_of(message.id)
         run = JobRun(
@@ -78,7 +93,7 @@ class Intake:
         except DeltaCompactError as error:
             self._put_off(message, error)
 
-    def _put_off(self, message: Message, error: DeltaCompactError) -> None:
+    def _put_off(self, message: Message, error: Exception) -> None:
         """Decorrelated jitter: about three times as long each time."""
         longest_s = min(_RELEASED_FOR_MAX_S, _RELEASED_FOR_MIN_S * 3**message.receives)
         after_s = random.uniform(_RELEASED_FOR_MIN_S, longest_s)

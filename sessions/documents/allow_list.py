@@ -19,10 +19,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
+from deltacompact.storage.opening import uri_parts
 from sessions.documents.instruction import Instruction, RefusedDocument
 from sessions.documents.paths import shown
 
@@ -48,7 +49,7 @@ class Place:
         scheme = _SCHEME.match(uri)
         if scheme is None:
             return cls._local(uri, uri)
-        parts = urlsplit(uri)
+        parts = uri_parts(uri)
         if parts.query or parts.fragment or uri.endswith(("?", "#")):
             raise InputError(f"{shown(uri)} has a query or a fragment: it is no catalog")
         if parts.scheme == "file" and uri.startswith("file://") and parts.netloc in ("", "localhost"):

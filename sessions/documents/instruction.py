@@ -21,12 +21,14 @@ from __future__ import annotations
 import json
 import re
 import typing
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -36,6 +38,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    WithJsonSchema,
     create_model,
 )
 
@@ -44,8 +47,9 @@ from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
 from deltacompact.base.modes import REWRITE
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import text_of
+from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
-from sessions.documents.paths import no_such_field, no_text_in, path_of, shown
+from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, shown
 
 DOCUMENT_BYTES_MAX = 1 << 20
 PARTITIONS_MAX = 10_000
@@ -56,6 +60,15 @@ _COLUMNS_MAX = 100
 _NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
 """No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, and limits
 that are for tests and experts."""
+
+
+def _topic(arn: str) -> str:
+    """Refuse what is no topic: without this, its events would be lost one by one, a day after the job run."""
+    try:
+        return TopicArn.of(arn).arn
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=_NAME_CHARACTERS_MAX)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=COUNT_MAX)]
@@ -69,6 +82,9 @@ Partition: TypeAlias = Annotated[dict[Name, PartitionValue], Field(max_length=_C
 OptionValue: TypeAlias = (
     Annotated[StrictStr, Field(max_length=_NAME_CHARACTERS_MAX)] | StrictInt | StrictFloat | StrictBool
 )
+Topic: TypeAlias = Annotated[
+    str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{TOPIC_ARN}$"})
+]
 Mode: TypeAlias = Literal["rewrite", "convert", "upsert"]
 Direction: TypeAlias = Literal["ascending", "descending"]
 _OF_STREAMS = (
@@ -153,9 +169,7 @@ class Instruction(BaseModel):
     hash_bucket_count: Annotated[int, Field(ge=1, le=HASH_BUCKETS_MAX)] | None = Field(
         DEFAULTS.hash_bucket_count, description="Default: chosen by the planner."
     )
-    sns_event_topic_arn: Annotated[str, Field(min_length=1, max_length=400)] | None = Field(
-        None, description="Where events of the job run are published."
-    )
+    sns_event_topic_arn: Topic | None = Field(None, description="Where events of the job run are published.")
     compacted_file_content_type: Literal[
         "parquet", "feather", "orc", "csv", "application/parquet", "application/feather", "application/orc", "text/csv"
     ] = Field("parquet", description="Format of compacted files.")
@@ -204,7 +218,10 @@ class RefusedDocument(InputError):
 
 def parse(data: bytes | str) -> Instruction:
     """The document in some bytes. Raises RefusedDocument, which names the field."""
-    raw = data.encode(errors="surrogateescape") if isinstance(data, str) else data
+    try:
+        raw = data.encode(errors="surrogateescape") if isinstance(data, str) else data
+    except UnicodeEncodeError:
+        raise RefusedDocument("", "the document has a text that UTF-8 cannot hold (half of a surrogate pair)") from None
     if len(raw) > DOCUMENT_BYTES_MAX:
         raise RefusedDocument("", f"the document has more than {DOCUMENT_BYTES_MAX:,} bytes, which is the most")
     if not raw.strip():
@@ -226,11 +243,15 @@ def of_values(document: Any) -> Instruction:
         raise RefusedDocument("", f"the document is {shown(document)}, it must be a JSON object")
     if (place := no_text_in(document)) is not None:
         raise RefusedDocument(path_of(place, document), "a text that UTF-8 cannot hold (half of a surrogate pair)")
+    if (place := no_number_in(document)) is not None:
+        raise RefusedDocument(path_of(place, document), "a number that JSON cannot hold: it is too large for a float")
     try:
         # Strict Python values would want tuples where JSON has lists.
         instruction = Instruction.model_validate_json(json.dumps(document))
     except ValidationError as refused:
         raise _refusal(refused, document) from None
+    except RecursionError:
+        raise RefusedDocument("", "the document is nested too deeply") from None
     _check_kind(instruction)
     _check_settings(instruction)
     return instruction
@@ -316,8 +337,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a repeated name: readers of JSON take one of the two values, and nobody knows which was meant."""
     document = dict(pairs)
     if len(document) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise RefusedDocument(path_of((repeated,), document), "the field is there twice")
     return document
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from deltacompact.base.model import is_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SHOWN_CHARACTERS_MAX = 60
+_INFINITIES = (math.inf, -math.inf)
 
 
 def path_of(location: Sequence[int | str], document: Any) -> str:
@@ -53,17 +55,26 @@ def no_such_field(name: str, known: Iterable[str]) -> str:
 
 
 def no_text_in(document: Any) -> tuple[int | str, ...] | None:
-    """The path of a string that is no text; None where all strings are."""
+    """The path of a string that is no text, or of what it names; None where all strings are texts."""
+    return next(
+        (place for place, value in _everything_in(document) if isinstance(value, str) and not is_text(value)), None
+    )
+
+
+def no_number_in(document: Any) -> tuple[int | str, ...] | None:
+    """The path of 1e999, which Python reads as infinity; None where there is none."""
+    return next((place for place, value in _everything_in(document) if value in _INFINITIES), None)
+
+
+def _everything_in(document: Any) -> Iterator[tuple[tuple[int | str, ...], Any]]:
+    """Every value and every name, with its path. It goes as deep as the document does, on no stack."""
     waiting: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
     while waiting:
         place, value = waiting.pop()
-        match value:
-            case str() if not is_text(value):
-                return place
-            case dict():
-                if lone := next((name for name in value if not is_text(name)), None):
-                    return (*place, lone)
-                waiting += [((*place, name), part) for name, part in value.items()]
-            case list():
-                waiting += [((*place, number), part) for number, part in enumerate(value)]
-    return None
+        if isinstance(value, dict):
+            yield from (((*place, name), name) for name in value)
+            waiting += [((*place, name), part) for name, part in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*place, number), part) for number, part in enumerate(value)]
+        else:
+            yield place, value

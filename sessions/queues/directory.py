@@ -19,9 +19,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from deltacompact.base.errors import InputError, StoreError
+from deltacompact.storage.opening import uri_parts
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
 RECEIVES_MAX = 20
@@ -56,7 +57,7 @@ class DirectoryQueue:
         """The queue at "file:///path" or a local path. Raises InputError where it is not there and is not made."""
         if not uri:
             raise InputError("--queue is empty: name a directory or the URL of an SQS queue")
-        parts = urlsplit(uri)
+        parts = uri_parts(uri)
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
             folder = Path(unquote(parts.path))
         elif "://" in uri:

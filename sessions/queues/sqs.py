@@ -19,10 +19,10 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
+from deltacompact.storage.opening import uri_parts
 from deltacompact.storage.s3_access import aws_client
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
@@ -44,7 +44,7 @@ class SqsQueue:
     def __init__(self, url: str, dead_letters: str | None = None, visibility_s: float = VISIBILITY_S) -> None:
         self.uri = url
         self._visibility_s = visibility_s
-        host = _HOST.fullmatch(urlsplit(url).netloc)
+        host = _HOST.fullmatch(uri_parts(url).netloc)
         with self._asking():
             self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
         self._dead_url = dead_letters

@@ -16,12 +16,12 @@ import fnmatch
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import is_uri, open_object
+from deltacompact.storage.opening import is_uri, open_object, uri_parts
 from deltacompact.tabular.formats import content_type_of
 
 _MAGIC = "*?["
@@ -63,7 +63,7 @@ def sources(store: ObjectStore, names: Sequence[str]) -> Sources:
 
 def canonical_name(path: str) -> str:
     """One name for all names of a file: ./a.csv, a symbolic link to it, file:///…/a.csv."""
-    parts = urlsplit(path) if is_uri(path) else None
+    parts = uri_parts(path) if is_uri(path) else None
     if parts is None:
         return os.path.realpath(path)
     return os.path.realpath(unquote(parts.path, errors="surrogateescape")) if parts.scheme == "file" else path
@@ -80,7 +80,7 @@ class _Found:
 def _found(store: ObjectStore, name: str) -> list[_Found] | None:
     """The paths below a directory or prefix, or the matches of a glob, in byte order; None for the name of a file."""
     if name.startswith("file://"):
-        name = unquote(urlsplit(name).path, errors="surrogateescape")
+        name = unquote(uri_parts(name).path, errors="surrogateescape")
     if is_uri(name):
         if not _is_glob(name) and not name.endswith("/"):
             return None
