@@ -19,7 +19,7 @@ def problem(*head, planned=(A, *APPLIED), **options):
     """What keeps the planned rewrite of all files from being committed onto a head with these files."""
     plan = plan_rewrite(state(*planned), rewrite_options({"rewrite-all": True} | options, {}))
     (group,) = plan.groups
-    return Head(state(*head)).problem_of(group, plan, [(group.spec_id, group.partition)])
+    return Head(state(*head), plan, [group]).problem_of(group, [(group.spec_id, group.partition)])
 
 
 def test_an_append_changes_nothing():
@@ -71,4 +71,4 @@ def test_rule_07_the_planned_snapshot_is_not_needed_any_more():
     head = state(A, *APPLIED, data("b", 9))
     assert plan.snapshot_id not in head.metadata.snapshots
     assert plan.sequence_number == 5
-    assert Head(head).problem_of(plan.groups[0], plan, [(0, ())]) is None
+    assert Head(head, plan, plan.groups).problem_of(plan.groups[0], [(0, ())]) is None

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.catalog.iceberg.deletes.matching import Deletes
+from deltacompact.catalog.iceberg.deletes.matching import Deletes, distinct
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry, Status, canonical
 from deltacompact.catalog.iceberg.table.table_state import TableState
 
@@ -121,9 +121,11 @@ class NumberedDeletes:
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._entries: dict[int, Entry] = {}
-        for source in sources:  # there may be millions of pairs, so nothing here is done for each
-            deletes = source.deletes.all
-            self._entries.update(zip(map(id, deletes), deletes, strict=True))
+        self._runs: dict[int, list[list[int]]] = {}
+        of_files = [source.deletes for source in sources]  # there may be millions of pairs: nothing is done for each
+        shared = distinct(deletes.equality for deletes in of_files)
+        for entries in (*shared, *(deletes.by_position for deletes in of_files)):
+            self._entries.update(zip(map(id, entries), entries, strict=True))
         by_age = sorted(self._entries.values(), key=lambda entry: (entry.sequence, entry.file.path, _offset(entry)))
         numbers = {key: number for number, key in enumerate(dict.fromkeys(entry.file.key for entry in by_age))}
         self.keys: tuple[Key, ...] = tuple(numbers)
@@ -137,6 +139,12 @@ class NumberedDeletes:
         runs: list[list[int]] = np.column_stack([numbers[starts], counts]).tolist()
         return runs
 
+    def runs_of(self, equality: tuple[Entry, ...]) -> list[list[int]]:
+        """The same of a tuple that data files share."""
+        if id(equality) not in self._runs:
+            self._runs[id(equality)] = self.runs(equality)
+        return self._runs[id(equality)]
+
 
 def source_document(source: Source, numbered: NumberedDeletes) -> dict[str, Any]:
     """A data file as a document names it, with the numbers of its deletes."""
@@ -146,7 +154,7 @@ def source_document(source: Source, numbered: NumberedDeletes) -> dict[str, Any]
         "path": source.entry.file.path,
         "sequence_number": source.entry.sequence_number,
         "first_row_id": source.entry.file.first_row_id,
-        "equality": numbered.runs(deletes.equality),
+        "equality": numbered.runs_of(deletes.equality),
         "positions": numbered.runs(deletes.positions),
         "vector": vector and vector[0][0],
     }
@@ -169,6 +177,7 @@ class NamedFiles:
         live = {entry.file.key: entry for entry in state.deletes}
         keys: list[Key] = [(path, offset) for path, offset in deletes]
         self._deletes = [live.get(key) or _gone(Content.POSITION_DELETES, key, None) for key in keys]
+        self._found: dict[tuple[tuple[int, ...], ...], tuple[Entry, ...]] = {}
         self._missing = [number for number, key in enumerate(keys) if key not in live]
 
     def present(self, source: Mapping[str, Any]) -> tuple[Entry, Deletes]:
@@ -200,7 +209,11 @@ class NamedFiles:
         )
 
     def _in_runs(self, runs: Iterable[Sequence[int]]) -> tuple[Entry, ...]:
-        return tuple(chain.from_iterable(self._deletes[first : first + count] for first, count in runs))
+        chosen = tuple(map(tuple, runs))
+        if chosen not in self._found:  # data files with the same deletes share a tuple of them
+            of_runs = (self._deletes[first : first + count] for first, count in chosen)
+            self._found[chosen] = tuple(chain.from_iterable(of_runs))
+        return self._found[chosen]
 
 
 def _runs(source: Mapping[str, Any]) -> Iterator[Sequence[int]]:

@@ -16,14 +16,14 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions
 from deltacompact.catalog.iceberg.deletes.finding import Asked
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, distinct
 from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
@@ -169,13 +169,12 @@ def plan_conversion(
     check_readable(state.metadata, chosen)
     index = DeleteIndex(replace(state, deletes=(*chosen, *others)))
     by_scope: dict[Scope, list[Asked]] = defaultdict(list)
-    counts: Counter[str] = Counter()
     for entry in state.data:
         found = index.applying_to(entry)
         if found.equality and (data is None or entry.file.path in data):
             by_scope[scope_of(entry)].append(Asked(entry, found))
-            counts.update(delete.file.path for delete in found.equality)
     asked = tuple(one for of_scope in by_scope.values() for one in of_scope)
+    counts = _data_files_of([one.deletes.equality for one in asked])
     check_readable(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
     stays = {
         Reason.BEYOND_MAX_FILES: len(convertible) - len(chosen),
@@ -196,7 +195,18 @@ def _applying_to(data: list[Entry], state: TableState, equality: list[Entry]) ->
     if not data or not equality:
         return set()
     index = DeleteIndex(replace(state, deletes=tuple(equality)))
-    return {delete.file.path for entry in data for delete in index.applying_to(entry).equality}
+    applying = distinct(index.applying_to(entry).equality for entry in data)
+    return {delete.file.path for found in applying for delete in found}
+
+
+def _data_files_of(applying: Sequence[tuple[Entry, ...]]) -> Counter[str]:
+    """To how many data files each delete applies, by path. `applying` has those of each data file."""
+    files = Counter(map(id, applying))
+    counts: Counter[str] = Counter()
+    for found in distinct(applying):
+        for delete in found:
+            counts[delete.file.path] += files[id(found)]
+    return counts
 
 
 def _check_version(metadata: TableMetadata) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from deltacompact.catalog.iceberg.commit.proposal import OVERWRITE, Proposal, addition
 from deltacompact.catalog.iceberg.deletes.finding import Asked
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, distinct
 from deltacompact.catalog.iceberg.marks.marking import Mark
 from deltacompact.catalog.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.catalog.iceberg.table.content_files import Content, Entry
@@ -109,12 +109,9 @@ def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequ
     """Those equality deletes that apply to no live data file but settled ones."""
     paths = {one.entry.file.path for one in settled}
     index = DeleteIndex(state)
-    needed = {
-        delete.file.path
-        for entry in state.data
-        if entry.file.path not in paths
-        for delete in index.applying_to(entry).equality
-    }
+    others = (entry for entry in state.data if entry.file.path not in paths)
+    applying = distinct(index.applying_to(entry).equality for entry in others)
+    needed = {delete.file.path for found in applying for delete in found}
     return [entry for entry in planned if entry.file.path not in needed]
 
 

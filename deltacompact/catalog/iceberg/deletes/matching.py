@@ -56,9 +56,13 @@ class Deletes:
 
 
 class DeleteIndex:
-    """The live deletes of a table, found by data file. Raises CorruptionError for two vectors of one (rule 18)."""
+    """The live deletes of a table, found by data file. Raises CorruptionError for two vectors of one (rule 18).
+
+    Data files with the same equality deletes get them as the same tuple: see `distinct`.
+    """
 
     def __init__(self, state: TableState) -> None:
+        self._merged: dict[tuple[int, ...], tuple[Entry, ...]] = {}
         equality: dict[tuple[Scope | None, tuple[int, ...]], list[Entry]] = defaultdict(list)
         self._positions: dict[Scope, list[Entry]] = defaultdict(list)
         self._of_path: dict[str, list[Entry]] = defaultdict(list)
@@ -82,8 +86,7 @@ class DeleteIndex:
     def applying_to(self, data: Entry) -> Deletes:
         """The deletes that may apply to a data file."""
         keyed = [*self._equality.get(scope_of(data), ()), *self._equality.get(None, ())]
-        found = [deletes.applying_to(data) for deletes in keyed]
-        equality = tuple(found[0] if len(found) == 1 else sorted(chain(*found), key=lambda entry: entry.sequence))
+        equality = self._together([deletes.applying_to(data) for deletes in keyed])
         vector = self._vectors.get(data.file.path)
         if vector is not None and vector.sequence >= data.sequence:
             return Deletes(equality, (), vector)
@@ -97,6 +100,20 @@ class DeleteIndex:
         ]
         return Deletes(equality, tuple(positions))
 
+    def _together(self, found: Sequence[tuple[Entry, ...]]) -> tuple[Entry, ...]:
+        """All of them by age."""
+        if len(found) == 1:
+            return found[0]
+        parts = tuple(map(id, found))
+        if parts not in self._merged:
+            self._merged[parts] = tuple(sorted(chain(*found), key=lambda entry: entry.sequence))
+        return self._merged[parts]
+
+
+def distinct(found: Iterable[tuple[Entry, ...]]) -> list[tuple[Entry, ...]]:
+    """Each of these tuples once. Thousands of data files share a few tuples of thousands of deletes."""
+    return list({id(entries): entries for entries in found}.values())
+
 
 class _Keyed:
     """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
@@ -105,20 +122,23 @@ class _Keyed:
     """
 
     def __init__(self, entries: Sequence[Entry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
+        self._found: dict[tuple[int, bytes], tuple[Entry, ...]] = {}
         self._entries = np.empty(len(entries), object)
         self._entries[:] = entries
         self._sequences = np.array([entry.sequence for entry in entries], np.int64)
         known = [number for number in ids if number in columns and not columns[number].has_default]
         self._ranges = [_Ranges([entry.file for entry in entries], number, columns[number].type) for number in known]
 
-    def applying_to(self, data: Entry) -> list[Entry]:
+    def applying_to(self, data: Entry) -> tuple[Entry, ...]:
         """Those that are newer than the data (rule 1) and may have a key of it."""
         first = int(np.searchsorted(self._sequences, data.sequence, side="right"))
         may = np.ones(len(self._entries) - first, bool)
         for ranges in self._ranges:
             may &= ranges.may_share_a_value(data.file)[first:]
-        found: list[Entry] = self._entries[first:][may].tolist()
-        return found
+        chosen = first, np.packbits(may).tobytes()
+        if chosen not in self._found:
+            self._found[chosen] = tuple(self._entries[first:][may].tolist())
+        return self._found[chosen]
 
 
 class _Ranges:

@@ -66,8 +66,8 @@ class ProposeRewrite:
     rewritten: Sequence[Rewritten]
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
-        head = Head(state)
-        problems = [(group, head.problem_of(group.group, self.plan, group.went_to)) for group in self.rewritten]
+        head = Head(state, self.plan, [group.group for group in self.rewritten])
+        problems = [(group, head.problem_of(group.group, group.went_to)) for group in self.rewritten]
         valid = tuple(group for group, problem in problems if problem is None)
         refused = tuple((group, problem) for group, problem in problems if problem is not None)
         gone = [entry for group in valid for entry in head.live(group.group)]

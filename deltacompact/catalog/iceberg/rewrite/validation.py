@@ -19,9 +19,10 @@ import enum
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
+from deltacompact.catalog.iceberg.deletes.since import DeletesSince
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
-from deltacompact.catalog.iceberg.table.content_files import Entry
+from deltacompact.catalog.iceberg.table.content_files import Content, Entry
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
 
@@ -49,14 +50,17 @@ _WORDS = {
 
 
 class Head:
-    """The branch as it is now, as groups are checked against it."""
+    """The branch as it is now, as these groups of a plan are checked against it."""
 
-    def __init__(self, state: TableState) -> None:
-        self.state = state
+    def __init__(self, state: TableState, plan: RewritePlan, groups: Iterable[FileGroup]) -> None:
+        self._plan = plan
         self._data = {entry.file.path: entry for entry in state.data}
-        self._deletes = DeleteIndex(state)
+        planned = [source.deletes for group in groups for source in group.inputs]
+        self._since = DeletesSince(state, planned, self._does_not_follow)
+        later = [entry for entry in state.deletes if _is_equality(entry) and entry.sequence > plan.sequence_number]
+        self._later = DeleteIndex(replace(state, deletes=tuple(later)))
 
-    def problem_of(self, group: FileGroup, plan: RewritePlan, went_to: Collection[Scope]) -> Problem | None:
+    def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> Problem | None:
         """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
         for source in group.inputs:
             now = self._data.get(source.entry.file.path)
@@ -64,36 +68,31 @@ class Head:
                 return Problem.INPUT_GONE
             if now.file.first_row_id != source.entry.file.first_row_id:
                 return Problem.NEW_ROW_IDS
-            deletes = self._deletes.applying_to(now)
-            planned = source.deletes
-            positions_then = _keys([*planned.positions, *([planned.vector] if planned.vector else [])])
-            positions_now = _keys([*deletes.positions, *([deletes.vector] if deletes.vector else [])])
-            if positions_now - positions_then:
+            new = self._since.new_to(now, source.deletes)
+            if new.by_position:
                 return Problem.NEW_POSITION_DELETE
             elsewhere = [scope for scope in went_to if scope != scope_of(now)]
-            if any(self._is_hit_elsewhere(now, deletes, scope, plan) for scope in elsewhere):
+            if new.equality or any(self._is_hit_elsewhere(now, scope) for scope in elsewhere):
                 return Problem.NEW_EQUALITY_DELETE
-            equality_now = _keys(
-                entry
-                for entry in deletes.equality
-                if entry.sequence <= plan.sequence_number or not plan.options.use_starting_sequence_number
-            )
-            if equality_now - _keys(planned.equality):
-                return Problem.NEW_EQUALITY_DELETE
-            if (positions_then - positions_now) or (_keys(planned.equality) - equality_now):
+            if self._since.has_lost(source.deletes):
                 return Problem.DELETE_GONE
         return None
 
-    def _is_hit_elsewhere(self, now: Entry, deletes: Deletes, scope: Scope, plan: RewritePlan) -> bool:
+    def _does_not_follow(self, delete: Entry) -> bool:
+        """Whether outputs would not be hit by a new delete as their inputs are."""
+        follows = _is_equality(delete) and self._plan.options.use_starting_sequence_number
+        return not follows or delete.sequence <= self._plan.sequence_number
+
+    def _is_hit_elsewhere(self, now: Entry, scope: Scope) -> bool:
         """Whether later equality deletes are other ones in a partition that the rows move to (rules 2 and 17).
 
         Those of the old partition would not follow the rows, and those of the new one were not meant for them.
         """
-        here = _keys(entry for entry in deletes.equality if entry.sequence > plan.sequence_number)
         spec_id, partition = scope
         moved = replace(now.file, spec_id=spec_id, partition=partition)
-        there = replace(now, sequence_number=plan.sequence_number, file=moved)
-        return here != _keys(self._deletes.applying_to(there).equality)
+        there = self._later.applying_to(replace(now, sequence_number=self._plan.sequence_number, file=moved)).equality
+        here = self._later.applying_to(now).equality
+        return here is not there and set(map(id, here)) != set(map(id, there))
 
     def live(self, group: FileGroup) -> list[Entry]:
         """The group's inputs as the head has them; those that are gone are left out."""
@@ -101,5 +100,5 @@ class Head:
         return [entry for entry in found if entry is not None]
 
 
-def _keys(entries: Iterable[Entry]) -> set[tuple[str, int | None]]:
-    return {entry.file.key for entry in entries}
+def _is_equality(entry: Entry) -> bool:
+    return entry.file.content is Content.EQUALITY_DELETES

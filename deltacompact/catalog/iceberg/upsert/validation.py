@@ -39,10 +39,10 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.catalog.iceberg.deletes.since import DeletesSince
 from deltacompact.catalog.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
@@ -115,7 +115,7 @@ class Head:
         self._state = state
         self._plan = plan
         self._data = {entry.file.path: entry for entry in state.data}
-        self._deletes = DeleteIndex(state)
+        self._since = DeletesSince(state, [source.deletes for source in plan.inputs])
         planned = {source.entry.file.path for source in plan.inputs}
         self._unplanned = [
             entry for entry in state.data if entry.sequence <= plan.sequence_number and entry.file.path not in planned
@@ -140,12 +140,11 @@ class Head:
 
     def _unguarded(self, one: ComparedInput, space: ComparedSpace) -> Problem | None:
         """Whether a row that keeps others dead may have been deleted, and these not."""
-        then, now = one.source.deletes, self._deletes.applying_to(one.source.entry)
-        if _by_position(now) - _by_position(then):
+        new = self._since.new_to(one.source.entry, one.source.deletes)
+        if new.by_position:
             return Problem.ROWS_DELETED_BY_POSITION
-        known = _keys(then.equality)
-        new = [entry for entry in now.equality if entry.file.key not in known]
-        return None if all(self._takes_whole_keys(entry, space) for entry in new) else Problem.ROWS_DELETED_BY_KEY
+        takes_all = all(self._takes_whole_keys(entry, space) for entry in new.equality)
+        return None if takes_all else Problem.ROWS_DELETED_BY_KEY
 
     def _takes_whole_keys(self, delete: Entry, space: ComparedSpace) -> bool:
         """Whether an equality delete takes all rows of a key that were planned, or none of them."""
@@ -166,16 +165,9 @@ class Head:
             live = self._data.get(one.source.entry.file.path)
             if live is None:
                 continue
-            now = self._deletes.applying_to(live)
+            is_as_it_was = live.sequence_number == one.source.entry.sequence_number
             then = one.source.deletes
-            if _keys(then.equality) - _keys(now.equality) or _by_position(then) - _by_position(now):
+            has_new_vector = self._since.new_to(live, then).vector is not None
+            if not is_as_it_was or has_new_vector or self._since.has_lost(then):
                 return True
         return False
-
-
-def _by_position(deletes: Deletes) -> set[tuple[str, int | None]]:
-    return _keys(deletes.by_position)
-
-
-def _keys(entries: Iterable[Entry]) -> set[tuple[str, int | None]]:
-    return {entry.file.key for entry in entries}

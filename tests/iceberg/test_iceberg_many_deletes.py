@@ -1,0 +1,121 @@
+"""Thousands of data files x thousands of deletes: what is done grows with their sum, never with their product.
+
+While a commit is attempted the head must stand still, so a check that takes minutes never ends beside live writers.
+Calls are counted, not time: they are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hand_made_tables import data, equality, positions, state
+
+from deltacompact.base.numbers import Ordinal
+from deltacompact.catalog.iceberg.convert.options import ConvertOptions
+from deltacompact.catalog.iceberg.convert.plan import plan_conversion
+from deltacompact.catalog.iceberg.convert.proposals import Converted, ProposeConversion
+from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
+from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
+from deltacompact.catalog.iceberg.rewrite.proposals import ProposeRewrite, Rewritten
+from deltacompact.catalog.iceberg.upsert.comparing import ComparedFile
+from deltacompact.catalog.iceberg.upsert.options import UpsertOptions
+from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
+from deltacompact.catalog.iceberg.upsert.validation import Head, compared_spaces
+
+FILES, DELETES = 600, 400
+CALLS_A_FILE = 100
+"""Of Python and C functions, for each data file and each delete. There are 240 deletes for each data file."""
+ID = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+
+
+def table(*more):
+    """All deletes may apply to all data files."""
+    files = [data(f"d{number}", 1 + number % 7, ids=(0, 10)) for number in range(FILES)]
+    deletes = [equality(f"e{number}", 10 + number, ids=(0, 10)) for number in range(DELETES)]
+    made = state(*files, *deletes, *more)
+    return replace(made, metadata=replace(made.metadata, schema=ID, schema_json='{"identifier-field-ids": [1]}'))
+
+
+def head():
+    """Others appended, and deleted by key."""
+    later = [equality(f"later{number}", 1000 + number, ids=(0, 10)) for number in range(20)]
+    return table(data("appended", 1001), *later)
+
+
+def calls(work) -> int:
+    count = 0
+
+    def counting(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counting)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def rewriting(plan):
+    return ProposeRewrite(plan, [Rewritten(group, (), 0, 0) for group in plan.groups])
+
+
+def rewrite_plan(before):
+    options = {"rewrite-all": True, "max-file-group-input-files": 50}
+    return plan_rewrite(before, rewrite_options(options, {}))
+
+
+def within(count: int) -> bool:
+    return count < CALLS_A_FILE * (FILES + DELETES)
+
+
+def test_a_rewrite_of_many_files_with_many_deletes_can_be_committed_before_the_head_moves():
+    attempt, now = rewriting(rewrite_plan(table())), head()
+    assert within(calls(lambda: attempt(now)))
+    assert not attempt(now).outcome.refused
+
+
+def test_a_delete_that_is_gone_or_new_costs_no_more():
+    attempt = rewriting(rewrite_plan(table()))
+    now = table(positions("p", 1000, of=["d7"]))
+    now = replace(now, deletes=tuple(entry for entry in now.deletes if entry.file.path != "e7"))
+    assert within(calls(lambda: attempt(now)))
+    assert len(attempt(now).outcome.refused) == FILES // 50
+
+
+@pytest.mark.parametrize("settled", [0, FILES // 2, FILES])
+def test_a_conversion_of_many_deletes_can_be_committed_before_the_head_moves(settled):
+    plan, now = plan_conversion(table(), ConvertOptions()), head()
+    attempt = ProposeConversion(plan.delete_paths, Converted(plan.asked[:settled], ()))
+    assert within(calls(lambda: attempt(now)))
+    assert attempt(now).outcome.removed == (DELETES if settled == FILES else 0)
+
+
+def test_an_upsert_beside_many_deletes_can_be_committed_before_the_head_moves():
+    plan, now = plan_upsert(table(), UpsertOptions()), head()
+    files = [ComparedFile(Ordinal(number), 8, 1, 1, True, None) for number in range(len(plan.inputs))]
+    (space,) = compared_spaces(plan, files)
+    assert within(calls(lambda: Head(now, plan).problem_of(space)))
+    assert Head(now, plan).problem_of(space) is None
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [rewrite_plan, lambda before: plan_conversion(before, ConvertOptions()), lambda b: plan_upsert(b, UpsertOptions())],
+)
+def test_plans_grow_with_the_sum_too(plan):
+    before = table()
+    assert within(calls(lambda: plan(before)))
+
+
+def test_documents_of_plans_grow_with_the_sum_too():
+    before = table()
+    plan = rewrite_plan(before)
+    text = plan_to_json(plan)
+    assert within(calls(lambda: plan_document(plan)) + calls(lambda: plan_from_json(text, before)))
+    assert plan_from_json(text, before) == plan
