@@ -116,6 +116,7 @@ class Head:
         self._plan = plan
         self._data = {entry.file.path: entry for entry in state.data}
         self._since = DeletesSince(state, [source.deletes for source in plan.inputs])
+        self._takes_all: dict[tuple[int, KeySpace], bool] = {}
         planned = {source.entry.file.path for source in plan.inputs}
         self._unplanned = [
             entry for entry in state.data if entry.sequence <= plan.sequence_number and entry.file.path not in planned
@@ -143,8 +144,10 @@ class Head:
         new = self._since.new_to(one.source.entry, one.source.deletes)
         if new.by_position:
             return Problem.ROWS_DELETED_BY_POSITION
-        takes_all = all(self._takes_whole_keys(entry, space) for entry in new.equality)
-        return None if takes_all else Problem.ROWS_DELETED_BY_KEY
+        shared = id(new.equality), space.key_space
+        if shared not in self._takes_all:  # thousands of data files have the same new deletes
+            self._takes_all[shared] = all(self._takes_whole_keys(entry, space) for entry in new.equality)
+        return None if self._takes_all[shared] else Problem.ROWS_DELETED_BY_KEY
 
     def _takes_whole_keys(self, delete: Entry, space: ComparedSpace) -> bool:
         """Whether an equality delete takes all rows of a key that were planned, or none of them."""
