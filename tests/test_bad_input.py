@@ -159,9 +159,9 @@ def test_a_key_value_that_the_kernels_refuse_is_named_with_file_and_column(lake,
     path = lake.folder / "odd.arrow"
     feather.write_feather(pa.table({"id": [1, 2], "day": odd}), path)
     lake.run("append", "t", path)
-    refused(lake, capfd, "compact", "t", names=[".arrow", "key column 'day'", "1 ms is not a whole day"])
+    refused(lake, capfd, "compact", "t", names=[".arrow", "column 'day'", "1 ms is not a whole day"])
     lake.catalog.append("t", pa.table({"id": [1], "day": odd[:1]}))
-    with pytest.raises(SchemaError, match=r"odd\.arrow \(.*\.arrow\): key column 'day': date64 value 1 ms is not a w"):
+    with pytest.raises(SchemaError, match=r"odd\.arrow \(.*\.arrow\): column 'day': date64 value 1 ms is not a whole"):
         lake.catalog.read("t")
 
 

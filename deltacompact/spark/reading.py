@@ -139,9 +139,9 @@ def piece_rows(catalog: DeltaStreamCatalog, piece: Piece, schema: pa.Schema) -> 
 
 def _aligned(table: pa.Table, schema: pa.Schema, piece: Piece) -> pa.Table:
     columns = []
-    constants = dict(piece.partition.values)
+    constants, has = dict(piece.partition.values), frozenset(table.column_names)
     for field in schema:
-        if field.name in table.column_names:
+        if field.name in has:
             columns.append(to_type(table[field.name], field.type, piece.file.path, field.name))
         elif field.name in constants:
             constant = schemas.partition_scalar(constants[field.name], field)

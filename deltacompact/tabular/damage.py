@@ -34,7 +34,7 @@ def naming(path: str) -> Iterator[None]:
     except InputError as error:
         if path in str(error):
             raise
-        raise InputError(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
         kind = StoreError if is_stores_fault(error) else InputError
         raise kind(f"{path} cannot be read: {text_of(error)[:SHOWN_CHARACTERS]}") from error

@@ -62,9 +62,9 @@ def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
     return [column.name for column in found if column is not None]
 
 
-def fill_of(file: DataFile, column: pa.Field) -> Fill | None:
-    """What rows have in this column where the file has nothing; None: null."""
-    return next((fill for fill in file.fills if field_id(fill.column) == field_id(column)), None)
+def fills_of(file: DataFile) -> dict[int | None, Fill]:
+    """What rows have where the file has nothing, by field id; null in all other columns. The first fill counts."""
+    return {field_id(fill.column): fill for fill in reversed(file.fills)}
 
 
 def as_stored(file: DataFile) -> DataFile:
@@ -96,7 +96,8 @@ def agree(file: DataFile, schema: pa.Schema) -> bool:
         return True
     if file.stored.metadata == _ASSIGNED:
         return False
-    return not any(fill_of(file, column) for column in schema) and _agree(list(file.stored), list(schema))
+    filled = fills_of(file)
+    return not any(field_id(column) in filled for column in schema) and _agree(list(file.stored), list(schema))
 
 
 def _refuse_unidentified(columns: pa.Schema, path: str) -> None:

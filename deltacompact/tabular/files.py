@@ -272,7 +272,7 @@ class FileReader:
 
     @property
     def _wanted(self) -> list[str]:
-        columns = self._part.columns
+        columns = None if self._part.columns is None else frozenset(self._part.columns)
         return [name for name in self.file.schema.names if columns is None or name in columns]
 
     @property
@@ -320,7 +320,7 @@ def _clipped(
     for first, table in _divided(units):
         low, high = max(start, first), min(stop, first + table.num_rows)
         if low < high:
-            yield low, schemas.computable(table.slice(low - first, high - low))
+            yield low, schemas.computable(table.slice(low - first, high - low), file.path)
             seen = high
         if first + table.num_rows >= stop:
             break  # the rest of the unit would be decoded for nothing

@@ -16,19 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact.base.model import DataFile, Fill
-from deltacompact.tabular.field_ids import fill_of
+from deltacompact.tabular.field_ids import field_id, fills_of
 
 
 def filled(table: pa.Table, file: DataFile, names: Sequence[str], first: int) -> pa.Table:
     """The columns `names` of the file, whose row `first` is the first of the table."""
     if not file.fills:
         return table
+    fill_of, has = fills_of(file), frozenset(table.column_names)
     columns = []
     for name in names:
-        fill = fill_of(file, file.schema.field(name))
+        fill = fill_of.get(field_id(file.schema.field(name)))
         if fill is None:
             columns.append(table[name])
-        elif name in table.column_names:
+        elif name in has:
             columns.append(pc.coalesce(table[name], _values(fill, first, table.num_rows)))
         else:
             columns.append(pa.chunked_array([_values(fill, first, table.num_rows)], fill.column.type))

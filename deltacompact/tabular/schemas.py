@@ -11,7 +11,7 @@ files with rows decide the type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.wording import text_of
 from deltacompact.tabular.conversion import converted, is_list, without_view
+from deltacompact.tabular.whole_days import part_of_day
 
 _NO_ROWS = {b"deltacompact": b"no row yet"}
 """Metadata of a column that only files without rows have. The first file with rows decides its type."""
@@ -146,19 +147,34 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return _converted(column, plain_type(column.type))
 
 
-def computable(table: pa.Table) -> pa.Table:
-    """The same values in types that can be filtered and written. Dictionaries contain no nulls."""
+def computable(table: pa.Table, path: str) -> pa.Table:
+    """The same values in types that can be filtered and written. Dictionaries contain no nulls.
+
+    Raises SchemaError naming file and column of a date64 with a time of day.
+    """
+    changed: dict[int, tuple[pa.Field, pa.ChunkedArray]] = {}
     for number, field in enumerate(table.schema):
         column = table.column(number)
         type_ = stored_type(field.type)
+        if (part := part_of_day(column)) is not None:
+            raise SchemaError(f"{path}: column {field.name!r}: date64 value {part} ms is not a whole day")
         if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
             column = _converted(_converted(column, type_.value_type), type_)
         elif type_ != field.type:
             column = _converted(column, type_)
         else:
             continue
-        table = table.set_column(number, pa.field(field.name, type_), column)
-    return table
+        changed[number] = pa.field(field.name, type_), column
+    return with_columns(table, changed)
+
+
+def with_columns(table: pa.Table, changed: Mapping[int, tuple[pa.Field, pa.ChunkedArray]]) -> pa.Table:
+    """The table with other columns at these places. All at once: each `set_column` touches every column."""
+    if not changed:
+        return table
+    both = [changed.get(place, (field, None)) for place, field in enumerate(table.schema)]
+    columns = [table.column(place) if column is None else column for place, (_, column) in enumerate(both)]
+    return pa.Table.from_arrays(columns, schema=pa.schema([field for field, _ in both], table.schema.metadata))
 
 
 def _integers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -285,11 +301,12 @@ def align(table: pa.Table, schema: pa.Schema, partition: Partition, path: str) -
 
     Rows stay in order. Columns that have the right type already are not copied.
     """
+    place_of = {name: place for place, name in enumerate(table.column_names)}  # asked once: tables have 3,000 columns
     constants = dict(partition.values)
     columns = []
     for field in schema:
-        if field.name in table.column_names:
-            columns.append(cast(table[field.name], field.type, path, field.name))
+        if field.name in place_of:
+            columns.append(cast(table.column(place_of[field.name]), field.type, path, field.name))
         elif field.name in constants:
             constant = partition_scalar(constants[field.name], field)
             columns.append(pa.chunked_array([pa.repeat(constant, table.num_rows)]))

@@ -39,9 +39,12 @@ def read_text(
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
     plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
     table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
-    for number, name in enumerate(table.column_names):
-        if name in types and table.column(number).type != types[name]:
-            table = table.set_column(number, name, schemas.cast(table.column(number), types[name], "text", name))
+    changed = {
+        number: (pa.field(name, types[name]), schemas.cast(table.column(number), types[name], "text", name))
+        for number, name in enumerate(table.column_names)
+        if name in types and table.column(number).type != types[name]
+    }
+    table = schemas.with_columns(table, changed)
     return table if columns is None else table.select(columns)
 
 

@@ -65,6 +65,7 @@ class TableWriter(RowGroups):
 
     def _growing(self, table: pa.Table) -> pa.Table:
         """The same values. Each dictionary extends the dictionary of earlier row groups: an Arrow file needs that."""
+        changed: dict[int, tuple[pa.Field, pa.ChunkedArray]] = {}
         for number, field in enumerate(table.schema):
             if not pa.types.is_dictionary(field.type):
                 continue
@@ -78,9 +79,8 @@ class TableWriter(RowGroups):
                 chunks.append(pc.index_in(values, known).take(chunk.indices).cast(field.type.index_type))
             self._dictionaries[field.name] = known
             made = [pa.DictionaryArray.from_arrays(indices, known, ordered=field.type.ordered) for indices in chunks]
-            column = pa.chunked_array(made, field.type)
-            table = table.set_column(number, field, column)
-        return table
+            changed[number] = field, pa.chunked_array(made, field.type)
+        return schemas.with_columns(table, changed)
 
 
 def _for_orc(table: pa.Table) -> pa.Table:
@@ -90,12 +90,13 @@ def _for_orc(table: pa.Table) -> pa.Table:
     struct and would write the values of other rows. Timestamps must fit nanoseconds, because the reader returns
     nanoseconds: year 9999 is refused here.
     """
+    changed: dict[int, tuple[pa.Field, pa.ChunkedArray]] = {}
     for number, field in enumerate(table.schema):
         column = table.column(number)
         if pa.types.is_dictionary(field.type):
-            table = table.set_column(number, field.name, column.cast(field.type.value_type))
+            changed[number] = field.with_type(field.type.value_type), column.cast(field.type.value_type)
         elif pa.types.is_nested(field.type):
-            table = table.set_column(number, field, column.take(pa.array(np.arange(table.num_rows))))
+            changed[number] = field, column.take(pa.array(np.arange(table.num_rows)))
         elif pa.types.is_timestamp(field.type) or pa.types.is_date64(field.type):
             try:
                 column.cast(pa.timestamp("ns"))
@@ -103,7 +104,7 @@ def _for_orc(table: pa.Table) -> pa.Table:
                 raise InputError(
                     f"column {field.name!r}: ORC holds timestamps of the years 1678 to 2261 only"
                 ) from None
-    return table
+    return schemas.with_columns(table, changed)
 
 
 def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dictionaries_in: list[str]) -> Any:
@@ -167,7 +168,7 @@ def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOp
 
 
 def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:
-    table = schemas.computable(table)
+    table = schemas.computable(table, path)
     with writer(store, path, table.schema, options) as out:
         out.write(table)
     schema = schemas.unmarked(table.schema)

@@ -79,14 +79,14 @@ def write_rows(
     whose values are too long for a sort key.
     """
     longest: dict[str, int] = {}
-    schema = schemas.computable(rows.schema.empty_table()).schema
+    schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
     try:
         with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 schemas.check_partition_values(table, partition, rows.name)
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
-                out.write(schemas.computable(table))
+                out.write(schemas.computable(table, rows.name))
     except (InputError, StoreError):
         writing.check_writable(rows.schema, options.content_type)
         raise

@@ -61,7 +61,12 @@ def described(
     files.check_columns(schema, stored.path)
     in_partition = {number for fill in constants if (number := field_ids.field_id(fill.column)) is not None}
     schema = identified(schema, names, in_partition, stored.path)
-    needed = tuple(fill for fill in (*constants, *fills) if _is_needed(fill, schema, footer.metadata))
+    name_of = {field_ids.field_id(column): column.name for column in schema}
+    needed = tuple(
+        fill
+        for fill in (*constants, *fills)
+        if _is_needed(fill, name_of.get(field_ids.field_id(fill.column)), footer.metadata)
+    )
     found = field_ids.matched(replace(known, schema=schema, fills=needed), columns)
     has = {field_ids.field_id(column) for column in found.schema}
     for number, why in (unfillable or {}).items():
@@ -70,9 +75,8 @@ def described(
     return found
 
 
-def _is_needed(fill: Fill, schema: pa.Schema, metadata: pq.FileMetaData) -> bool:
-    number = field_ids.field_id(fill.column)
-    name = next((column.name for column in schema if field_ids.field_id(column) == number), None)
+def _is_needed(fill: Fill, name: str | None, metadata: pq.FileMetaData) -> bool:
+    """Whether the file, which calls the column by this name (None: it lacks it), needs the fill."""
     return name is None or (fill.of_nulls and _may_have_nulls(name, metadata))
 
 
