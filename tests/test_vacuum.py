@@ -22,10 +22,11 @@ from tables import problems
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
 from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.cli import run as command_line
+from deltacompact.storage.identity import identity, path_below
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStat, discard, unfinished
-from deltacompact.storage.opening import identity, open_store, path_below
+from deltacompact.storage.opening import open_store
 
 LOCAL = Settings(executor="local", local_threads=1)
 NAME = "5c" * 16

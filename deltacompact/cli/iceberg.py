@@ -325,6 +325,10 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
             lines += [f"  {path}" for path in expired.paths]
         if expired.kept_outside:
             lines.append(f"  not deleted: {counted(expired.kept_outside, 'file')} outside of the table's folders")
+        if in_doubt := expired.in_doubt:
+            lines.append(
+                f"  not deleted: {counted(len(in_doubt), 'file')} that may be others by another name ({in_doubt[0]})"
+            )
     if (found := result.rewrite_manifests) is not None:
         into = f"{counted(found.replaced, 'manifest')} -> {found.created:,}, {found.kept:,} kept"
         size = f"{counted(found.entries, 'entry', 'entries')}, {found.bytes:,} bytes"

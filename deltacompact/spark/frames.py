@@ -28,9 +28,9 @@ from pyspark.sql import types as S
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark.comparable import comparable_type, is_native, native_type, spark_struct, spark_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
+from deltacompact.storage.identity import is_uri
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import is_uri
 from deltacompact.tabular import files, schemas
 
 _ROWS_WORTH_A_TASK = 100_000

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import posixpath
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import announce
+from deltacompact.storage.identity import is_uri
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
 
@@ -58,11 +58,6 @@ def uri_parts(text: str) -> SplitResult:
         raise InputError(f"{text[:_SHOWN_CHARACTERS_MAX]!r} is no URI: {text_of(error)}") from None
 
 
-def is_uri(path: str) -> bool:
-    """Whether a path is a full URI, which names the store as well."""
-    return "://" in path
-
-
 def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     """The store of an object, and the object's path in it. A full URI may lead to another store than the root.
 
@@ -89,38 +84,13 @@ def _folder(uri: str) -> tuple[ObjectStore, str]:
     folder, _, name = uri.rpartition("/")
     if uri.startswith("file:"):
         name = unquote(name, errors="surrogateescape")
-    return _foreign_folder(folder), name
+    return _foreign_folder(f"{folder}/"), name
 
 
 @functools.lru_cache(maxsize=1024)
 def _foreign_folder(uri: str) -> ObjectStore:
     store = open_store(uri)
     return ForeignFolder(store.root) if isinstance(store, LocalStore) else store
-
-
-def identity(root: ObjectStore, path: str) -> str:
-    """One text for all names of an object: its path in a store, and any URI that leads to it.
-
-    Names that might lead to the same object (on S3: percent-encoded or not) have the same identity too. Vacuum keeps
-    objects by identity, so it rather keeps too many.
-    """
-    store, name = open_object(root, path)
-    if isinstance(folder := getattr(store, "root", None), Path):
-        return Path(os.path.realpath(folder / name)).as_uri()
-    bucket = getattr(store, "bucket", None)
-    if bucket is None:
-        return store.uri + name
-    return f"s3://{bucket}/" + posixpath.normpath(unquote(f"/{store.prefix}{name}")).lstrip("/")  # type: ignore[attr-defined]
-
-
-def path_below(root: ObjectStore, uri: str) -> str | None:
-    """The path below the root of the object that a URI names. None: the object is not below the root."""
-    folder = identity(root, ".").rstrip("/") + "/"
-    found = identity(root, uri)
-    if not found.startswith(folder):
-        return None
-    below = found.removeprefix(folder)
-    return unquote(below) if found.startswith("file:") else below
 
 
 def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> int:

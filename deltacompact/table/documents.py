@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.base.model import ContentType, DataFile, DeletionVector, Stamp
-from deltacompact.storage.opening import is_uri
+from deltacompact.storage.identity import is_uri
 
 
 def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:

@@ -553,6 +553,21 @@ def test_vacuum_keeps_what_a_publication_that_is_behind_still_shows(orders, monk
     assert orders.shown() == [{"id": 1, "v": 1}]
 
 
+def test_vacuum_keeps_what_is_published_though_the_lake_is_opened_by_another_name(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    table = orders.lake.catalog.load_table(ICEBERG)
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "audit").commit()
+    orders.append([{"id": 1, "v": 1}])
+    orders.compact(purge=True)
+    link = orders.folder.parent / "other name"
+    link.symlink_to(orders.folder)
+    vacuum(deltacompact.open_catalog(link), T, age_min_s=0, force=True)
+    tag = tagged(orders, "audit")
+    assert orders.lake.catalog.load_table(ICEBERG).scan(snapshot_id=tag).to_arrow().to_pylist() == [{"id": 1}]
+
+
 def test_vacuum_deletes_nothing_where_the_iceberg_table_cannot_be_read(orders, monkeypatch):
     orders.append([{"id": 1}])
     orders.compact()

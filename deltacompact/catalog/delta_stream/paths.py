@@ -22,8 +22,8 @@ from urllib.parse import quote, unquote
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition, is_text
+from deltacompact.storage.identity import path_below
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import path_below
 from deltacompact.table.ports import Workspace
 
 GENESIS = "0"

@@ -26,8 +26,9 @@ from deltacompact.catalog.delta_stream.log.log import StreamLog
 from deltacompact.catalog.delta_stream.log.state import StreamState, replay
 from deltacompact.catalog.delta_stream.paths import StreamPaths
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import is_uri, open_object
+from deltacompact.storage.opening import open_object
 
 
 @dataclass(frozen=True, slots=True)

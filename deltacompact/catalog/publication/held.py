@@ -7,6 +7,9 @@
 
 Other engines cannot expire the snapshots of a publication (`gc.enabled` is false), because they would delete files of
 the stream. So the vacuum does, and deletes the metadata and the delete files that only expired snapshots had.
+
+Data files are held by name, which the stream gives once: the vacuum may reach the lake by another name (a link, another
+bucket of the same objects) than the one by which it was published.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader
 from deltacompact.catalog.publication.target import Target
+from deltacompact.storage.identity import file_name
 
 
-def held_files(target: str, where: str, old_s: float, dry_run: bool) -> frozenset[str]:
-    """Expire snapshots that were made before `old_s` (seconds), and return the data files of the others.
+def held_files(target: str, old_s: float, dry_run: bool) -> frozenset[str]:
+    """Expire snapshots that were made before `old_s` (seconds), and return the names of the data files of the others.
 
-    The paths are those below `where`, the location of the delta catalog. Raises InputError where the Iceberg table is
-    not there, and what its catalog raises: then nobody knows what may be deleted.
+    Raises InputError where the Iceberg table is not there, and what its catalog raises: then nobody knows what may be
+    deleted.
     """
     named = Target.of(target)
     try:
@@ -43,9 +47,11 @@ def held_files(target: str, where: str, old_s: float, dry_run: bool) -> frozense
     if expired and not dry_run:
         gone = reached.of(table.metadata.snapshots[number] for number in expired)
         table.expire(expired, ())
-        for path in sorted(gone.own - kept.own):
-            locations.discard(reached.store, path)
-    return frozenset(path.removeprefix(where) for path in kept.data if path.startswith(where))
+        still = set(map(locations.identity_of, kept.own))
+        for path in sorted(gone.own):
+            if locations.identity_of(path) not in still:
+                locations.discard(reached.store, path)
+    return frozenset(map(file_name, kept.data))
 
 
 def _expired(metadata: TableMetadata, old_s: float) -> set[int]:

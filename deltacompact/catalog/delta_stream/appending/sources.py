@@ -20,8 +20,9 @@ from urllib.parse import unquote
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted
+from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import is_uri, open_object, uri_parts
+from deltacompact.storage.opening import open_object, uri_parts
 from deltacompact.tabular.formats import content_type_of
 
 _MAGIC = "*?["

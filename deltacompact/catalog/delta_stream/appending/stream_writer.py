@@ -45,7 +45,8 @@ from deltacompact.catalog.delta_stream.table_documents import is_destination
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file
-from deltacompact.storage.opening import as_uri, copy_into, is_uri
+from deltacompact.storage.identity import is_uri
+from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import files as tabular
 from deltacompact.tabular import formats, stamps
 from deltacompact.tabular.row_groups import WriteOptions

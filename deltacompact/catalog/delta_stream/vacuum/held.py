@@ -22,8 +22,8 @@ class Held:
         self._lock = Lock()
         self._known: frozenset[str] | None = None
 
-    def paths(self) -> frozenset[str]:
-        """Paths in the catalog's store. Raises where the Iceberg table cannot be read."""
+    def names(self) -> frozenset[str]:
+        """The names of the files, each of which the stream gave once. Raises where the Iceberg table cannot be read."""
         with self._lock:
             if self._known is None:
                 target = self._catalog.publication(self._table_id)
@@ -33,4 +33,4 @@ class Held:
     def _read(self, target: str) -> frozenset[str]:
         from deltacompact.catalog.publication.held import held_files
 
-        return held_files(target, self._catalog.location, self._old_s, self._dry_run)
+        return held_files(target, self._old_s, self._dry_run)

@@ -18,8 +18,8 @@ from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.vacuum.chain import Chain
 from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
+from deltacompact.storage.identity import identity, is_uri
 from deltacompact.storage.objects import ObjectStat, ObjectStore
-from deltacompact.storage.opening import identity, is_uri
 
 
 class Reached:

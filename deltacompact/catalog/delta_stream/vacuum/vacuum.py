@@ -45,6 +45,7 @@ from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.catalog.delta_stream.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
 from deltacompact.catalog.delta_stream.vacuum.mark import Mark, digest, parsed
 from deltacompact.catalog.delta_stream.vacuum.reach import Reach
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
 _TOLERANCE_S = 60.0
@@ -148,8 +149,8 @@ class _Vacuum:
             stat for stat in unreached if listing.is_old(stat) and self._paths.session_of(stat.path) not in protected
         ]
         if old:
-            held = self._held.paths()
-            old = [stat for stat in old if stat.path not in held]
+            held = self._held.names()
+            old = [stat for stat in old if file_name(stat.path) not in held]
         doubtful = [stat for stat in old if stat.modified_s > trusted_s]
         garbage = [
             *(stat for stat in old if stat.modified_s <= trusted_s),

@@ -19,6 +19,7 @@ deletions. `plan.json` goes before the holders: a journal without a plan is no l
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -27,7 +28,9 @@ from typing import Any
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.catalog.iceberg.journal.signs_of_life import Holder
 from deltacompact.catalog.iceberg.plan_envelope import checksum, mode_of, plain, value_of
+from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/deltacompact/"
@@ -35,6 +38,7 @@ FOLDER = "metadata/deltacompact/"
 PLANNER_VERSION = 2
 """Grows with every change of how groups are planned or written: what other code wrote is not committed."""
 
+_SESSION = re.compile(r"[0-9a-f]{32}")
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 _TUPLES = ("partition", "split_offsets", "equality_ids")
@@ -181,9 +185,33 @@ def folder_of(session: str) -> str:
     return f"{FOLDER}{session}/"
 
 
+def is_session(name: str) -> bool:
+    """Whether a folder's name is one that we give: other folders beside the journals are somebody else's."""
+    return bool(_SESSION.fullmatch(name))
+
+
 def name_of_files(session: str) -> str:
-    """How the names of all files begin that a session adds to the table's data folder."""
+    """How the names of all files begin that a session adds to the table's data folder.
+
+    Nobody else writes such names. So a file of a session is told by its name alone, however others spell the location.
+    """
     return f"{session}-"
+
+
+def files_of(store: ObjectStore, session: str, folders: Iterable[str]) -> list[str]:
+    """The locations of a session's files in these folders, each file once."""
+    one_spelling = {locations.folder_identity(folder): folder.rstrip("/") for folder in folders}
+    return [
+        location
+        for folder in one_spelling.values()
+        for location in locations.listed(store, folder, name_of_files(session))
+    ]
+
+
+def other_than(files: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """The files of a session whose names none of the kept ones has."""
+    names = set(map(file_name, kept))
+    return [location for location in files if file_name(location) not in names]
 
 
 def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:

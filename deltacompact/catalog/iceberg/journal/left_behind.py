@@ -54,7 +54,7 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs) -> Left:
     sessions: dict[str, list[ObjectStat]] = defaultdict(list)
     for stat in store.list(FOLDER):
         session, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
-        if slash:
+        if slash and journals.is_session(session):
             sessions[session].append(stat)
     dead, live, notes = [], [], []
     for session, stats in sessions.items():

@@ -7,12 +7,15 @@
 A group is committed if it is still valid on the current head, as at any commit: its mode says so. It is done again if a
 file of it is missing or cut short. A commit whose answer nobody heard has landed if the table has its snapshot, or its
 files; then nothing of it is deleted, and nothing committed twice. Journals that cannot be trusted stay for `maintain`.
+
+Outputs are compared by name, which is the session's own, and inputs by identity: between two runs the table may have
+been registered by another spelling of its location, or write to another folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -22,14 +25,23 @@ from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
 from deltacompact.catalog.iceberg.commit.proposal import Proposal
 from deltacompact.catalog.iceberg.commit.snapshots import unnamed_drafts
 from deltacompact.catalog.iceberg.journal import journal as journals
-from deltacompact.catalog.iceberg.journal.journal import Journal, Planned, Records, WrittenGroup, name_of_files
+from deltacompact.catalog.iceberg.journal.journal import (
+    Journal,
+    Planned,
+    Records,
+    WrittenGroup,
+    files_of,
+    other_than,
+)
 from deltacompact.catalog.iceberg.journal.left_behind import Left
 from deltacompact.catalog.iceberg.journal.signs_of_life import Signs, giving_signs
 from deltacompact.catalog.iceberg.plan_envelope import input_paths
 from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.content_files import ContentFile
 from deltacompact.catalog.iceberg.table.metadata import Ref
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 Resumption: TypeAlias = Callable[[Planned, Sequence[WrittenGroup], TableState], Proposal[Any]]
@@ -84,11 +96,11 @@ def _resumed(
     """What was resumed, and the files to delete before the journal is cleared."""
     store, reader = held.store, committer.reader
     records = held.read()
-    if records.delete is not None:
-        return Resumed(), records.delete
     table = table.reloaded()
     state = reader.read(table.metadata, committer.branch)
     landed, in_table = _landed(records, state, reader)
+    if records.delete is not None:  # by a version that compared spellings, perhaps
+        return Resumed(), other_than(records.delete, in_table)
     waiting = [group for group in records.groups if group.number not in landed]
     intact = [group for group in waiting if _is_intact(store, group)] if resumption is not None else []
     committed = _committed(held, table, committer, records.plan, intact, resumption) if resumption and intact else None
@@ -102,8 +114,8 @@ def _resumed(
         for number in numbers
     }
     kept = {file.path for group in records.groups if group.number in tried for file in group.outputs} | in_table | added
-    found = locations.listed(store, state.metadata.data_folder, name_of_files(held.session))
-    unwanted = [path for path in found if path not in kept] + _drafts(store, records, committed)
+    folders = [state.metadata.data_folder, *(file.path.rpartition("/")[0] for file in _outputs(records))]
+    unwanted = other_than(files_of(store, held.session, folders), kept) + _drafts(store, records, committed)
     notes = []
     if landed:
         notes.append(f"{counted(len(landed), 'group')} of session {held.session} had been committed")
@@ -124,7 +136,7 @@ def _committed(
     resumption: Resumption,
 ) -> Committed[Any]:
     def propose(state: TableState) -> Proposal[Any]:
-        live = _live(state)  # the dead session's own commit may land between two attempts of ours
+        live = _names(state)  # the dead session's own commit may land between two attempts of ours
         return resumption(plan, [group for group in groups if not _files(group) & live], state)
 
     numbers = [group.number for group in groups]
@@ -147,30 +159,44 @@ def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
 
 
 def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
-    """The groups that the table has, and which of their files. One without files is there if its inputs are gone."""
-    live = _live(state)
+    """The groups that the table has, and the names of those of their files that it has.
+
+    A group without files is there if its inputs are gone.
+    """
+    live = _names(state)
     landed = {group.number for group in records.groups if _files(group) & live}
-    found = {path for group in records.groups for path in _files(group) & live}
+    found = {name for group in records.groups for name in _files(group) & live}
     groups = {group.number: group for group in records.groups}
     for snapshot_id, numbers in records.commits.items():
         if snapshot_id not in state.metadata.snapshots:
             continue
         refs = {**state.metadata.refs, state.branch: Ref(snapshot_id, "branch")}
-        live = _live(reader.read(replace(state.metadata, refs=refs), state.branch))
+        then = reader.read(replace(state.metadata, refs=refs), state.branch)
+        live = _names(then)
         for number in numbers:
             files = _files(groups[number])
             found |= files & live
-            if files & live if files else not input_paths(records.plan.body["groups"][number]) & live:
+            if files & live if files else not _has_inputs(then, records.plan.body["groups"][number]):
                 landed.add(number)
     return landed, found
 
 
-def _live(state: TableState) -> set[str]:
-    return {entry.file.path for entry in (*state.data, *state.deletes)}
+def _has_inputs(state: TableState, group: Mapping[str, Any]) -> bool:
+    """Whether the branch has one of the data files of a planned group, by whatever name."""
+    inputs = set(map(locations.identity_of, input_paths(group)))
+    return any(locations.identity_of(entry.file.path) in inputs for entry in state.data)
+
+
+def _names(state: TableState) -> set[str]:
+    return {file_name(entry.file.path) for entry in (*state.data, *state.deletes)}
 
 
 def _files(group: WrittenGroup) -> set[str]:
-    return {file.path for file in group.outputs}
+    return {file_name(file.path) for file in group.outputs}
+
+
+def _outputs(records: Records) -> Iterator[ContentFile]:
+    return (file for group in records.groups for file in group.outputs)
 
 
 def _is_in(group: WrittenGroup, added: frozenset[str]) -> bool:

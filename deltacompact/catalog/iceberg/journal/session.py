@@ -29,7 +29,13 @@ from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted, text_of
 from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
 from deltacompact.catalog.iceberg.commit.proposal import Propose
-from deltacompact.catalog.iceberg.journal.journal import Journal, TakenOverError, WrittenGroup, name_of_files
+from deltacompact.catalog.iceberg.journal.journal import (
+    Journal,
+    TakenOverError,
+    WrittenGroup,
+    files_of,
+    other_than,
+)
 from deltacompact.catalog.iceberg.journal.signs_of_life import Signs, giving_signs
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
@@ -238,8 +244,8 @@ class Session(Generic[Group, Written, Outcome]):
 
     def _clear(self, stop_signs: Callable[[], None]) -> None:
         """Delete what was not committed, and the journal."""
-        found = locations.listed(self.terms.store, self.table.metadata.data_folder, name_of_files(self.journal.session))
-        unwanted = self.journal.finish([path for path in found if path not in self.committed])
+        found = files_of(self.terms.store, self.journal.session, [self.table.metadata.data_folder])
+        unwanted = self.journal.finish(other_than(found, self.committed))
         locations.discard_all(self.terms.store, unwanted, lambda count: None)
         stop_signs()
         self.journal.clear()

@@ -7,14 +7,15 @@
 
 A crash after the commit leaves orphans, which `remove-orphans` finds. While nobody knows whether the commit took
 effect, nothing is deleted (rule 20). Files outside of the table's own folders may belong to others, as those of
-add_files do: they stay, and are counted.
+add_files do: they stay, and are counted. So does a file that is in doubt: its location leads nobody knows where, or a
+snapshot that is left names a file so called elsewhere, which may be this one by another name of its bucket.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltacompact.base.errors import ConflictError, OutcomeUnknownError, StoreError
@@ -28,15 +29,16 @@ from deltacompact.catalog.iceberg.maintain.reach import (
     File,
     each_live_file,
     folders_of,
-    identity_of,
     is_inside,
     manifests_of,
     metadata_document,
 )
 from deltacompact.catalog.iceberg.maintain.retention import Expiry, plan_expiry, why_nothing
 from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.locations import identity_of
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -53,6 +55,8 @@ class ExpireResult:
     """The first of the deleted files."""
     kept_outside: int = 0
     """Files that nothing reaches any more, outside of the table's folders. They are not deleted."""
+    in_doubt: tuple[str, ...] = ()
+    """Files that may be others than they seem to be. They are not deleted."""
     nothing_to_do: str | None = None
 
 
@@ -81,6 +85,27 @@ class _Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class _Unreached:
+    """What only expired snapshots reach: files to delete, in their order; how many lie outside of the table's folders;
+    and those that may be other files than they seem to be."""
+
+    own: tuple[File, ...]
+    outside: int
+    in_doubt: tuple[str, ...]
+
+    @classmethod
+    def of(cls, files: Sequence[tuple[str, File]], folders: Collection[str], elsewhere: Container[str]) -> _Unreached:
+        """`files` by identity. `elsewhere`: names of files outside of the folders that the table still has."""
+        inside = [(name, file) for name, file in files if is_inside(name, folders)]
+        own: list[File] = []
+        in_doubt: list[File] = []
+        for name, file in inside:
+            doubtful = file_name(name) in elsewhere or locations.in_doubt(file.location) is not None
+            (in_doubt if doubtful else own).append(file)
+        return cls(tuple(own), len(files) - len(inside), tuple(file.location for file in in_doubt))
+
+
+@dataclass(frozen=True, slots=True)
 class ExpireSnapshots:
     """Expires snapshots of one table. `say` is told what happens, `now_ms` is the moment ages are counted from."""
 
@@ -100,7 +125,7 @@ class ExpireSnapshots:
         expired = _Expired()
         expired.add(metadata, expiry)
         left = [found for number, found in metadata.snapshots.items() if number not in expiry.snapshots]
-        return self._result(expired, metadata, self._unreached(expired, metadata, left))
+        return self._result(expired, self._unreached(expired, metadata, left))
 
     def run(self, table: IcebergTable) -> ExpireResult:
         """Expire, then delete. If an error is raised before deleting begins, no file has been deleted.
@@ -114,9 +139,9 @@ class ExpireSnapshots:
             return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
         self._refuse_lost_refs(table.metadata, after.metadata, expired)
         now = after.reloaded().metadata
-        files = self._unreached(expired, now, now.snapshots.values())
-        result = self._result(expired, now, files)
-        own = [file for found, file in files.items() if is_inside(found, folders_of(self.store, now))]
+        unreached = self._unreached(expired, now, now.snapshots.values())
+        result = self._result(expired, unreached)
+        own = unreached.own
         done = Counter[str]()
 
         def deleted(count: int) -> None:
@@ -181,48 +206,44 @@ class ExpireSnapshots:
                     "snapshot expired, and the catalog removed it. No file was deleted"
                 )
 
-    def _unreached(self, expired: _Expired, metadata: TableMetadata, left: Iterable[Snapshot]) -> dict[str, File]:
-        """The files that only expired snapshots reach, by identity, in the order in which they can be deleted."""
-        left = list(left)
+    def _unreached(self, expired: _Expired, metadata: TableMetadata, left: Iterable[Snapshot]) -> _Unreached:
+        """The files that only expired snapshots reach."""
+        left, folders = list(left), folders_of(metadata)
         self.say(f"reading {counted(len(expired.snapshots), 'expired snapshot')} and {len(left):,} that are left")
         lists, gone = manifests_of(self.store, list(expired.snapshots.values()), tolerant=True)
         lists_left, kept = manifests_of(self.store, left)
         only_gone = {path: manifest for path, manifest in gone.items() if path not in kept}
         content: dict[str, File] = {}
         each_live_file(self.store, only_gone.values(), content.update, self.say, tolerant=True)
+        upper = [*kept, *(file.location for file in lists_left), metadata.metadata_location, *metadata.metadata_log]
+        upper += [found.path for found in metadata.statistics if found.snapshot_id not in expired.snapshots]
+        named = set(map(identity_of, upper))
+        elsewhere = {file_name(name) for name in named if not is_inside(name, folders)}
         if content:
 
             def keep(reached: Mapping[str, File]) -> None:
                 for name in reached:
                     content.pop(name, None)
+                    if not is_inside(name, folders):
+                        elsewhere.add(file_name(name))
 
             each_live_file(self.store, kept.values(), keep, self.say)
-        upper = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
-        upper += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
-        named = {identity_of(self.store, path) for path in kept}
-        named |= {identity_of(self.store, file.location) for file in lists_left}
-        named |= {
-            identity_of(self.store, found.path)
-            for found in metadata.statistics
-            if found.snapshot_id not in expired.snapshots
-        }
-        named |= {
-            identity_of(self.store, location) for location in (metadata.metadata_location, *metadata.metadata_log)
-        }
-        others = {identity_of(self.store, file.location): file for file in (*upper, *lists)}
+        above = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
+        above += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
+        others = {identity_of(file.location): file for file in (*above, *lists)}
         in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))
-        return {name: file for name, file in in_order if name not in named}
+        return _Unreached.of([(name, file) for name, file in in_order if name not in named], folders, elsewhere)
 
-    def _result(self, expired: _Expired, metadata: TableMetadata, files: Mapping[str, File]) -> ExpireResult:
-        folders = folders_of(self.store, metadata)
-        own = [file for found, file in files.items() if is_inside(found, folders)]
+    def _result(self, expired: _Expired, unreached: _Unreached) -> ExpireResult:
+        own = unreached.own
         return ExpireResult(
             tuple(sorted(expired.snapshots, key=lambda number: expired.snapshots[number].timestamp_ms)),
             tuple(sorted(expired.refs)),
             dict(Counter(file.kind for file in own)),
             sum(file.bytes for file in own),
             tuple(file.location for file in own[:PATHS_SHOWN]),
-            len(files) - len(own),
+            unreached.outside,
+            unreached.in_doubt,
         )
 
 

@@ -30,18 +30,17 @@ from deltacompact.catalog.iceberg.maintain.reach import (
     PATHS_SHOWN,
     File,
     each_live_file,
-    folder_identity,
-    identity_of,
     is_inside,
     manifests_of,
     metadata_document,
 )
 from deltacompact.catalog.iceberg.maintain.sessions import Sessions
 from deltacompact.catalog.iceberg.table import locations
+from deltacompact.catalog.iceberg.table.locations import folder_identity, identity_of
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.storage.identity import identity
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
-from deltacompact.storage.opening import identity
 
 _METADATA_FILE = re.compile(r"(.*/|)metadata/[^/]+\.metadata\.json(\.gz)?")
 _VERSION_HINT = "version-hint.text"
@@ -104,7 +103,7 @@ class RemoveOrphans:
         self.say(f"{counted(len(listed), 'file')} listed; reading {counted(len(now.snapshots), 'snapshot')}")
         reached = self._reached(table.metadata, now)
         names = {identity(folder, stat.path): stat for stat in listed}
-        inside = folder_identity(self.store, location)
+        inside = folder_identity(location)
         self._refuse_holes(now, location, inside, names, reached)
         indexed = {identity(self.store, path) for path in kept_files(self.store, self.now_ms)}
         unreached = [stat for name, stat in names.items() if name not in reached.all and name not in indexed]
@@ -168,7 +167,7 @@ class RemoveOrphans:
         return _Reached(reached | expected, expected)
 
     def _named(self, paths: Iterable[str]) -> dict[str, str]:
-        return {identity_of(self.store, path): path for path in paths}
+        return {identity_of(path): path for path in paths}
 
     def _refuse_holes(
         self, now: TableMetadata, location: str, inside: str, names: Collection[str], reached: _Reached
@@ -195,7 +194,7 @@ class RemoveOrphans:
 
     def _other_tables(self, folder: ObjectStore, now: TableMetadata, unreached: Iterable[ObjectStat]) -> list[str]:
         """Folders of tables below the location. Raises InputError if another table's metadata lies among ours."""
-        own = folder_identity(self.store, now.metadata_folder)
+        own = folder_identity(now.metadata_folder)
         found = set()
         for stat in unreached:
             if match := _METADATA_FILE.fullmatch(stat.path):

@@ -22,10 +22,10 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.catalog.iceberg.table import avro, locations, manifests
 from deltacompact.catalog.iceberg.table.content_files import Content, Manifest, Status
+from deltacompact.catalog.iceberg.table.locations import folder_identity, identity_of
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.catalog.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import identity
 
 DATA, DELETES, MANIFESTS, LISTS, STATISTICS = "data", "deletes", "manifests", "manifest lists", "statistics"
 PATHS_SHOWN = 10
@@ -43,20 +43,10 @@ class File:
     bytes: int
 
 
-def identity_of(store: ObjectStore, location: str) -> str:
-    """One text for all locations of an object."""
-    return identity(store, locations.readable(location))
-
-
-def folders_of(store: ObjectStore, metadata: TableMetadata) -> list[str]:
+def folders_of(metadata: TableMetadata) -> list[str]:
     """The identities of the table's own folders, each with a slash at its end."""
     found = {metadata.location, metadata.data_folder, metadata.metadata_folder}
-    return [folder_identity(store, folder) for folder in sorted(found)]
-
-
-def folder_identity(store: ObjectStore, folder: str) -> str:
-    """The identity of a folder, with a slash at its end: identities of files in it begin so."""
-    return identity_of(store, f"{folder.rstrip('/')}/x").removesuffix("x")
+    return [folder_identity(folder) for folder in sorted(found)]
 
 
 def is_inside(file: str, folders: Iterable[str]) -> bool:
@@ -125,7 +115,7 @@ def each_live_file(
             if tolerant:
                 return
             raise
-        files = {identity_of(store, file.location): file for file in _live_files(data, manifest)}
+        files = {identity_of(file.location): file for file in _live_files(data, manifest)}
         with guard:
             take(files)
 

@@ -4,8 +4,12 @@
     file:/lake/t/data/day=3%2F4/a.parquet      file:///lake/t/data/day=3%252F4/a.parquet      nothing is escaped twice
     s3a://lake/t/data/a.parquet                s3://lake/t/data/a.parquet
 
-Manifests and position deletes keep the text that the writer chose: a location is changed to be opened, never to be
-compared.
+Manifests and position deletes keep the text that the writer chose: a location is changed to be opened. Whether two of
+them are one object is asked by identity (storage/identity.py), and what may not be the object that it seems to be is
+never deleted:
+
+    /lake/t/data/a.parquet, file:///lake/t//data/a.parquet     one identity
+    gs://lake/a.parquet, file://server/lake/a.parquet          in doubt: not deleted, whoever asks for it
 """
 
 from __future__ import annotations
@@ -15,26 +19,48 @@ from dataclasses import replace
 from pathlib import Path
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.storage.identity import doubt, identity_of_uri, is_uri
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import is_uri, open_object, open_store
+from deltacompact.storage.opening import open_object, open_store
 
-_S3_SCHEMES = ("s3://", "s3a://", "s3n://")
+_S3_SCHEMES = ("s3", "s3a", "s3n")
 
 
 def readable(location: str) -> str:
     """The URI that our stores understand. Raises InputError for a scheme that they do not know."""
-    for scheme in _S3_SCHEMES:
-        if location.startswith(scheme):
-            return "s3://" + location.removeprefix(scheme)
-    if location.startswith("file:"):
-        path = location.removeprefix("file:")
-        if path.startswith("//"):
-            path = "/" + path.removeprefix("//").partition("/")[2]
-        return Path(path).as_uri()
-    if is_uri(location):
+    uri = _uri_of(location)
+    if not uri.startswith(("s3://", "file://")):
         raise InputError(f"{location}: its scheme is neither file nor s3")
-    return Path(location).absolute().as_uri()
+    return uri
+
+
+def _uri_of(location: str) -> str:
+    """The same for any scheme: one that we do not know stays as it is."""
+    scheme, colon, rest = location.partition(":")
+    if colon and scheme.lower() in _S3_SCHEMES and rest.startswith("//"):
+        return f"s3:{rest}"
+    if colon and scheme.lower() == "file":
+        path = "/" + rest.removeprefix("//").partition("/")[2] if rest.startswith("//") else rest
+        return Path(path).absolute().as_uri()
+    return location if is_uri(location) else Path(location).absolute().as_uri()
+
+
+def identity_of(location: str) -> str:
+    """One text for all locations of an object."""
+    return identity_of_uri(_uri_of(location))
+
+
+def folder_identity(folder: str) -> str:
+    """The identity of a folder, with a slash at its end: identities of files in it begin so."""
+    return identity_of(f"{folder.rstrip('/')}/x").removesuffix("x")
+
+
+def in_doubt(location: str) -> str | None:
+    """Why nobody here knows which object a location names; None: it is known. What is in doubt is not deleted."""
+    if is_uri(location):
+        return doubt(location)
+    return None if location.startswith(("/", "file:/")) else "a path that does not begin at the root"
 
 
 def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
@@ -74,9 +100,8 @@ def put(store: ObjectStore, location: str, data: bytes) -> None:
 
 
 def discard(store: ObjectStore, location: str) -> None:
-    """Delete an object that no metadata refers to."""
-    found, name = open_object(store, readable(location))
-    found.delete([name])
+    """Delete an object that no metadata refers to, unless it is in doubt which one that is."""
+    discard_all(store, [location], lambda count: None)
 
 
 DELETED_AT_ONCE = 1000
@@ -84,9 +109,12 @@ DELETED_AT_ONCE = 1000
 
 
 def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[[int], None]) -> None:
-    """Delete objects, those of one store together. `deleted` is told how many, after each request."""
+    """Delete objects, those of one store together, and none that is in doubt. `deleted` is told how many, after each
+    request."""
     by_store: dict[str, tuple[ObjectStore, list[str]]] = {}
     for location in locations:
+        if in_doubt(location) is not None:
+            continue
         found, name = open_object(store, readable(location))
         by_store.setdefault(found.uri, (found, []))[1].append(name)
     for found, names in by_store.values():
