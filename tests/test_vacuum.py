@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import time
@@ -104,6 +106,53 @@ def test_a_file_below_the_root_that_was_appended_by_reference_is_kept_on_s3(s3_c
     catalog.append_files("t", [f"s3://{bucket}//{prefix}/t/data/{NAME}.parquet"], reference=True)
     assert cleaned(store).deleted == ()
     assert keys(catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("spelling", ["uri", "not encoded", "dots", "symlink", "linked file"])
+def test_a_file_that_was_appended_by_reference_stays_after_its_delta_is_compacted_and_old(
+    lake: Path, spelling: str
+) -> None:
+    """It lies where the table's data lie, and is called as if the table had written it."""
+    store = LocalStore(lake)
+    file = lake / f"t/data/{NAME}.parquet"
+    os.utime(file, (1e9, 1e9))
+    (lake.parent / "a.parquet").symlink_to(file)
+    others = {"linked file": lambda name: (lake.parent / "a.parquet").as_uri()}
+    catalog = DeltaStreamCatalog(store)
+    catalog.append_files("t", [(spellings(lake) | others)[spelling](file.name)], reference=True)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    catalog.append("t", rows(3))
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    first = cleaned(store)
+    assert [stat.path for stat in (*first.deleted, *first.waiting) if NAME in stat.path] == []
+    assert any("/data/" in stat.path for stat in first.deleted)  # the table's own copies go
+    catalog.append("t", rows(4))
+    compact("t", delta_catalog_client=days_later(store, 5), settings=LOCAL)
+    os.utime(file)  # it is the user's: writing it again is no sign of a damaged log
+    for full in (False, True):  # at first the log of the first version stays unread: a mark knows it
+        vacuum(days_later(store, 9), "t", full=full)
+        assert file.exists()
+    assert keys(catalog) == [1, 2, 3, 4]
+
+
+def test_a_mark_of_a_former_version_does_not_say_what_came_by_reference(lake: Path) -> None:
+    store = LocalStore(lake)
+    file = lake / f"t/data/{NAME}.parquet"
+    os.utime(file, (1e9, 1e9))
+    catalog = DeltaStreamCatalog(store)
+    catalog.append_files("t", [file.as_uri()], reference=True)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    cleaned(store)
+    mark = json.loads(store.get("t/vacuum.json"))
+    for known in mark["chain"].values():
+        del known["referenced"]
+    fields = {name: value for name, value in mark.items() if name not in ("format", "sha256")}
+    mark["sha256"] = hashlib.sha256(json.dumps(["t", fields], sort_keys=True).encode()).hexdigest()
+    store.put("t/vacuum.json", json.dumps(mark).encode())
+    catalog.append("t", rows(3))
+    compact("t", delta_catalog_client=days_later(store, 5), settings=LOCAL)
+    vacuum(days_later(store, 9), "t")
+    assert file.exists()
 
 
 def test_all_names_of_an_object_have_one_identity(lake: Path) -> None:

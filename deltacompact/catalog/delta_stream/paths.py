@@ -33,6 +33,7 @@ _SEQUENCE = re.compile(r"([0-9]{20})\.json")
 _VERSION = re.compile(r"0|[1-9][0-9]*-[0-9a-f]{32}")
 _OWNER = r"(?:[0-9a-f]{24}|rehash-[0-9a-f]{32})"
 _FRESH = r"[0-9a-f]{32}(?:\.[^./]+(?:\.(?:gz|GZ|bz2|zst))?|\.manifest\.json|\.(?:masks|exchange)\.arrow)?"
+_FRESH_NAME = re.compile(_FRESH)
 _RECORD = r"(?:plan|published|round-[0-9]{5,}|outputs-[0-9]{5,}|output-[0-9]{10,})\.json"
 """Releases up to 0.1 recorded each output in an object of its own."""
 _MANAGED = re.compile(
@@ -194,6 +195,11 @@ def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPa
             f"{uri} is a file of {unquote(owner)!r} in this catalog, whose vacuum may delete it: append a copy of it "
             "(leave out --reference)"
         )
+
+
+def is_fresh_name(name: str) -> bool:
+    """Whether a file's name has the form of those that we give."""
+    return bool(_FRESH_NAME.fullmatch(name))
 
 
 def is_version(name: str) -> bool:

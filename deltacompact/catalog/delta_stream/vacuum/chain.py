@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from deltacompact.catalog.delta_stream.log.log import StreamLog
 from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.catalog.delta_stream.paths import is_fresh_name
 from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.catalog.delta_stream.vacuum.mark import SealedVersion
+from deltacompact.storage.identity import file_name, identity_of_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,18 @@ class Chain:
     @property
     def sealed(self) -> dict[str, SealedVersion]:
         """All but the active version."""
-        read = {state.version: SealedVersion(state.tail, state.manifests) for state in self.read if state.sealed}
+        read = {
+            state.version: SealedVersion(state.tail, state.manifests, tuple(sorted(referenced_names(state))))
+            for state in self.read
+            if state.sealed
+        }
         return {**self.past, **read}
+
+    @property
+    def referenced(self) -> frozenset[str]:
+        """The names of all files that were ever appended by reference, where they look like names of ours."""
+        past = (known.referenced for known in self.past.values())
+        return frozenset[str]().union(*past, *map(referenced_names, self.read))
 
     @property
     def tails(self) -> dict[str, int]:
@@ -65,6 +77,16 @@ def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, Sealed
             return Chain(list(log.chain()), {})
         read.insert(0, state)
     return Chain(read, {version: past[version] for version in past if version != read[-1].version})
+
+
+def referenced_names(state: StreamState) -> frozenset[str]:
+    """The names of the files that a version's log got by reference, where they look like names of ours.
+
+    The log says of each file whether the stream owns it. A file may be reached by another name (a link).
+    """
+    paths = [file.path for delta in state.committed for file in delta.files if not file.managed]
+    names = {file_name(name) for path in paths for name in (path, identity_of_uri(path))}
+    return frozenset(filter(is_fresh_name, names))
 
 
 def sealed_s(listing: StreamListing, state: StreamState) -> float:

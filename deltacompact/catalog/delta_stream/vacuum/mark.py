@@ -28,10 +28,12 @@ FULL_VACUUM_S = 30 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class SealedVersion:
-    """A version of the chain that has its seal: the length of its log, and the bodies that its entries name."""
+    """A version of the chain that has its seal: the length of its log, the bodies that its entries name, and the names
+    of files that users appended by reference, where they look like names of ours."""
 
     tail: int
     manifests: tuple[str, ...] = ()
+    referenced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def parsed(stream: str, data: bytes, now_s: float) -> Mark | None:
         if fields.pop("format") != FORMAT_VERSION or fields.pop("sha256") != _checksum(stream, fields):
             return None
         chain = {
-            version: SealedVersion(known["tail"], tuple(known["manifests"]))
+            version: SealedVersion(known["tail"], tuple(known["manifests"]), tuple(known["referenced"]))
             for version, known in fields.pop("chain").items()
         }
         for name in ("waiting", "doubtful", "records"):

@@ -4,6 +4,10 @@ version 2-77… (sealed an hour ago)    data/5c…, its index and runs, the reco
 version 3-9c… (active)                data/5c…, data/7a…                                           needed
 data/7a…                              is not there                                                 a doubt
 data/5c…                              is newer than every log entry                                a doubt
+data/9e…                              was appended by reference, by any version in the chain       a user's: not ours
+
+A user's file may lie in our folders and be called as if we had written it. The log says which files came by reference,
+and it says so for ever. They are told by their names, whatever their URIs are spelled like.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.catalog.delta_stream.vacuum.chain import Chain
 from deltacompact.catalog.delta_stream.vacuum.listing import StreamListing
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
-from deltacompact.storage.identity import identity, is_uri
+from deltacompact.storage.identity import file_name, identity, is_uri
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 
@@ -41,6 +45,9 @@ class Reach:
         self._listing = listing
         self._chain = chain
         self._manifest = lru_cache(maxsize=None)(self._read_manifest)
+        users = chain.referenced
+        self.ours = [stat for stat in listing.ours if file_name(stat.path) not in users]
+        """The listed objects that the stream gave their names."""
 
     def reached(self) -> Reached:
         """The objects that retained versions need. The bodies of log entries stay for every version in the chain."""
@@ -54,7 +61,7 @@ class Reach:
         for path in self._needed(self._chain.active):
             if not self._listing.is_there(path):  # it may have been committed after the listing
                 yield f"{path}, which the active version names, is missing: restore it, or retract its delta"
-        for stat in self._listing.ours:
+        for stat in self.ours:
             is_record = self._listing.paths.is_record(stat.path)
             if stat.modified_s > newest_s and stat.path in reached and not is_record:
                 yield (
@@ -66,7 +73,7 @@ class Reach:
         """Data files that the active version does not need and that stay nevertheless. `going`: paths that do not."""
         needed = Reached(self._listing.store, {file.path for file in active})
         is_data = self._listing.paths.is_data
-        data = [stat for stat in self._listing.ours if is_data(stat.path) and stat.path not in going]
+        data = [stat for stat in self.ours if is_data(stat.path) and stat.path not in going]
         return tuple(stat for stat in data if stat.path not in needed)
 
     def _needed(self, active: StreamState) -> Iterator[str]:

@@ -144,7 +144,7 @@ class _Vacuum:
         trusted_s = newest_s(log, listing, chain) + _TOLERANCE_S
         self._refuse(reach.doubts(reached, trusted_s))
         protected, fenced = fenced_off(log, listing, chain, dry_run)
-        unreached = [stat for stat in listing.ours if stat.path not in reached]
+        unreached = [stat for stat in reach.ours if stat.path not in reached]
         old = [
             stat for stat in unreached if listing.is_old(stat) and self._paths.session_of(stat.path) not in protected
         ]
