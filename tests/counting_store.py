@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import IO, Any
 
 import pyarrow as pa
@@ -138,7 +139,7 @@ class CountingStore:
         more = True
         while more:
             with self._counted("list", prefix):
-                page = [stat for stat, _ in zip(listed, range(LIST_PAGE), strict=False)]
+                page = list(islice(listed, LIST_PAGE))
             yield from page
             more = len(page) == LIST_PAGE
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,11 @@ class Fault(enum.Enum):
     LOST = "it happened, and a StoreError all the same"
     DIES = "the process dies before it"
     DIES_AFTER = "the process dies after it"
+    TAKEN = "a put happened, and the answer is that the place was taken: a proxy sent it twice"
+    REPEATED = "a put or delete happens, and once more much later: a copy of the request was on its way"
+
+
+WRITES = ("put", "put_if_absent", "writer", "delete")
 
 
 def everywhere(kind: str, path: str) -> bool:
@@ -57,6 +63,8 @@ class Simulation:
         self.now_s = 1_000_000_000.0
         self.store = MemoryStore(clock=self.clock)
         self.actors: list[Actor] = []
+        self.under_way: list[Callable[[], Any]] = []
+        """Requests that were carried out, and that will reach the store once more."""
 
     def clock(self) -> float:
         return self.now_s
@@ -65,14 +73,23 @@ class Simulation:
         """A new process that nobody schedules: it sees the store as it is."""
         return self.catalog_on(self.store)
 
-    def catalog_on(self, store: ObjectStore) -> DeltaStreamCatalog:
-        return DeltaStreamCatalog(store, clock=self.clock, log_limits=self.log_limits)
+    def catalog_on(self, store: ObjectStore, actor: Actor | None = None) -> DeltaStreamCatalog:
+        clock, wait = (actor.clock, actor.wait) if actor else (self.clock, time.sleep)
+        return DeltaStreamCatalog(store, clock=clock, wait=wait, log_limits=self.log_limits)
 
     def start(self, work: Work, name: str = "", stops: Stops = everywhere) -> Actor:
         """A new process, with a catalog of its own. It runs up to its first operation."""
         actor = Actor(self, work, name, stops)
         self.actors.append(actor)
         return actor
+
+    def run(self, latency_s: Callable[[], float], until: Callable[[], bool]) -> None:
+        """Run all processes side by side: each operation takes a while, and who waits comes later."""
+        while not until() and (going := [actor for actor in self.actors if not actor.done]):
+            actor = min(going, key=lambda actor: actor.due_s)
+            self.now_s = max(self.now_s, actor.due_s)
+            actor.due_s = self.now_s + latency_s()
+            actor.step()
 
     def end(self) -> None:
         """Let every process die where it stands."""
@@ -93,6 +110,10 @@ class Actor:
         self.pending: tuple[str, str] | None = None
         self.stepped_at_s = simulation.now_s
         self.steps = 0
+        self.ahead_s = 0.0
+        """How far the clock of this process is ahead of the store's."""
+        self.due_s = simulation.now_s
+        """When the pending operation happens, where time passes by itself."""
         self._simulation = simulation
         self._work = work
         self._stops = stops
@@ -130,7 +151,7 @@ class Actor:
         try:
             kind = FetchingStore if self._simulation.remote else InterceptedStore
             store = kind(self._simulation.store, self._intercept)
-            self.result = self._work(self._simulation.catalog_on(store))
+            self.result = self._work(self._simulation.catalog_on(store, self))
         except Crash:
             self.died = True
         except BaseException as error:
@@ -138,6 +159,12 @@ class Actor:
         finally:
             self.pending, self.done = None, True
             self._stands.release()
+
+    def clock(self) -> float:
+        return self._simulation.now_s + self.ahead_s
+
+    def wait(self, seconds: float) -> None:
+        self.due_s += seconds
 
     def _intercept(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
         # Threads of a process read entries that cannot change any more: they need not be scheduled.
@@ -157,4 +184,9 @@ class Actor:
             case Fault.DIES_AFTER:
                 act()
                 raise Crash
+            case Fault.TAKEN if kind == "put_if_absent":
+                act()
+                return False
+            case Fault.REPEATED if kind in WRITES:
+                self._simulation.under_way.append(act)
         return act()

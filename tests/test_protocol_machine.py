@@ -1,8 +1,9 @@
 """The commit protocol under concurrency: seeded schedules over real processes that stop before each store operation.
 
 Writers, compactors, rehashes, restatements, vacuums and readers share one table. Their operations interleave, fail,
-lose their replies, and the processes die and are started again. Afterwards the log tells in which order everything
-took effect, and every acknowledgement, every read and the final table are held against that order.
+lose their replies, are answered wrongly or carried out once more much later, clocks are set ahead and back, and the
+processes die and are started again. Afterwards the log tells in which order everything took effect, and every
+acknowledgement, every read and the final table are held against that order.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def explore(seed: int, with_vacuum: bool, with_destination: bool = False, log_li
     faults, jumps = random_.choice([0, 3, 10]), 12 if with_vacuum else 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4))
-        run(world, Schedule(world, roles, random_, faults, jumps), with_vacuum, with_destination)
+        run(world, Schedule(world, roles, random_, faults, jumps, clocks=faults), with_vacuum, with_destination)
 
 
 def run(world: World, schedule: Schedule, with_vacuum: bool, with_destination: bool) -> None:

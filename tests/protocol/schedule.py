@@ -36,12 +36,15 @@ from .world import Batch, World
 class Schedule:
     """Steps the processes in a seeded order until all tasks are done."""
 
-    def __init__(self, world: World, roles: list[Role], random_: random.Random, faults: int, jumps: int) -> None:
+    def __init__(
+        self, world: World, roles: list[Role], random_: random.Random, faults: int, jumps: int, clocks: int = 0
+    ) -> None:
         self.world = world
         self.roles = roles
         self.random = random_
         self.faults_left = faults
         self.jumps_left = jumps
+        self.clocks_left = clocks
         self.actors: dict[str, Actor] = {}
         self.noticed_at = {role.name: 0 for role in roles}
         """When a process that died is started again, in steps."""
@@ -59,6 +62,8 @@ class Schedule:
                 role = random_.choices(awake, [weights[role.name] for role in awake])[0]
                 self._step(role)
                 world.simulation.now_s += random_.choice([0.0, 0.0, 0.001, 0.05])
+                self._arrive()
+                self._set_clocks(live)
                 self._jump(live)
         finally:
             world.simulation.end()
@@ -80,6 +85,20 @@ class Schedule:
         if actor.died:
             self._start(role)
             self.noticed_at[role.name] = len(self.world.trace) + self.random.randint(0, 200)
+
+    def _arrive(self) -> None:
+        """A request that was carried out long ago reaches the store once more."""
+        if (late := self.world.simulation.under_way) and self.random.random() < 0.02:
+            self.world.trace.append("a request arrives once more")
+            late.pop(self.random.randrange(len(late)))()
+
+    def _set_clocks(self, live: list[Role]) -> None:
+        """A process's clock is set, ahead or back: it agrees with the store's to within half a day."""
+        if self.clocks_left and self.random.random() < 0.03:
+            self.clocks_left -= 1
+            role = self.random.choice(live)
+            self.actors[role.name].ahead_s = self.random.choice([-10, -1, 0, 1, 10]) * HOURS
+            self.world.trace.append(f"{role.name}: its clock is {self.actors[role.name].ahead_s / HOURS:g} h ahead")
 
     def _jump(self, live: list[Role]) -> None:
         """Most of a day passes, where no writer or reader is left standing in one operation for longer than allowed."""

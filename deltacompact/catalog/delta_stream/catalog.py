@@ -86,11 +86,13 @@ class DeltaStreamCatalog(Tables):
         store: ObjectStore,
         *,
         clock: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
         log_limits: LogLimits = LOG_LIMITS,
         read_limits: ReadLimits = READ_LIMITS,
     ) -> None:
         super().__init__(store)
         self.clock = clock
+        self.wait = wait
         self.log_limits = log_limits
         self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
@@ -181,7 +183,7 @@ class DeltaStreamCatalog(Tables):
         key = (table_id, partition)
         if key not in self._logs:
             paths = TablePaths.of(table_id).stream(partition)
-            self._logs[key] = StreamLog(self.store, paths, self.log_limits)
+            self._logs[key] = StreamLog(self.store, paths, self.log_limits, self.wait)
         return self._logs[key]
 
     def state(self, table_id: str, partition: Partition, strictly: bool = False) -> StreamState:

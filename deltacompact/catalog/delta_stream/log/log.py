@@ -14,8 +14,11 @@ slot is taken.
 from __future__ import annotations
 
 import contextlib
+import random
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import count
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.catalog.delta_stream.appending.tokens import Tokens
@@ -30,6 +33,8 @@ from deltacompact.catalog.delta_stream.log.stored_head import StoredHead
 from deltacompact.catalog.delta_stream.paths import GENESIS, StreamPaths
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
+_PAUSE_S, _LONGEST_PAUSE_S = 0.025, 2.0
+
 _GENESIS_ENTRY = Opened(0, None, GENESIS, Tokens(), None)
 
 
@@ -38,11 +43,23 @@ def genesis_state() -> StreamState:
     return replay(GENESIS, [(_GENESIS_ENTRY, None)])
 
 
+def pause_s(lost: int) -> float:
+    """How long to wait after so many lost slots in a row. After the first one not at all: two writers met."""
+    return random.uniform(0, min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** min(lost, 20))) if lost > 1 else 0.0
+
+
 class StreamLog:
     """Reads and extends the log of one stream. Entries never change, so the log remembers those it has read."""
 
-    def __init__(self, store: ObjectStore, paths: StreamPaths, limits: LogLimits = LOG_LIMITS) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: StreamPaths,
+        limits: LogLimits = LOG_LIMITS,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.store = store
+        self._wait = wait
         self.paths = paths
         self.objects = LogObjects(store, paths, limits)
         self._limits = limits
@@ -180,8 +197,10 @@ class StreamLog:
     def extend(self, decide: Callable[[StreamState], Entry | None]) -> StreamState:
         """Put the entry that `decide` returns for the active state; decide again after each lost slot.
 
-        Returns the state below the entry. `decide` returns None where nothing is left to do, or raises. It is asked
-        about the recent state first: if the put succeeds, that was the active one.
+        Who loses one slot after another waits longer and longer, so that a hundred writers do not all put at once. A
+        seal does not wait: it meets the gaps that they leave. Returns the state below the entry. `decide` returns None
+        where nothing is left to do, or raises. It is asked about the recent state first: if the put succeeds, that was
+        the active one.
         """
         entry: Entry | None = None
         with contextlib.suppress(DeltaCompactError):  # what is refused now may be right after later entries
@@ -189,11 +208,13 @@ class StreamLog:
             entry = decide(state)
         if entry is not None and self.put(state.version, state.tail, entry):
             return state
-        while True:
-            state = self.active()
+        for lost in count(1):
+            self._wait(pause_s(lost))
+            state = self.active(strictly=lost > 1)  # many came meanwhile: to list them is faster than to probe
             entry = decide(state)
             if entry is None or self.put(state.version, state.tail, entry):
                 return state
+        raise AssertionError("unreachable")
 
     def write_version(self, number: int, entries: list[Entry], owner: str = "") -> str:
         """Write a successor in full, visible to nobody. Every attempt gets its own name."""

@@ -125,7 +125,8 @@ class _Vacuum:
         self._held = held
         self._now_s = catalog.clock()
         self._store: ObjectStore = catalog.store
-        self._log = StreamLog(catalog.store, TablePaths.of(table_id).stream(partition), catalog.log_limits)
+        paths = TablePaths.of(table_id).stream(partition)
+        self._log = StreamLog(catalog.store, paths, catalog.log_limits, catalog.wait)
         self._paths = self._log.paths
         self._old_s = catalog.clock() - age_min_s
         self._shared_old_s = catalog.clock() - max(age_min_s, VACUUM_AGE_MIN_S)
