@@ -10,17 +10,20 @@ import json
 import os
 import stat
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
 from deltacompact.base.errors import StoreError
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.model import JobRun, JobRunState, Lease
-from sessions.launchers.launcher import GroupSpec, GroupState
+from sessions.launchers import ray_jobs
+from sessions.launchers.chosen import InBackground
+from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher, render
 from sessions.launchers.reaper import Reaper, orphans
 from sessions.launchers.tools import Launched, cluster_name
@@ -85,10 +88,14 @@ class StandIn:
             "import json, pathlib, sys\n"
             f"folder = pathlib.Path({str(folder)!r})\n"
             "with (folder / 'calls').open('a') as calls: calls.write(json.dumps(sys.argv[1:]) + '\\n')\n"
-            "word = sys.argv[1] if sys.argv[1] != 'exec' else sys.argv[3].split()[2]\n"
-            "answer = folder / word\n"
+            "answer = folder / sys.argv[1]\n"
             "text, code = json.loads(answer.read_text()) if answer.exists() else ['', 0]\n"
-            "print(text); sys.exit(code)\n"
+            "print(text, flush=True)\n"
+            "if sys.argv[1] == 'dashboard' and not code:\n"
+            "    import socket, time\n"
+            "    listener = socket.create_server(('127.0.0.1', int(sys.argv[sys.argv.index('--port') + 1])))\n"
+            "    time.sleep(60)\n"
+            "sys.exit(code)\n"
         )
         self.path.chmod(self.path.stat().st_mode | stat.S_IEXEC)
 
@@ -107,32 +114,73 @@ def ray(tmp_path: Path) -> StandIn:
     return StandIn(tmp_path / "bin")
 
 
+@dataclass
+class Info:
+    status: str
+    message: str = ""
+    driver_exit_code: int | None = None
+
+
+class Jobs:
+    """What Ray's JobSubmissionClient answers: a head with a dashboard needs `ray[default]`, which tests do without."""
+
+    def __init__(self) -> None:
+        self.submitted: dict[str, str] = {}
+        self.answers: Info | Exception = Info("RUNNING")
+        self.asked = 0
+
+    def submit_job(self, *, entrypoint: str, submission_id: str) -> str:
+        if isinstance(self.answers, Exception):
+            raise self.answers
+        if submission_id in self.submitted:
+            raise RuntimeError(
+                f"Request failed with status code 500: Job with submission_id {submission_id} already exists"
+            )
+        self.submitted[submission_id] = entrypoint
+        return submission_id
+
+    def get_job_info(self, job_id: str) -> Info:
+        self.asked += 1
+        if isinstance(self.answers, Exception):
+            raise self.answers
+        return self.answers
+
+    def get_job_logs(self, job_id: str) -> str:
+        return "round 1 of 3\n"
+
+
 @pytest.fixture
-def launcher(ray: StandIn, tmp_path: Path) -> RayClusterLauncher:
-    return RayClusterLauncher(TEMPLATE, PRICES, tmp_path / "clusters", STATE, ray=str(ray.path))
+def jobs() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def launcher(ray: StandIn, jobs: Jobs, tmp_path: Path) -> RayClusterLauncher:
+    folder = tmp_path / "clusters"
+    return RayClusterLauncher(TEMPLATE, PRICES, folder, STATE, ray=str(ray.path), open_client=lambda address: jobs)
 
 
 def test_a_launch_brings_the_cluster_up_and_submits_the_runner_once(
-    ray: StandIn, launcher: RayClusterLauncher, tmp_path: Path
+    ray: StandIn, jobs: Jobs, launcher: RayClusterLauncher, tmp_path: Path
 ) -> None:
     launcher.launch(SPEC)
     file = str(tmp_path / "clusters" / f"{NAME}.yaml")
     command = "deltacompact-sessions run-group --state s3://lake/compaction-state --job-run run-1 --group g1 --epoch 3"
-    assert ray.calls == [
-        ["up", "--yes", "--no-config-cache", file],
-        ["exec", file, f"ray job submit --submission-id {NAME} --no-wait -- {command}"],
-    ]
+    up, dashboard = ray.calls
+    assert up == ["up", "--yes", "--no-config-cache", file]
+    assert (dashboard[0], dashboard[-1]) == ("dashboard", file) and jobs.submitted == {NAME: command}
     assert yaml.safe_load(Path(file).read_text()) == render(TEMPLATE, SPEC, PRICES, ClusterOptions())
-    ray.answers("submit", f"RuntimeError: Job with submission_id {NAME} already exists. Please use another id.", 1)
     launcher.launch(SPEC)
-    assert [call[0] for call in ray.calls[2:]] == ["up", "exec"], "it is there already: nothing is brought down"
+    assert [call[0] for call in ray.calls[2:]] == ["up", "dashboard"], "it is there already: nothing is brought down"
 
 
-@pytest.mark.parametrize("word", ["up", "submit"])
+@pytest.mark.parametrize("word", ["up", "dashboard", "submit"])
 def test_a_launch_that_fails_leaves_nothing(
-    ray: StandIn, launcher: RayClusterLauncher, tmp_path: Path, word: str
+    ray: StandIn, jobs: Jobs, launcher: RayClusterLauncher, tmp_path: Path, word: str
 ) -> None:
     ray.answers(word, "VcpuLimitExceeded: you have requested more vCPUs", 1)
+    if word == "submit":
+        jobs.answers = RuntimeError("Request failed with status code 500: VcpuLimitExceeded")
     with pytest.raises(StoreError, match="VcpuLimitExceeded"):
         launcher.launch(SPEC)
     assert ray.calls[-1][:2] == ["down", "--yes"]
@@ -140,32 +188,81 @@ def test_a_launch_that_fails_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("printed", "code", "state", "exit_status"),
+    ("answers", "state", "exit_status"),
     [
-        (f"Status for job '{NAME}': RUNNING\nStatus message: running, nothing has failed", 0, GroupState.RUNNING, None),
-        (f"Status for job '{NAME}': PENDING", 0, GroupState.RUNNING, None),
-        (f"Job '{NAME}' succeeded", 0, GroupState.ENDED, EXIT_ENDED),
-        (f"Job '{NAME}' was stopped", 0, GroupState.ENDED, EXIT_AGAIN),
-        (f"Job '{NAME}' failed\nStatus message: it failed with exit code 76, last", 0, GroupState.ENDED, 76),
-        (f"Job '{NAME}' failed\nStatus message: the head's node died", 0, GroupState.ENDED, EXIT_AGAIN),
-        (f"RuntimeError: Job {NAME} does not exist", 1, GroupState.UNKNOWN, None),
-        ("RuntimeError: Head node of cluster not found!", 1, GroupState.UNKNOWN, None),
+        (Info("RUNNING", "nothing has failed"), GroupState.RUNNING, None),
+        (Info("PENDING"), GroupState.RUNNING, None),
+        (Info("SUCCEEDED", driver_exit_code=0), GroupState.ENDED, EXIT_ENDED),
+        (Info("STOPPED"), GroupState.ENDED, EXIT_AGAIN),
+        (Info("FAILED", "it failed", 76), GroupState.ENDED, 76),
+        (Info("FAILED", "the head's node died"), GroupState.ENDED, EXIT_AGAIN),
+        (RuntimeError(f"Request failed with status code 404: Job {NAME} does not exist"), GroupState.UNKNOWN, None),
     ],
-)  # fmt: skip
+)
 def test_status_is_what_ray_says_of_the_job(
-    ray: StandIn, launcher: RayClusterLauncher, printed: str, code: int, state: GroupState, exit_status: int | None
+    jobs: Jobs, launcher: RayClusterLauncher, answers: Info | Exception, state: GroupState, exit_status: int | None
 ) -> None:
-    ray.answers("status", printed, code)
+    jobs.answers = answers
     found = launcher.status(SPEC.id)
     assert (found.state, found.exit_status) == (state, exit_status)
 
 
+@pytest.mark.parametrize("error", [ConnectionError("refused"), RuntimeError("status code 500: internal")])
+def test_a_head_that_does_not_answer_says_nothing_of_the_job(
+    jobs: Jobs, launcher: RayClusterLauncher, error: Exception
+) -> None:
+    jobs.answers = error
+    with pytest.raises(StoreError):
+        launcher.status(SPEC.id)
+
+
+def test_nothing_of_a_forwarded_port_is_left(ray: StandIn, launcher: RayClusterLauncher) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    launcher.status(SPEC.id)
+    ray.answers("dashboard", "Host key verification failed", 255)
+    with pytest.raises(StoreError, match="Host key verification failed"):
+        launcher.status(SPEC.id)
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_a_question_that_fails_is_asked_again_and_never_the_last_word(ray: StandIn, jobs: Jobs, tmp_path: Path) -> None:
+    """One failed question was taken for the end of a group that ran, and nobody asked any more."""
+    now_s = [0.0]
+
+    class Asked:
+        """A launcher whose cluster is there; what it says of the job comes from `jobs`."""
+
+        def status(self, group_id: str) -> GroupStatus:
+            return ray_jobs.status(jobs, NAME)
+
+    background = InBackground(Asked(), clock=lambda: now_s[0])  # type: ignore[arg-type]
+    for answers in (ConnectionError("no"), RuntimeError("404: Job does not exist"), RuntimeError("500")):
+        jobs.answers = answers
+        asked = jobs.asked
+        for _ in range(3):
+            now_s[0] += 30.0
+            assert background.status(SPEC.id).state is GroupState.RUNNING
+        assert jobs.asked > asked
+    jobs.answers = Info("RUNNING")
+    now_s[0] += 200.0
+    assert background.status(SPEC.id).state is GroupState.RUNNING
+    jobs.answers, asked = ConnectionError("no"), jobs.asked
+    for _ in range(900):
+        now_s[0] += 1.0
+        told = background.status(SPEC.id)
+    assert told.state is GroupState.UNKNOWN and told.cause is not None and jobs.asked - asked < 12, (
+        "less and less often"
+    )
+    jobs.answers = Info("SUCCEEDED")
+    now_s[0] += 200.0
+    assert background.status(SPEC.id).state is GroupState.ENDED
+
+
 def test_another_dispatcher_finds_the_cluster_by_its_name(ray: StandIn, launcher: RayClusterLauncher) -> None:
-    ray.answers("logs", "round 1 of 3")
     assert launcher.logs(SPEC.id) == "round 1 of 3\n"
     (call,) = ray.calls
-    found = yaml.safe_load(Path(call[1]).read_text())
-    assert found == {**TEMPLATE, "cluster_name": NAME} and call[2] == f"ray job logs {NAME}"
+    found = yaml.safe_load(Path(call[-1]).read_text())
+    assert found == {**TEMPLATE, "cluster_name": NAME} and call[0] == "dashboard"
 
 
 def test_what_cannot_be_brought_down_is_tried_again_and_then_said(ray: StandIn, launcher: RayClusterLauncher) -> None:

@@ -1,12 +1,14 @@
 """Groups on clusters of their own, brought up by Ray's cluster launcher from a rendered cluster.yaml.
 
-    launch      ray up run-1-3-g0-1-e414a84c.yaml                                     a head, then workers as Ray asks
-                ray exec … 'ray job submit --submission-id NAME --no-wait -- …'       the runner, on the head
-    status      ray exec … 'ray job status NAME'
-    terminate   ray down …                                                            as often as it takes
+    launch      ray up run-1-3-g0-1-e414a84c.yaml        a head, then workers as Ray asks
+                submit job NAME                          the runner, on the head
+    status      ask for job NAME
+    terminate   ray down …                               as often as it takes
 
-Every command may be repeated: `ray up` finds the cluster by its name, and a job is submitted once under one id. Another
-dispatcher, which has no file, finds the cluster by its name as well.
+Jobs are submitted and asked for through the head's dashboard, which listens on the head alone: `ray dashboard` forwards
+a port of this machine to it for as long as the question takes. Every command may be repeated: `ray up` finds the
+cluster by its name, and a job is submitted once under one id. Another dispatcher, which has no file, finds the cluster
+by its name as well.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import copy
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,18 +28,27 @@ import yaml
 
 from deltacompact.base.errors import StoreError
 from deltacompact.planning import sizing
-from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
-from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
-from sessions.launchers.tools import EPOCH, GROUP, JOB_RUN, STATE, Launched, Ran, cluster_name, run, run_well, tags_of
+from sessions.launchers import ray_jobs
+from sessions.launchers.launcher import GroupSpec, GroupStatus
+from sessions.launchers.tools import (
+    EPOCH,
+    GROUP,
+    JOB_RUN,
+    STATE,
+    Launched,
+    cluster_name,
+    forwarding,
+    free_port,
+    run,
+    run_well,
+    tags_of,
+)
 from sessions.planning.prices import NodeType, Prices
 
 _UP_S = 1800.0
-_EXEC_S = 120.0
+_FORWARDED_WITHIN_S = 120.0
 _DOWN_S = 600.0
 _DOWN_ATTEMPTS = 3
-_ENDED = re.compile(r"Job '[^']+' (succeeded|failed|was stopped)")
-"""What `ray job status` prints of a job that has ended."""
-_EXIT = re.compile(r"exit code:? (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +116,9 @@ class RayClusterLauncher:
         state_uri: str,
         options: ClusterOptions | None = None,
         ray: str = "ray",
+        open_client: Callable[[str], ray_jobs.Client] = ray_jobs.open_client,
     ) -> None:
+        self._open_client = open_client
         self._template, self._prices, self._folder = template, prices, folder
         self._state_uri, self._options, self._ray = state_uri, options or ClusterOptions(), ray
 
@@ -115,29 +128,20 @@ class RayClusterLauncher:
         file = self._written(spec.id, render(self._template, spec, self._prices, self._options))
         try:
             run_well([self._ray, "up", "--yes", "--no-config-cache", str(file)], _UP_S)
-            submit = ["ray", "job", "submit", "--submission-id", name, "--no-wait", "--", *spec.command]
-            submitted = self._exec(spec.id, submit)
-            if submitted.exit_status and "already exists" not in submitted.output:
-                raise StoreError(f"ray job submit failed: {submitted.last_line}")
+            with self._jobs(spec.id) as client:
+                ray_jobs.submit(client, name, shlex.join(spec.command))
         except BaseException:
             with contextlib.suppress(StoreError):
                 self.terminate(spec.id)
             raise
 
     def status(self, group_id: str) -> GroupStatus:
-        asked = self._exec(group_id, ["ray", "job", "status", cluster_name(group_id)])
-        if "does not exist" in asked.output or "not found" in asked.output.lower():
-            return GroupStatus(GroupState.UNKNOWN, text=asked.last_line)
-        if ended := _ENDED.search(asked.output):
-            told = _EXIT.search(asked.output)
-            exit_status = int(told[1]) if told else EXIT_ENDED if ended[1] == "succeeded" else EXIT_AGAIN
-            return GroupStatus(GroupState.ENDED, exit_status, asked.last_line)
-        if asked.exit_status:
-            return GroupStatus(GroupState.UNKNOWN, text=asked.last_line)
-        return GroupStatus(GroupState.RUNNING, text=asked.last_line)
+        with self._jobs(group_id) as client:
+            return ray_jobs.status(client, cluster_name(group_id))
 
     def logs(self, group_id: str) -> str:
-        return self._exec(group_id, ["ray", "job", "logs", cluster_name(group_id)]).output
+        with self._jobs(group_id) as client:
+            return ray_jobs.logs(client, cluster_name(group_id))
 
     def terminate(self, group_id: str) -> None:
         """Raises StoreError where the cluster may still run."""
@@ -170,8 +174,13 @@ class RayClusterLauncher:
                     seen[tags[GROUP]] = Launched(tags[GROUP], tags[JOB_RUN], int(tags[EPOCH]), since)
         yield from seen.values()
 
-    def _exec(self, group_id: str, command: list[str]) -> Ran:
-        return run([self._ray, "exec", str(self._file_there(group_id)), shlex.join(command)], _EXEC_S)
+    @contextlib.contextmanager
+    def _jobs(self, group_id: str) -> Iterator[ray_jobs.Client]:
+        """The jobs of a cluster. Raises StoreError where its dashboard cannot be reached."""
+        port = free_port()
+        command = [self._ray, "dashboard", "--no-config-cache", "--port", str(port), str(self._file_there(group_id))]
+        with forwarding(command, port, _FORWARDED_WITHIN_S):
+            yield self._open_client(f"http://127.0.0.1:{port}")
 
     def _file(self, group_id: str) -> Path:
         return self._folder / f"{cluster_name(group_id)}.yaml"

@@ -5,10 +5,16 @@ cluster_name("run-1.3.g0.1")     run-1-3-g0-1-e414a84c      letters, digits and 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
+import signal
+import socket
 import subprocess
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
@@ -74,6 +80,42 @@ def run(command: Sequence[str], timeout_s: float, standard_input: str = "") -> R
     except subprocess.TimeoutExpired as error:
         raise StoreError(f"{' '.join(command[:3])} did not end within {timeout_s:,.0f} s") from error
     return Ran(done.returncode, done.stdout)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def forwarding(command: Sequence[str], port: int, within_s: float) -> Iterator[None]:
+    """A tool that forwards a port of this machine until the block ends. Raises StoreError where it does not."""
+    with tempfile.TemporaryFile() as printed:
+        try:
+            process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
+        except FileNotFoundError as error:
+            raise StoreError(f"{command[0]} is not installed here") from error
+        try:
+            deadline_s = time.monotonic() + within_s
+            while not _listens(port):
+                if process.poll() is not None or time.monotonic() > deadline_s:
+                    printed.seek(0)
+                    told = Ran(process.returncode or 0, printed.read().decode(errors="replace")).last_line
+                    raise StoreError(f"{' '.join(command[:2])} failed: {told}")
+                time.sleep(0.05)
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and the ssh that it has started
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as caller:
+        caller.settimeout(1)
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 def run_well(command: Sequence[str], timeout_s: float, standard_input: str = "") -> str:

@@ -1,0 +1,93 @@
+"""Jobs on a Ray cluster, by the API of its dashboard: the only door to Ray's JobSubmissionClient.
+
+    submit(NAME, command)     once under one id, however often it is asked for
+    status(NAME)              PENDING, RUNNING      running
+                              SUCCEEDED             ended, 0
+                              FAILED, STOPPED       ended, the exit status of the driver where Ray knows it
+                              no such job           unknown: the head has forgotten it, or is another one
+                              no answer             StoreError: nobody knows now, so it is asked again
+
+The client needs `ray[default]`, as `ray up` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.wording import one_line
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
+from sessions.launchers.launcher import GroupState, GroupStatus
+
+_LOG_CHARACTERS_SHOWN = 64 << 10
+
+
+class Client(Protocol):
+    """What is used of ray.job_submission.JobSubmissionClient. It raises RuntimeError for what the cluster refuses."""
+
+    def submit_job(self, *, entrypoint: str, submission_id: str) -> str: ...
+
+    def get_job_info(self, job_id: str) -> Any: ...
+
+    def get_job_logs(self, job_id: str) -> str: ...
+
+
+def open_client(address: str) -> Client:
+    """The client of the dashboard at "http://host:port". Raises StoreError where that does not answer."""
+    try:
+        from ray.job_submission import JobSubmissionClient
+
+        with _answering(address):
+            client: Client = JobSubmissionClient(address)
+            return client
+    except (ImportError, InputError) as error:
+        raise InputError("job runs on clusters need Ray's job client: pip install 'ray[default]'") from error
+
+
+def submit(client: Client, name: str, entrypoint: str) -> None:
+    """Start a job, if there is none of this name. Raises StoreError."""
+    with _answering(name):
+        try:
+            client.submit_job(entrypoint=entrypoint, submission_id=name)
+        except RuntimeError as error:
+            if "already exists" not in str(error):
+                raise
+
+
+def status(client: Client, name: str) -> GroupStatus:
+    """Raises StoreError where the cluster does not answer."""
+    with _answering(name):
+        try:
+            info = client.get_job_info(name)
+        except RuntimeError as error:
+            if "does not exist" in str(error) or "404" in str(error):
+                return GroupStatus(GroupState.UNKNOWN, text=one_line(error)[:300])
+            raise
+    text = str(info.message or "")[:300]
+    match str(getattr(info.status, "value", info.status)):
+        case "SUCCEEDED":
+            return GroupStatus(GroupState.ENDED, EXIT_ENDED, text)
+        case "FAILED" | "STOPPED":
+            return GroupStatus(GroupState.ENDED, info.driver_exit_code or EXIT_AGAIN, text)
+    return GroupStatus(GroupState.RUNNING, text=text)
+
+
+def logs(client: Client, name: str) -> str:
+    """What the job has printed, the last of it. Raises StoreError."""
+    with _answering(name):
+        return client.get_job_logs(name)[-_LOG_CHARACTERS_SHOWN:]
+
+
+@contextlib.contextmanager
+def _answering(what: str) -> Iterator[None]:
+    """Errors of the client, in one line. Of requests, every error is an OSError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "ray[default]" in str(error):
+            raise InputError(one_line(error)) from error
+        raise StoreError(f"the jobs of {what}: {one_line(error)[:300]}") from error
+    except OSError as error:
+        raise StoreError(f"the jobs of {what} cannot be asked: {one_line(error)[:300]}") from error
