@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.base.model import Estimate
+from sessions.base.troubles import RetryPolicy
 from sessions.dispatch.admission import Admission
-from sessions.dispatch.job_run_work import retried_after_s
 from sessions.planning.admission import Limits, QuietWindow, Takes, Waiting
 from sessions.planning.reasons import Wait
 
@@ -96,6 +96,6 @@ def enumerate_names(asked):
 
 
 def test_retries_wait_longer_each_time_up_to_a_limit():
-    assert all(0.5 <= retried_after_s(1) <= 1 for _ in range(20))
-    assert all(2 <= retried_after_s(3) <= 4 for _ in range(20))
-    assert all(30 <= retried_after_s(99) <= 60 for _ in range(20))
+    assert all(0.5 <= RetryPolicy().wait_s(1) <= 1 for _ in range(20))
+    assert all(2 <= RetryPolicy().wait_s(3) <= 4 for _ in range(20))
+    assert all(150 <= RetryPolicy().wait_s(99) <= 300 for _ in range(20))

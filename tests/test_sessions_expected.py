@@ -128,6 +128,7 @@ def test_a_retry_counts_what_the_first_try_took():
     group = _Group("g1", {again.id: again}, launched_s=time.monotonic())
     assert group.left(now_s).seconds == pytest.approx(400 + again.plan.start_s, abs=1), "not launched for long"
     report.begin()
+    report.write()
     begun = state.session("run-1", again.id).value
     assert begun.expected.seconds == pytest.approx(500, abs=1) and begun.expected.low_s == pytest.approx(471, abs=1)
     group.update([begun])

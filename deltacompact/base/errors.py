@@ -1,6 +1,7 @@
 """Errors, sorted by who has to act.
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
+    CredentialsError  whoever renews them: they have expired                 exit status 2
     ConflictError   nobody: another process was faster, run it again         exit status 3
     StoreError      the store: it failed, run it again                       exit status 1
     OutcomeUnknownError   the store failed during a commit: repeat the commit with the same token
@@ -26,6 +27,10 @@ class InputError(DeltaCompactError):
 
 class NotFoundError(InputError):
     """A table, partition, file or object that was named does not exist."""
+
+
+class CredentialsError(InputError):
+    """Credentials have expired, or cannot be had now. It passes once somebody, or something, has renewed them."""
 
 
 class SchemaError(InputError):

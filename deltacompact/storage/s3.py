@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import CredentialsError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
@@ -56,6 +56,7 @@ _PROBED: set[tuple[str | None, str]] = set()
 _PROBING = threading.RLock()
 
 _LOG = logging.getLogger("deltacompact")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
 """S3's answers for a bucket of another region. boto3 follows it there."""
 
@@ -414,14 +415,19 @@ class S3Store:
                 raise InputError(f"{uri} changed while it was read") from error
             if code in ("NoSuchKey", "404", "NotFound"):
                 raise NotFoundError(f"{uri} does not exist") from error
-            if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
+            if code in _EXPIRED:
+                _SHARED.clear()
+                raise CredentialsError(f"{uri}: S3 refused access: the credentials have expired ({code})") from error
+            if code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
                 _SHARED.clear()  # stores that are opened from now on look for credentials anew
                 raise InputError(f"{uri}: S3 refused access ({code})") from error
             if code == "ConditionalRequestConflict":
                 raise StoreError(f"{uri}: conditional put kept conflicting ({code})") from error
             answered = "" if code == "NoAnswer" else f"S3 answered {code}: "
             raise StoreError(f"{uri}: {answered}{text_of(error)}") from error
-        except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
+        except (aws.CredentialRetrievalError, aws.TokenRetrievalError) as error:  # their source does not answer
+            raise CredentialsError(f"no AWS credentials for {self.uri}: {text_of(error)}") from error
+        except (aws.NoCredentialsError, aws.PartialCredentialsError) as error:
             raise InputError(f"no AWS credentials for {self.uri}: {text_of(error)}") from error
         except (aws.ProfileNotFound, aws.NoRegionError, aws.ParamValidationError, ValueError) as error:
             raise InputError(f"{self.uri}: {text_of(error)}") from error

@@ -19,26 +19,36 @@ from typing import Any
 
 
 class JobRunState(enum.StrEnum):
-    """ACCEPTED -> RUNNING -> SUCCEEDED or FAILED. It fails where one of its sessions failed."""
+    """ACCEPTED -> RUNNING -> SUCCEEDED, FAILED or CANCELLED. It fails where one of its sessions failed.
+
+    `job-runs retry`, or another submission under its id, brings one that has failed or was cancelled back to ACCEPTED.
+    """
 
     ACCEPTED = "accepted"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
     @property
     def ended(self) -> bool:
-        return self in (JobRunState.SUCCEEDED, JobRunState.FAILED)
+        return self not in (JobRunState.ACCEPTED, JobRunState.RUNNING)
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether its id is free again."""
+        return self in (JobRunState.FAILED, JobRunState.CANCELLED)
 
 
 class SessionState(enum.StrEnum):
-    """PLANNED -> RUNNING -> SUCCEEDED, NOTHING_TO_DO or FAILED; a takeover brings RUNNING back to PLANNED."""
+    """PLANNED -> RUNNING -> SUCCEEDED, NOTHING_TO_DO, FAILED, CANCELLED; a takeover brings RUNNING back to PLANNED."""
 
     PLANNED = "planned"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     NOTHING_TO_DO = "nothing_to_do"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
     @property
     def ended(self) -> bool:
@@ -131,6 +141,32 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """What passes, and keeps a job run or session from going on: `cause` is a value of base.troubles.Cause.
+
+    It began at `since_s`, was met `tries` times, and is tried again at `again_s`, by the store's clock. `rounds` were
+    completed then. `number` counts the troubles of a session that came back after a long time.
+    """
+
+    cause: str
+    text: str
+    since_s: float
+    tries: int
+    again_s: float
+    rounds: int = 0
+    number: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job run had ended before it was run again."""
+
+    state: JobRunState
+    finished_s: float | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a session is: `round` counts those that are completed.
 
@@ -183,7 +219,8 @@ class Session:
     `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
     that has not ended, `error` says why the latest try failed; `failures` counts such tries. `error_named` is the error
     for those who may not see the data: its class, and the files and columns that it names. `delay` is there while it
-    waits to be started.
+    waits to be started. `cause` says why the latest try failed, if that passes, and `trouble` since when. `life` is
+    that of its job run: how often that had ended before.
     """
 
     id: str
@@ -206,6 +243,9 @@ class Session:
     nothing_to_do: str | None = None
     error: str | None = None
     error_named: str | None = None
+    cause: str | None = None
+    trouble: Trouble | None = None
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +254,8 @@ class JobRun:
 
     `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
     `nearest_sla_s` is there where the desired SLA cannot be met: the nearest that can. `launchers` are those that its
-    sessions are planned for.
+    sessions are planned for. `trouble` is what it waits for before it goes on. `cancelling`: somebody has asked to
+    cancel it. `earlier` says how it had ended before it was run again.
     """
 
     id: str
@@ -234,6 +275,14 @@ class JobRun:
     session_ids: tuple[str, ...] = ()
     launchers: tuple[str, ...] = ()
     error: str | None = None
+    trouble: Trouble | None = None
+    cancelling: bool = False
+    earlier: tuple[Ending, ...] = ()
+
+    @property
+    def life(self) -> int:
+        """How often it had ended before it was run again."""
+        return len(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ class DispatcherSettings:
     At most `max_sessions` groups of sessions run at a time (None: one for each CPU of this machine), and `max_workers`
     workers of all clusters together. A lease that was not renewed for `lease_s` is taken over. After SIGTERM running
     groups have `grace_s` to end. A session that fails `tries` times has failed for good. One that has recorded nothing
-    for `stall_s`, and for ten times of what it is expected to take, has failed too. A message that was received and not
-    accepted for `visibility_s` comes again.
+    for `stall_s`, and for ten times of what it is expected to take, has failed too. What passes (a catalog that does
+    not answer, expired credentials, no memory) is waited for, `give_up_after_s` at most. A message that was received
+    and not accepted for `visibility_s` comes again.
     """
 
     drain: bool = False
@@ -23,6 +24,7 @@ class DispatcherSettings:
     grace_s: float = 300.0
     tries: int = 3
     stall_s: float = 300.0
+    give_up_after_s: float = 6 * 3600.0
     visibility_s: float = 60.0
 
 

@@ -77,6 +77,13 @@ _MEMORY_SHARE = 0.8
     help="After so many failures of a session, its job run has failed.",
 )
 @seconds_option(
+    "give-up-after",
+    DEFAULTS.give_up_after_s,
+    0,
+    None,
+    "So long a job run waits for what passes: a catalog that does not answer, expired credentials, no memory.",
+)
+@seconds_option(
     "stall",
     DEFAULTS.stall_s,
     1,
@@ -175,6 +182,7 @@ def dispatcher_of(
     """Everything that a dispatcher is made of. `clusters` are the options of cli/clusters.py."""
     import psutil
 
+    from sessions.base.clock import StoreClock
     from sessions.cli.clusters import Clusters
     from sessions.dispatch.admission import Admission
     from sessions.dispatch.dispatcher import Dispatcher
@@ -204,7 +212,8 @@ def dispatcher_of(
     sessions_max = settings.max_sessions or cpus
     workers_max = settings.max_workers if ours.launchers else None
     slots = None if os.environ.get("RAY_ADDRESS") else cpus  # a running cluster has CPUs of its own
-    admission = Admission(Limits(sessions_max, workers_max, memory, slots, quiet=windows))
+    clock = StoreClock()
+    admission = Admission(Limits(sessions_max, workers_max, memory, slots, quiet=windows), clock)
     records = SwappedRecords(state.store)
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
@@ -216,9 +225,10 @@ def dispatcher_of(
         rates,
         starts,
         settings,
+        clock=clock,
     )
     reapers = [Reaper(launcher) for launcher in ours.launchers.values()]
-    return Dispatcher(queue, Intake(queue, state, allowed), state, means, reapers)
+    return Dispatcher(queue, Intake(queue, state, allowed, clock), state, means, reapers)
 
 
 def quiet_windows(texts: Iterable[str]) -> tuple[QuietWindow, ...]:

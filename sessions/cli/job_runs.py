@@ -1,16 +1,17 @@
-"""job-runs expire."""
+"""job-runs expire, retry, cancel."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
+    from sessions.base.model import JobRun
     from sessions.dispatch.expiry import Expired
 
 _SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw])")
@@ -31,7 +32,51 @@ def job_runs() -> None:
 
     \b
     deltacompact-sessions job-runs expire --state /srv/state --older-than 30d
+    deltacompact-sessions job-runs retry  --state /srv/state nightly
+    deltacompact-sessions job-runs cancel --state /srv/state nightly
     """
+
+
+@job_runs.command()
+@state_option
+@click.argument("job_run", metavar="NAME")
+@json_option
+def retry(state: str, job_run: str, as_json: bool) -> None:
+    """Run a job run again that has failed or was cancelled.
+
+    Its sessions that have succeeded stay as they are; the others are planned anew. Attempts that may still be under way
+    are fenced off first. How it ended before is kept in its record. Any other job run is a conflict: exit status 3.
+    """
+    from deltacompact.cli.answers import answer
+    from sessions.records.lives import retry
+    from sessions.records.state_store import StateStore
+
+    run = retry(StateStore(state), _known(state, job_run))
+    answer(as_json, as_told(run), f"job run {run.id}: accepted again, the next dispatcher runs it")
+
+
+@job_runs.command()
+@state_option
+@click.argument("job_run", metavar="NAME")
+@json_option
+def cancel(state: str, job_run: str, as_json: bool) -> None:
+    """Cancel a job run that has not ended.
+
+    If no dispatcher holds it, it is cancelled at once. Otherwise its dispatcher sees that within a third of the lease,
+    ends its sessions, and makes sure that they publish nothing any more. What they had published before stays. One that
+    has ended already is a conflict: exit status 3.
+    """
+    from deltacompact.base.errors import ConflictError
+    from deltacompact.cli.answers import answer
+    from sessions.base.model import JobRunState
+    from sessions.records.lives import cancel
+    from sessions.records.state_store import StateStore
+
+    run = cancel(StateStore(state), _known(state, job_run))
+    if run.state.ended and run.state is not JobRunState.CANCELLED:
+        raise ConflictError(f"job run {run.id} has ended before: {run.state}")
+    said = "cancelled" if run.state.ended else "its dispatcher is told to cancel it"
+    answer(as_json, as_told(run), f"job run {run.id}: {said}")
 
 
 @job_runs.command()
@@ -63,6 +108,22 @@ def expire(state: str, older_than_s: float, dry_run: bool, as_json: bool) -> Non
 
     done = expire(StateStore(state), older_than_s, dry_run)
     answer(as_json, {"dry_run": dry_run, **asdict(done)}, *_lines(done, dry_run))
+
+
+def as_told(run: JobRun) -> dict[str, Any]:
+    """What --json says of a job run that was changed."""
+    return {"job_run_id": run.id, "state": run.state, "cancelling": run.cancelling, "earlier_ends": len(run.earlier)}
+
+
+def _known(state: str, job_run_id: str) -> str:
+    """The id of a job run that is there. Raises NotFoundError."""
+    from deltacompact.base.errors import NotFoundError
+    from sessions.records.state_store import StateStore
+
+    try:
+        return StateStore(state).job_run(job_run_id).value.id
+    except NotFoundError:
+        raise NotFoundError(f"no job run {job_run_id!r} in {state}") from None
 
 
 def _lines(done: Expired, dry_run: bool) -> list[str]:

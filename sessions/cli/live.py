@@ -23,8 +23,23 @@ if TYPE_CHECKING:
 
 _EVERY_S = 1.0
 _RUNS_SHOWN, _SESSIONS_SHOWN = 15, 20
-_LOOKS = {"running": "blue", "succeeded": "green", "failed": "red", "accepted": "dim", "planned": "dim"}
-_SIGNS = {"running": ">", "succeeded": "+", "failed": "x", "accepted": "o", "planned": "o", "nothing_to_do": "-"}
+_LOOKS = {
+    "running": "blue",
+    "succeeded": "green",
+    "failed": "red",
+    "accepted": "dim",
+    "planned": "dim",
+    "cancelled": "yellow",
+}
+_SIGNS = {
+    "running": ">",
+    "succeeded": "+",
+    "failed": "x",
+    "accepted": "o",
+    "planned": "o",
+    "nothing_to_do": "-",
+    "cancelled": "/",
+}
 """Each state has a sign, so that none depends on colour."""
 
 

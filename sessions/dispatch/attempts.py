@@ -5,6 +5,8 @@
     look     does a version carry 5c5c…?                 yes: the session has succeeded, it is adopted
     record   attempt run-1/2/2                           no: compare-and-swap, then it may be launched
 
+    the catalog does not answer       nothing changes but the session's trouble: it is tried again, or has failed
+
 Why that is enough. A runner records its engine session after it has taken its snapshot, and before it seals anything.
 Where our swap comes first, the runner's fails and it ends. Where the runner's comes first, we see an engine session:
 its base is fixed, so it meets our fence in that base's log, or the seal of another one.
@@ -18,14 +20,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.errors import CorruptionError, InputError, StoreError
 from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.catalog import open_catalog
 from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
 from deltacompact.table.ports import PublishedVersion
 from sessions.base.ids import attempt_name
-from sessions.base.model import Outcome, Progress, Session, SessionState
+from sessions.base.model import Delay, Outcome, Progress, Session, SessionState, Trouble
+from sessions.base.troubles import RetryPolicy, cause_of, given_up, told
 from sessions.documents.instruction import Instruction
 from sessions.records.leases import HeldJobRun, LeaseLostError
 from sessions.records.state_store import StateStore
@@ -41,17 +44,22 @@ class Attempts:
         held: HeldJobRun,
         instruction: Instruction,
         open_catalog: Callable[[str], DeltaStreamCatalog] = open_catalog,
+        policy: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._held = held
         self._state: StateStore = held.state
         self._instruction = instruction
         self._open_catalog = open_catalog
         self._catalog: DeltaStreamCatalog | None = None
+        self._policy = policy or RetryPolicy()
+        self._clock = clock
 
-    def next(self, session_id: str, failures: int = 0) -> Session:
+    def next(self, session_id: str, failures: int = 0, trouble: Trouble | None = None) -> Session:
         """The session with a new attempt, or as it has ended. `failures` is how many more there were.
 
-        Raises LeaseLostError where another dispatcher has been here with a later epoch.
+        `trouble` is what the latest try met. Where the former attempt cannot be fenced off now, the session keeps it,
+        and has a trouble that says so. Raises LeaseLostError where another dispatcher has been here with a later epoch.
         """
         while True:
             stored = self._state.session(self._held.run.id, session_id)
@@ -61,31 +69,48 @@ class Attempts:
             if session.epoch > self._held.epoch:
                 raise LeaseLostError(f"session {session_id} is in epoch {session.epoch}")
             try:
-                after = self._after(session, failures)
-            except (InputError, CorruptionError) as error:  # the table or its partition is gone, or damaged
-                after = replace(session, state=SessionState.FAILED, finished_s=time.time(), error=one_line(error))
+                after = self._after(session, failures, trouble)
+            except Exception as error:
+                after = self._not_fenced(session, error)
             swapped = self._state.change_session(stored, after)
             if swapped is not None:
                 return swapped.value
 
-    def give_up(self, session_id: str, error: str) -> Session:
-        """The session as failed for good, unless it has ended otherwise."""
+    def give_up(self, session_id: str, error: str | None, state: SessionState = SessionState.FAILED) -> Session:
+        """The session as failed for good, or cancelled, unless it has ended otherwise.
+
+        Where its last attempt cannot be fenced off, that one may still publish, as a whole.
+        """
         while True:
             session = self.next(session_id, 1)
             if session.state.ended:
                 return session
             stored = self._state.session(self._held.run.id, session_id)
             if stored.value.attempt == session.attempt:
-                failed = replace(stored.value, state=SessionState.FAILED, finished_s=time.time(), error=error)
+                failed = replace(_at_rest(stored.value), state=state, finished_s=self._clock(), error=error)
                 if (swapped := self._state.change_session(stored, failed)) is not None:
                     return swapped.value
 
-    def _after(self, session: Session, failures: int) -> Session:
+    def _not_fenced(self, session: Session, error: Exception) -> Session:
+        """The session whose table or partition is gone or damaged, or whose catalog does not answer now."""
+        self._catalog = None  # it may be opened with other credentials
+        if (cause := cause_of(error)) is not None:
+            text, now_s = one_line(error), self._clock()
+            trouble = self._policy.next(session.trouble, cause, text, now_s, session.progress.round)
+            if trouble is not None:
+                return replace(session, trouble=trouble, delay=Delay(cause, told(trouble), trouble.again_s))
+            error = StoreError(given_up(session.trouble, text, now_s))
+        elif not isinstance(error, InputError | CorruptionError):
+            raise error
+        failed = replace(_at_rest(session), state=SessionState.FAILED, finished_s=self._clock())
+        return replace(failed, error=one_line(error), error_named=type(error).__name__)
+
+    def _after(self, session: Session, failures: int, trouble: Trouble | None) -> Session:
         if session.attempt is not None and session.engine_session_id is not None:
             published = self._fenced_off(session, session.attempt, session.engine_session_id)
             if published is not None:
                 _LOG.info("session %s had published %s: adopted", session.id, published.version)
-                return _adopted(session, published)
+                return _adopted(session, published, self._clock())
         attempts = session.attempts + 1
         return replace(
             session,
@@ -95,6 +120,9 @@ class Attempts:
             attempt=attempt_name(session.job_run_id, self._held.epoch, attempts),
             failures=session.failures + failures,
             progress=Progress(),
+            cause=None,
+            trouble=trouble or session.trouble,
+            delay=Delay(trouble.cause, told(trouble), trouble.again_s) if trouble else session.delay,
         )
 
     def _fenced_off(self, session: Session, attempt: str, engine_session_id: str) -> PublishedVersion | None:
@@ -119,13 +147,18 @@ class Attempts:
         return DeltaStreamPartition(self._catalog, source, destination, partition, keys)
 
 
-def _adopted(session: Session, published: PublishedVersion) -> Session:
-    now_s = time.time()
+def _at_rest(session: Session) -> Session:
+    """The session without what it was waiting for."""
+    return replace(session, cause=None, trouble=None, delay=None)
+
+
+def _adopted(session: Session, published: PublishedVersion, now_s: float) -> Session:
     compacted = published.compacted
     outcome = Outcome(
-        seconds=round(now_s - (session.started_s or now_s), 3),
+        seconds=round(max(0.0, now_s - (session.started_s or now_s)), 3),
         live=compacted.rows,
         bytes_out=compacted.bytes,
         version=published.version,
     )
-    return replace(session, state=SessionState.SUCCEEDED, finished_s=now_s, outcome=outcome, error=None)
+    done = replace(_at_rest(session), state=SessionState.SUCCEEDED, finished_s=now_s)
+    return replace(done, outcome=outcome, error=None, error_named=None)

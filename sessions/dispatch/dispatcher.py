@@ -28,6 +28,7 @@ from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import Dispatcher as Record
 from sessions.base.model import JobRun
+from sessions.base.troubles import told
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork, Means
 from sessions.launchers.reaper import Reaper
@@ -44,6 +45,7 @@ _SWEEP_EVERY_S = 1.0
 _SAY_EVERY_S = 5.0
 _REAP_EVERY_S = 60.0
 _MISSING_FOR_S = 30.0
+_LOOK_FOR_CANCELLING_S = 30.0
 _GIVEN_BACK_FOR_S = 5.0
 """A job run that we gave back is for others first."""
 _JOB_RUNS_A_SESSION = 2
@@ -199,11 +201,7 @@ class Dispatcher:
         if not is_free(stored, self._now_s):
             self._busy_until_s[job_run_id] = time.monotonic() + max(_SWEEP_EVERY_S, free_at_s(stored) - self._now_s)
             return
-        if missing := missing_launchers(stored.value, self._launcher.names):
-            self._pass_over(job_run_id, _MISSING_FOR_S, f"it is planned for {', '.join(missing)}, which is not here")
-            return
-        if (ahead := self._ahead_of(stored.value)) is not None:
-            self._pass_over(job_run_id, _SWEEP_EVERY_S, f"{ahead} works on the same stream, or was accepted before it")
+        if self._waits(stored.value):
             return
         held = claim(self.state, stored, self.owner, self._settings.lease_s, self._now_s)
         if held is None:
@@ -215,6 +213,21 @@ class Dispatcher:
         with self._lock:
             self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
         thread.start()
+
+    def _waits(self, run: JobRun) -> bool:
+        """Whether it is not the time, or not our turn. What is to be cancelled waits for nothing."""
+        if run.cancelling:
+            return False
+        if run.trouble is not None and (wait_s := run.trouble.again_s - self._means.clock()) > 0:
+            self._pass_over(run.id, min(wait_s, _LOOK_FOR_CANCELLING_S), told(run.trouble))
+            return True
+        if missing := missing_launchers(run, self._launcher.names):
+            self._pass_over(run.id, _MISSING_FOR_S, f"it is planned for {', '.join(missing)}, which is not here")
+            return True
+        if (ahead := self._ahead_of(run)) is not None:
+            self._pass_over(run.id, _SWEEP_EVERY_S, f"{ahead} works on the same stream, or was accepted before it")
+            return True
+        return False
 
     def _pass_over(self, job_run_id: str, for_s: float, why: str) -> None:
         """Look at a job run again later: others may be able to work on it."""
@@ -322,6 +335,7 @@ class Dispatcher:
             draining=self._settings.drain or self.stopping.gently.is_set(),
         )
         self._now_s = self.state.say(record)
+        self._means.clock.told(self._now_s)
         self._said_s = time.monotonic()
         self.state.forget_dispatchers(self._now_s)
 

@@ -4,6 +4,7 @@ a good document                      recorded as ACCEPTED, acknowledged
 the same message again               it is recorded already: acknowledged
 a document that can never be served  dead letter, with reason and field
 another document of the same id      dead letter
+one of its id, sent after it failed  it is run again, with this document; see records/lives.py
 no URI, no number of JSON, too deep  dead letter: whatever goes wrong while it is read is a refusal of it alone
 the state does not answer            released: it comes again, later each time
 """
@@ -14,6 +15,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.wording import one_line
@@ -22,6 +24,7 @@ from sessions.base.model import JobRun, JobRunState
 from sessions.documents.allow_list import AllowList, NotAllowed
 from sessions.documents.instruction import Instruction, RefusedDocument, parse, values_of
 from sessions.queues.queue import DeadReason, Message, Queue
+from sessions.records.lives import submitted_again
 from sessions.records.state_store import StateStore
 
 _LOG = logging.getLogger("sessions")
@@ -77,7 +80,7 @@ class Intake:
             message=message.id,
             desired_sla_s=instruction.desired_sla,
         )
-        accepted = self._state.accept(run)
+        accepted = self._state.accept(run) or self._runs_again(message, job_run_id, document)
         if not accepted and self._state.job_run(job_run_id).value.document != document:
             said = f"job run {job_run_id} was accepted with another document"
             self._bury(message, DeadReason.JOB_RUN_ID_TAKEN, "job_run_id", said)
@@ -85,6 +88,12 @@ class Intake:
         self._queue.acknowledge(message)
         _LOG.info("job run %s: %s", job_run_id, "accepted" if accepted else "was accepted before")
         return job_run_id if accepted else None
+
+    def _runs_again(self, message: Message, job_run_id: str, document: dict[str, Any]) -> bool:
+        """Whether this is a new submission of a job run that has failed or was cancelled."""
+        stored = self._state.job_run(job_run_id)
+        again = submitted_again(stored, document, message.id, message.sent_s, self._clock())
+        return again is not None and self._state.reopen(stored, again) is not None
 
     def _bury(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
         _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)

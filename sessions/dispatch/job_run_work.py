@@ -6,16 +6,17 @@ g1         waits for admission, is launched, ends: two sessions succeeded, one i
 g1         again after some seconds, under a new attempt
 g1         records nothing for minutes: it hangs, is ended, and is tried again
 g2         never fits the limits: its sessions fail, and say so
+g2         its catalog does not answer: it waits, later each time, and for so long others have the place
 ended      SUCCEEDED, or FAILED where a session has
 
 told to stop     launches nothing more, lets running groups end, gives the lease back
+cancelled        the same, but ends running groups; what they had published stays
 lease lost       terminates what it launched: another dispatcher goes on
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,13 +24,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from deltacompact.base.errors import DeltaCompactError, StoreError
+from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.base.wording import counted, one_line
+from sessions.base.clock import StoreClock
 from sessions.base.ids import session_id
 from sessions.base.logs import about
-from sessions.base.model import Delay, Estimate, JobRunState, Session, SessionPlan, SessionState
+from sessions.base.model import Delay, Estimate, JobRunState, Session, SessionPlan, SessionState, Trouble
 from sessions.base.patience import patiently
 from sessions.base.settings import DispatcherSettings
+from sessions.base.troubles import Cause, RetryPolicy, cause_of, given_up, told
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.attempts import Attempts
 from sessions.documents.instruction import Instruction, of_values
@@ -56,7 +59,8 @@ _WRITERS = 8
 _STORE_TRIES = 5
 _ERROR_CHARACTERS_MAX = 500
 _KILLED = "its process ended before it did"
-_RETRIED_AFTER_MAX_S = 60.0
+_CANCELLED = "it was cancelled"
+_WORTH_GIVING_BACK_S = 5.0
 _STALL_FACTOR = 10
 _LOOK_AT_SESSIONS_EVERY_S = 2.0
 _LOOK_COUNTS_MAX_S = 10.0
@@ -85,11 +89,7 @@ class Means:
     starts: StartStore
     settings: DispatcherSettings
     stopping: Stopping = field(default_factory=Stopping)
-
-
-def retried_after_s(failures: int) -> float:
-    """Seconds before another try: twice as long each time, up to a minute."""
-    return random.uniform(0.5, 1.0) * min(_RETRIED_AFTER_MAX_S, 2.0 ** max(0, failures - 1))
+    clock: StoreClock = field(default_factory=StoreClock)
 
 
 @dataclass(slots=True)
@@ -121,6 +121,12 @@ class _Group:
     @property
     def unended(self) -> list[Session]:
         return [session for session in self.sessions.values() if not session.state.ended]
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What keeps it from being launched: of those of its sessions, that which lasts longest."""
+        troubles = [session.trouble for session in self.unended if session.trouble is not None]
+        return max(troubles, key=lambda trouble: trouble.again_s, default=None)
 
     @property
     def plans_left(self) -> list[SessionPlan]:
@@ -165,6 +171,8 @@ class JobRunWork:
         self._starts = means.starts
         self._settings = means.settings
         self._stopping = means.stopping
+        self._clock = means.clock
+        self._policy = RetryPolicy(means.settings.give_up_after_s, means.settings.tries)
         self._groups: list[_Group] = []
         self._look_again_s = 0.0
         self._delays_left = 0
@@ -184,22 +192,31 @@ class JobRunWork:
     def _work(self) -> None:
         try:
             instruction = of_values(self._held.run.document)
-            if self._held.run.state is JobRunState.ACCEPTED:
-                self._asking(lambda: self._planned(instruction))
-        except (StoreError, LeaseLostError):
-            raise
-        except Exception as error:  # nothing that another dispatcher would do better
-            if not isinstance(error, DeltaCompactError):
-                _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
+        except InputError as error:  # accepted by another version
             self._end(one_line(error))
             return
-        attempts = Attempts(self._held, instruction)
+        if self._held.run.state is JobRunState.ACCEPTED:
+            if self._held.run.cancelling:
+                self._end(None)
+                return
+            plans = self._plans(instruction)
+            if plans is None:
+                return
+            self._asking(lambda: self._planned(plans))
+        attempts = Attempts(self._held, instruction, policy=self._policy, clock=self._clock)
         self._groups = self._taken(attempts)
         while any(group.unended for group in self._groups):
             if self._stopping.gently.is_set() and (self._stopping.now.is_set() or not self._running()):
                 return
             if self._held.lost:
                 raise LeaseLostError(f"job run {self._held.run.id}: the lease of epoch {self._held.epoch} is lost")
+            if self._held.run.cancelling:
+                self._cancel(attempts)
+                break
+            if (trouble := self._all_wait_for()) is not None:
+                self._asking(lambda trouble=trouble: self._held.change(trouble=trouble))  # type: ignore[misc]
+                _LOG.info("job run %s is given back: %s", self._held.run.id, told(trouble))
+                return
             self._delays_left = _DELAYS_TOLD_AT_ONCE
             for group in self._groups:
                 if group.launched is not None:
@@ -212,10 +229,43 @@ class JobRunWork:
 
     # Plan
 
-    def _planned(self, instruction: Instruction) -> None:
+    def _plans(self, instruction: Instruction) -> tuple[SessionPlan, ...] | None:
+        """The plans of the sessions; None where the job run has failed, or waits for what passes."""
+        try:
+            return self._plan(instruction)
+        except Exception as error:
+            text, cause = one_line(error), cause_of(error)
+            if cause is None:  # nothing that another dispatcher, or another try, would do better
+                if not isinstance(error, DeltaCompactError):
+                    _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
+                self._end(text)
+                return None
+            self._put_off(cause, text)
+            return None
+
+    def _put_off(self, cause: Cause, text: str) -> None:
+        """Give the job run back until it is time for another try; where there were enough, it has failed."""
+        before, now_s = self._held.run.trouble, self._clock()
+        trouble = self._policy.next(before, cause, text, now_s)
+        if trouble is None:
+            self._end(given_up(before, text, now_s))
+            return
+        self._asking(lambda: self._held.change(trouble=trouble))
+        _LOG.warning("job run %s cannot be planned now: %s", self._held.run.id, told(trouble))
+
+    def _all_wait_for(self) -> Trouble | None:
+        """The trouble that ends first, where no group runs and each one waits for a while: others have the place."""
+        soon_s = self._clock() + _WORTH_GIVING_BACK_S
+        waiting = [group for group in self._groups if group.unended]
+        troubles = [trouble for group in waiting if (trouble := group.trouble) is not None and trouble.again_s > soon_s]
+        if len(troubles) < len(waiting) or any(group.launched for group in waiting):
+            return None
+        return min(troubles, key=lambda trouble: trouble.again_s, default=None)
+
+    def _planned(self, plans: tuple[SessionPlan, ...]) -> None:
         """Record the sessions, then that the job run is running. What an earlier epoch recorded stays as it is."""
         run = self._held.run
-        plans = [replace(plan, group=f"{plan.group}.{self._held.epoch}") for plan in self._plan(instruction)]
+        plans = tuple(replace(plan, group=f"{plan.group}.{self._held.epoch}") for plan in plans)
         self._launcher.ready()
         groups: dict[str, list[SessionPlan]] = {}
         for plan in plans:
@@ -225,7 +275,7 @@ class JobRunWork:
         names = {group: [session_id(plan.partition) for plan in members] for group, members in groups.items()}
         for group, of_group in names.items():
             self._state.put_group(run.id, group, of_group)
-        now_s = time.time()
+        now_s = self._clock()
         waiting = [group_estimate(members, now_s) for members in groups.values()]
         first = self._wants(*next(iter(groups.items()))) if groups else None
         others = self._admission.before(first, ())
@@ -241,15 +291,18 @@ class JobRunWork:
             expected=expected,
             session_ids=tuple(name for of_group in names.values() for name in of_group),
             launchers=tuple(sorted({plan.launcher for plan in plans})),
+            trouble=None,
         )
 
     def _recorded(self, plan: SessionPlan) -> None:
-        name, run_id = session_id(plan.partition), self._held.run.id
-        session = Session(name, run_id, plan.partition, plan=plan, expected_first=plan.expected, expected=plan.expected)
+        name, run = session_id(plan.partition), self._held.run
+        session = Session(name, run.id, plan.partition, plan=plan, life=run.life)
+        session = replace(session, expected_first=plan.expected, expected=plan.expected)
         if not self._state.add_session(session):
-            # An earlier epoch recorded it and died before the job run was running: nothing was launched.
-            stored = self._state.session(run_id, name)
-            if self._state.change_session(stored, replace(session, epoch=stored.value.epoch)) is None:
+            # An earlier epoch recorded it and died before the job run was running, or it is of an earlier life.
+            stored = self._state.session(run.id, name)
+            again = _again(stored.value, session, was_ours=name in run.session_ids)
+            if again != stored.value and self._state.change_session(stored, again) is None:
                 raise StoreError(f"session {name} was changed meanwhile")
 
     # Groups
@@ -263,7 +316,15 @@ class JobRunWork:
         for session in taken.values():
             assert session.plan is not None
             groups.setdefault(session.plan.group, _Group(session.plan.group, {})).sessions[session.id] = session
+        for group in groups.values():
+            self._wait_for_trouble(group)
         return list(groups.values())
+
+    def _wait_for_trouble(self, group: _Group) -> None:
+        """Start a group again when what its sessions met may have passed."""
+        if (trouble := group.trouble) is not None:
+            after_s = max(0.0, trouble.again_s - self._clock())
+            group.not_before_s = max(group.not_before_s, time.monotonic() + after_s)
 
     def _start(self, group: _Group, attempts: Attempts) -> None:
         """Launch a group if it may start now."""
@@ -275,11 +336,13 @@ class JobRunWork:
         if (postponed := self._admission.enter(group.waiting, group_estimate(group.plans_left))) is not None:
             self._postponed(group, postponed, attempts)
             return
-        unnamed = [session for session in group.unended if session.attempt is None or session.attempt in group.used]
-        group.update(self._each(unnamed, self._next(attempts)))
-        if not group.unended:  # all of them had been published
+        group.update(self._each(self._unnamed(group), self._next(attempts)))
+        if not group.unended or self._unnamed(group):  # all of them had been published, or one cannot be fenced off
             self._left(group)
+            self._wait_for_trouble(group)
             return
+        if self._held.run.trouble is not None:
+            self._asking(lambda: self._held.change(trouble=None))
         group.launches += 1
         group.used |= {session.attempt for session in group.unended if session.attempt}
         group.launched_sessions = tuple(session.id for session in group.unended)
@@ -300,15 +363,26 @@ class JobRunWork:
             _LOG.warning("%s hangs: %s", group.launched, why)
         else:
             _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
+            why = status.text if status.cause else why
         took_s = time.monotonic() - group.launched_s
         self._gone(group.launched)
         self._see(group, [session.id for session in group.unended])
         self._learn(group, took_s)
         self._left(group)
         failed = [session for session in group.unended if session.state is SessionState.RUNNING or session.error]
-        group.update(self._each(failed or group.unended, lambda session: self._failed(attempts, session, why)))
+        cause = status.cause
+        group.update(self._each(failed or group.unended, lambda session: self._failed(attempts, session, why, cause)))
         failures = max((session.failures for session in group.unended), default=0)
-        group.not_before_s = time.monotonic() + retried_after_s(failures)
+        group.not_before_s = time.monotonic() + self._policy.wait_s(failures)
+        self._wait_for_trouble(group)
+
+    def _unnamed(self, group: _Group) -> list[Session]:
+        """The sessions that have no attempt of this epoch, or one that was launched already."""
+        return [
+            session
+            for session in group.unended
+            if session.attempt is None or session.attempt in group.used or session.epoch != self._held.epoch
+        ]
 
     def _name(self, group: str) -> str:
         """The name of a group, which no group of another job run has."""
@@ -340,9 +414,17 @@ class JobRunWork:
             _LOG.info("why session %s waits could not be told: %s", session.id, one_line(error))
         return replace(session, delay=delay)
 
-    def _failed(self, attempts: Attempts, session: Session, how: str) -> Session:
+    def _failed(self, attempts: Attempts, session: Session, how: str, launch: Cause | None) -> Session:
         """A try that did not end its session: another one follows, unless there were enough."""
-        why = session.error or how
+        why, cause = session.error or how, launch or (Cause(session.cause) if session.cause else None)
+        if cause is not None:
+            now_s = self._clock()
+            trouble = self._policy.next(session.trouble, cause, why, now_s, session.progress.round)
+            if trouble is None:
+                said = given_up(session.trouble, why, now_s)
+                return self._asking(lambda: attempts.give_up(session.id, said))
+            _LOG.warning("session %s waits: %s", session.id, told(trouble))
+            return self._asking(lambda: attempts.next(session.id, trouble=trouble))
         if session.failures + 1 >= self._settings.tries:
             said = f"failed {counted(session.failures + 1, 'time')}: {why}"
             return self._asking(lambda: attempts.give_up(session.id, said))
@@ -429,7 +511,7 @@ class JobRunWork:
 
     def _expected(self) -> Estimate:
         """The estimate of the whole job run: running groups have some seconds left, others wait for a place."""
-        now_s, unended = time.time(), [group for group in self._groups if group.unended]
+        now_s, unended = self._clock(), [group for group in self._groups if group.unended]
         running = [group.left(now_s) for group in unended if group.launched]
         waiting = [group.to_come(now_s) for group in unended if not group.launched]
         ours = {self._name(group.name) for group in self._groups}
@@ -460,19 +542,44 @@ class JobRunWork:
 
     # End
 
+    def _cancel(self, attempts: Attempts) -> None:
+        """End what runs gently, and see to it that nothing of it publishes any more. What is published stays."""
+        for group in self._groups:
+            if group.launched is not None:
+                self._gone(group.launched)
+                self._see(group, [session.id for session in group.unended])
+            self._left(group)
+            group.update(
+                self._each(
+                    group.unended,
+                    lambda session: self._asking(
+                        lambda: attempts.give_up(session.id, _CANCELLED, SessionState.CANCELLED)
+                    ),
+                )
+            )
+
     def _failure(self) -> str | None:
         """Why the job run has failed; None where every session has succeeded or had nothing to do."""
         sessions = [session for group in self._groups for session in group.sessions.values()]
         failed = [session for session in sessions if session.state is SessionState.FAILED]
+        if any(session.state is SessionState.CANCELLED for session in sessions):
+            return None
         if not failed:
             return None
         said = f"{len(failed)} of {counted(len(sessions), 'session')} failed; {failed[0].id}: {failed[0].error}"
         return said[:_ERROR_CHARACTERS_MAX]
 
     def _end(self, error: str | None) -> None:
-        state = JobRunState.FAILED if error else JobRunState.SUCCEEDED
-        self._asking(lambda: self._held.end(state, finished_s=time.time(), error=error))
+        state = JobRunState.FAILED if error else JobRunState.CANCELLED if self._cancelled() else JobRunState.SUCCEEDED
+        ended = {"finished_s": self._clock(), "error": error, "trouble": None, "cancelling": False}
+        self._asking(lambda: self._held.end(state, **ended))
         _LOG.info("job run %s %s%s", self._held.run.id, state, f": {error}" if error else "")
+
+    def _cancelled(self) -> bool:
+        """Whether a session was, or the job run before it had any. One that had succeeded by then has succeeded."""
+        sessions = [session for group in self._groups for session in group.sessions.values()]
+        was_cancelled = any(session.state is SessionState.CANCELLED for session in sessions)
+        return was_cancelled or (self._held.run.cancelling and self._held.run.state is JobRunState.ACCEPTED)
 
     def _let_go(self) -> None:
         """Nothing of ours runs when this returns, and others may claim the job run."""
@@ -489,3 +596,17 @@ class JobRunWork:
     def _asking(self, ask: Callable[[], T]) -> T:
         """Ask a store that may not answer at once."""
         return patiently(ask, _STORE_TRIES, wait_max_s=10)
+
+
+def _again(stored: Session, planned: Session, was_ours: bool) -> Session:
+    """A session that was recorded before, as it is planned now.
+
+    One of this life was not launched: it begins. Of an earlier life, what has succeeded for this document stays; the
+    last attempt at anything else is fenced off before the next one.
+    """
+    again = replace(planned, epoch=stored.epoch, attempts=stored.attempts)
+    if stored.life == planned.life or not was_ours:
+        return again
+    if stored.state in (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO):
+        return stored
+    return replace(again, attempt=stored.attempt, engine_session_id=stored.engine_session_id)

@@ -37,7 +37,7 @@ _STRAY_S = 60.0
 """So long after its end a job run's events are anybody's."""
 _GIVEN_UP_S = 24 * 3600.0
 """What a topic did not take for so long after the end of a job run stays in the record alone."""
-_ENDS = frozenset(f"{kind}~~0" for kind in (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED))
+_ENDS = (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED, EventType.JOB_RUN_CANCELLED)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Courier:
 
     def _deliver(self, job_run_id: str, delivery: _Delivery) -> None:
         recorded = self._outbox.recorded(job_run_id)
-        if delivery.run is None or recorded & _ENDS or self._clock() - delivery.read_s > _LOOK_S:
+        if delivery.run is None or _says_the_end(recorded, delivery.run) or self._clock() - delivery.read_s > _LOOK_S:
             try:
                 delivery.run, delivery.read_s = self._state.job_run(job_run_id).value, self._clock()
             except NotFoundError:  # it is being accepted, or its dispatcher died right then
@@ -188,3 +188,8 @@ class Courier:
                 logger.warning("events could not be looked for: %s", one_line(error))
             if stopping:
                 return
+
+
+def _says_the_end(recorded: set[str], run: JobRun) -> bool:
+    """Whether an event says that a job run has ended, in the life in which it was read."""
+    return any(f"{kind}~~{run.life}" in recorded for kind in _ENDS)

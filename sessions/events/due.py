@@ -13,10 +13,15 @@ import math
 import re
 from typing import Any
 
-from sessions.base.model import Estimate, JobRun, JobRunState, Outcome, Session, SessionState
+from sessions.base.model import Estimate, JobRun, JobRunState, Outcome, Session, SessionState, Trouble
 from sessions.events.event import Event, EventType
 
 _STEP = math.log(1.05)
+_ENDS = {
+    JobRunState.SUCCEEDED: EventType.JOB_RUN_SUCCEEDED,
+    JobRunState.FAILED: EventType.JOB_RUN_FAILED,
+    JobRunState.CANCELLED: EventType.JOB_RUN_CANCELLED,
+}
 _KIND_OF_ERROR = re.compile(r"[A-Z]\w*(?:Error|Exception|Interrupted)\b")
 
 
@@ -28,10 +33,10 @@ def events_of_job_run(run: JobRun) -> list[Event]:
         (EventType.JOB_RUN_ACCEPTED, run.accepted_s, {"partitions": partitions})
     ]
     if run.state.ended:
-        ended = EventType.JOB_RUN_SUCCEEDED if run.state is JobRunState.SUCCEEDED else EventType.JOB_RUN_FAILED
+        ended = _ENDS[run.state]
         finished_s = run.finished_s or run.accepted_s
         outcome: dict[str, Any] = {
-            "seconds": round(finished_s - (run.started_s or run.accepted_s), 3),
+            "seconds": round(max(0.0, finished_s - (run.started_s or run.accepted_s)), 3),
             "expected_s": run.expected_first.seconds if run.expected_first else None,
             "sessions": len(run.session_ids),
             "takeovers": run.takeovers,
@@ -39,7 +44,10 @@ def events_of_job_run(run: JobRun) -> list[Event]:
         if ended is EventType.JOB_RUN_FAILED:
             outcome["error"] = error_kind(run.error)
         said.append((ended, finished_s, outcome))
-    return [Event(kind, run.id, "", 0, time_s, {**common, **data}) for kind, time_s, data in said]
+    events = [Event(kind, run.id, "", run.life, time_s, {**common, **data}) for kind, time_s, data in said]
+    if run.trouble is not None:
+        events.append(_delayed(EventType.JOB_RUN_DELAYED, run.id, "", run.trouble, common))
+    return events
 
 
 def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
@@ -73,14 +81,25 @@ def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
         said.append((EventType.ROUND_COMPLETED, number, now_s, {"round": number, "rounds": rounds}))
     if session.state is SessionState.FAILED:
         error = session.error_named or error_kind(session.error)
-        said.append((EventType.SESSION_FAILED, 0, now_s, {"error": error, "attempts": session.attempts}))
+        said.append((EventType.SESSION_FAILED, session.life, now_s, {"error": error, "attempts": session.attempts}))
+    elif session.state is SessionState.CANCELLED:
+        said.append((EventType.SESSION_CANCELLED, session.life, now_s, {"attempts": session.attempts}))
     elif session.state.ended:
         did = _outcome(session)
-        said.append((EventType.SESSION_SUCCEEDED, 0, now_s, did))
-    return [
+        said.append((EventType.SESSION_SUCCEEDED, session.life, now_s, did))
+    events = [
         Event(kind, session.job_run_id, session.id, ordinal, time_s, {**common, **data})
         for kind, ordinal, time_s, data in said
     ]
+    if session.trouble is not None:
+        events.append(_delayed(EventType.SESSION_DELAYED, session.job_run_id, session.id, session.trouble, common))
+    return events
+
+
+def _delayed(kind: EventType, job_run_id: str, subject: str, trouble: Trouble, common: dict[str, Any]) -> Event:
+    """One event for a trouble, however often it is met."""
+    data = {**common, "cause": trouble.cause, "error": error_kind(trouble.text)}
+    return Event(kind, job_run_id, subject, round(trouble.since_s * 1000), trouble.since_s, data)
 
 
 def estimate_told(record: JobRun | Session, run: JobRun | None) -> Event | None:

@@ -26,6 +26,8 @@ class EventType(enum.StrEnum):
     JOB_RUN_ACCEPTED = "job_run.accepted"
     JOB_RUN_SUCCEEDED = "job_run.succeeded"
     JOB_RUN_FAILED = "job_run.failed"
+    JOB_RUN_CANCELLED = "job_run.cancelled"
+    JOB_RUN_DELAYED = "job_run.delayed"
     SLA_UPDATED = "sla.updated"
     SESSION_STARTED = "session.started"
     ROUND_COMPLETED = "session.round_completed"
@@ -33,6 +35,8 @@ class EventType(enum.StrEnum):
     REHASH_COMPLETED = "rehash.completed"
     SESSION_SUCCEEDED = "session.succeeded"
     SESSION_FAILED = "session.failed"
+    SESSION_CANCELLED = "session.cancelled"
+    SESSION_DELAYED = "session.delayed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@
     launch(run-1.3.g3.1, "ray_cluster")    beside the other one
 
 A cluster that could not be brought up is a group that has ended. Clusters are asked how they are every 15 s: each
-question is a command or a request, and what their sessions do is in the records.
+question is a command or a request, and what their sessions do is in the records. Where nobody knows, it is asked again,
+less and less often; after ten minutes that is said.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import one_line
+from sessions.base.troubles import Cause
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus, Launcher
 
 _LOG = logging.getLogger("sessions")
 _ASKED_EVERY_S = 15.0
+_ASKED_EVERY_MAX_S = 120.0
+_UNKNOWN_FOR_S = 600.0
+"""So long a group is taken to run that nobody knows of: its records say whether it does."""
 _AT_ONCE = 64
 """Clusters that are brought up at a time; more wait for their turn, as they would for the provider."""
 _FAILED = 1
@@ -66,6 +72,16 @@ class Launchers:
             launcher.close()
 
 
+@dataclass(slots=True)
+class _Told:
+    """What a backend said of a group last, and when it last knew."""
+
+    status: GroupStatus
+    known_s: float
+    asked_s: float
+    every_s: float = _ASKED_EVERY_S
+
+
 class InBackground:
     """A launcher of clusters that keeps nobody waiting: it launches in threads, and remembers what it was told."""
 
@@ -74,7 +90,7 @@ class InBackground:
         self._clock = clock
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="launch")
         self._launching: dict[str, Future[None]] = {}
-        self._told: dict[str, tuple[float, GroupStatus]] = {}
+        self._told: dict[str, _Told] = {}
         self._lock = threading.Lock()
 
     def launch(self, spec: GroupSpec) -> None:
@@ -88,15 +104,26 @@ class InBackground:
         if launching is not None and not launching.done():
             return GroupStatus(GroupState.RUNNING, text="it is being launched")
         if launching is not None and (error := launching.exception()) is not None:
-            return GroupStatus(GroupState.ENDED, _FAILED, one_line(error))
-        asked_s, told = self._told.get(group_id, (-_ASKED_EVERY_S, GroupStatus(GroupState.RUNNING)))
-        if told.state is GroupState.RUNNING and self._clock() - asked_s >= _ASKED_EVERY_S:
-            try:
-                told = self._inner.status(group_id)
-            except StoreError as error:
-                _LOG.warning("how %s is could not be asked: %s", group_id, one_line(error))
-            self._told[group_id] = (self._clock(), told)
-        return told
+            return GroupStatus(GroupState.ENDED, _FAILED, one_line(error), Cause.LAUNCH)
+        told = self._told.setdefault(group_id, _Told(GroupStatus(GroupState.RUNNING), self._clock(), -_ASKED_EVERY_S))
+        if told.status.state is not GroupState.ENDED and self._clock() - told.asked_s >= told.every_s:
+            self._ask(group_id, told)
+        return told.status
+
+    def _ask(self, group_id: str, told: _Told) -> None:
+        """Ask the backend. What it does not know now it may know later: that is never the last word."""
+        try:
+            found = self._inner.status(group_id)
+        except StoreError as error:
+            found = GroupStatus(GroupState.UNKNOWN, text=one_line(error))
+        told.asked_s = self._clock()
+        if found.state is not GroupState.UNKNOWN:
+            told.status, told.known_s, told.every_s = found, told.asked_s, _ASKED_EVERY_S
+            return
+        _LOG.warning("nobody knows how %s is: %s", group_id, found.text)
+        told.every_s = min(_ASKED_EVERY_MAX_S, 2 * told.every_s)
+        if told.asked_s - told.known_s >= _UNKNOWN_FOR_S:
+            told.status = GroupStatus(GroupState.UNKNOWN, text=found.text, cause=Cause.UNREACHABLE)
 
     def logs(self, group_id: str) -> str:
         return self._inner.logs(group_id)

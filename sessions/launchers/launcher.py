@@ -15,6 +15,8 @@ import enum
 from dataclasses import dataclass
 from typing import Protocol
 
+from sessions.base.troubles import Cause
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
@@ -53,11 +55,15 @@ class GroupState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """`exit_status` of a group that has ended, as a shell says it (128 + signal), where it is known."""
+    """`exit_status` of a group that has ended, as a shell says it (128 + signal), where it is known.
+
+    `cause`: it was never brought up, for a cause that passes.
+    """
 
     state: GroupState
     exit_status: int | None = None
     text: str = ""
+    cause: Cause | None = None
 
 
 class Launcher(Protocol):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import NotFoundError, StoreError
 from sessions.base.model import Delay, Dispatcher, JobRun, Session
+from sessions.base.troubles import told
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import KeptDecision, kept_decisions
@@ -60,8 +61,13 @@ class Overview:
 def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[Dispatcher]) -> dict[str, Delay]:
     """Why nobody works on job runs, by their ids. Where no dispatcher is there, none of them is told to miss one."""
     open_ones = [run for run in runs if not run.state.ended]
+    passing = {
+        run.id: Delay(run.trouble.cause, told(run.trouble), run.trouble.again_s)
+        for run in open_ones
+        if run.trouble is not None
+    }
     there = {name for dispatcher in dispatchers for name in dispatcher.launchers}
-    return held_up(open_ones, there or {name for run in open_ones for name in run.launchers})
+    return {**passing, **held_up(open_ones, there or {name for run in open_ones for name in run.launchers})}
 
 
 class OverviewReader:
@@ -122,4 +128,5 @@ class OverviewReader:
             return None
         known = self._state.changed_sessions(job_run_id, self._open.get(job_run_id, {}))
         self._open[job_run_id] = known
-        return JobRunSeen(run, tuple(known[name].value for name in sorted(known)))
+        ours = set(run.session_ids) or set(known)  # those of an earlier document are history
+        return JobRunSeen(run, tuple(known[name].value for name in sorted(known) if name in ours))

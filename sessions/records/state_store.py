@@ -13,6 +13,7 @@ that was accepted and has not ended always has its mark.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,7 +92,7 @@ class StateStore:
             return False
         except NotFoundError:
             pass
-        self.store.put_if_absent(f"open/{run.id}", b"")
+        self._mark_open(run.id)
         if not self._records.create(_run_folder(run.id), _JOB_RUN.dump_python(run, mode="json")):
             return False
         self._tell(None, run)
@@ -124,9 +125,26 @@ class StateStore:
         return self._swapped(_JOB_RUN, stored, after)
 
     def close(self, run: JobRun) -> None:
-        """Take the mark of a job run that has ended away."""
+        """Take the mark of a job run that has ended away, unless it was reopened meanwhile."""
         assert run.state.ended
         self.store.delete([f"open/{run.id}"])
+        with contextlib.suppress(NotFoundError):
+            if not self.job_run(run.id).value.state.ended:
+                self._mark_open(run.id)
+
+    def reopen(self, stored: Stored[JobRun], after: JobRun) -> Stored[JobRun] | None:
+        """Replace the record of a job run that has ended by one that has not; None where somebody was faster.
+
+        The mark is put before and after: whoever closes the former one meanwhile takes the first one away.
+        """
+        self._mark_open(after.id)
+        reopened = self._swapped(_JOB_RUN, stored, after)
+        if reopened is not None:
+            self._mark_open(after.id)
+        return reopened
+
+    def _mark_open(self, job_run_id: str) -> None:
+        self.store.put_if_absent(f"open/{job_run_id}", b"")
 
     # Sessions
 

@@ -2,6 +2,7 @@
 
     day=2024-01-01    succeeded                      recorded, with its outcome
     day=2024-01-02    ConflictError                  recorded; to be tried again
+    day=2024-01-02    StoreError                     recorded with its cause; to be waited for
     day=2024-01-03    no such partition              failed for good
     -> EXIT_AGAIN
 
@@ -24,9 +25,11 @@ from deltacompact.base.errors import CorruptionError, InputError, Interrupted
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.job import Request, compact_job
+from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
 from sessions.base.model import Outcome, Session, SessionState
+from sessions.base.troubles import Cause, cause_of
 from sessions.documents.instruction import Instruction, of_values
 from sessions.documents.request import request_of
 from sessions.events.recording import EventRecorder
@@ -81,8 +84,10 @@ class GroupRun:
         self._job_run_id = job_run_id
         self._watch = LeaseWatch(state, job_run_id, epoch)
         self._epoch = epoch
+        self._now_s = StoreClock()
         self._instruction = of_values(state.job_run(job_run_id).value.document)
-        self._catalog = open_catalog(self._instruction.catalog)
+        self._open_catalog = open_catalog
+        self._catalog: DeltaStreamCatalog | IcebergCatalog | None = None
 
     def run(self, group: str) -> int:
         """Every session of the group that is this epoch's and has not begun; an exit status."""
@@ -96,36 +101,41 @@ class GroupRun:
 
     def _run(self, stored: Stored[Session]) -> bool:
         """One session; whether it has ended."""
-        report = SessionReport(self._state, stored, self._watch)
+        report = SessionReport(self._state, stored, self._watch, self._now_s)
         report.begin()
         began_s = time.monotonic()
         try:
             outcome, nothing_to_do = self._compacted(report)
         except Exception as error:
-            for_good = isinstance(error, _FOR_GOOD)
+            cause = cause_of(error)
+            for_good = cause is None and isinstance(error, _FOR_GOOD)
             _LOG.error("session %s failed: %s", report.session.id, one_line(error), exc_info=not for_good)
-            self._failed(report, error, for_good)
+            self._failed(report, error, cause, for_good)
             return for_good
         seconds = time.monotonic() - began_s
         if nothing_to_do is not None:
             ended: dict[str, Any] = {"state": SessionState.NOTHING_TO_DO, "nothing_to_do": nothing_to_do}
         else:
             ended = {"state": SessionState.SUCCEEDED}
-        report.write(**ended, finished_s=time.time(), outcome=replace(outcome, seconds=round(seconds, 3)))
+        ended |= {"cause": None, "trouble": None, "delay": None}
+        report.write(**ended, finished_s=report.now_s(), outcome=replace(outcome, seconds=round(seconds, 3)))
         return True
 
     def _compacted(self, report: SessionReport) -> tuple[Outcome, str | None]:
         """What was done, and why there was nothing to do, if there was nothing."""
-        if is_iceberg_catalog(self._catalog):
-            return compact_branch(self._catalog, self._instruction, report, self._watch)
-        done = compact_job(self._catalog, _request(self._instruction, report.session), [report]).sessions[0]
+        if self._catalog is None:
+            self._catalog = self._open_catalog(self._instruction.catalog)
+        catalog = self._catalog
+        if is_iceberg_catalog(catalog):
+            return compact_branch(catalog, self._instruction, report, self._watch)
+        done = compact_job(catalog, _request(self._instruction, report.session), [report]).sessions[0]
         return _outcome(done), done.nothing_to_do
 
     @staticmethod
-    def _failed(report: SessionReport, error: Exception, for_good: bool) -> None:
-        said = {"error": one_line(error), "error_named": report.error_named or type(error).__name__}
+    def _failed(report: SessionReport, error: Exception, cause: Cause | None, for_good: bool) -> None:
+        said = {"error": one_line(error), "error_named": report.error_named or type(error).__name__, "cause": cause}
         if for_good:
-            report.write(state=SessionState.FAILED, finished_s=time.time(), **said)
+            report.write(state=SessionState.FAILED, finished_s=report.now_s(), trouble=None, **said)
         else:
             report.write(state=SessionState.PLANNED, **said)
 

@@ -29,6 +29,7 @@ from deltacompact.base.events import (
     TaskFinished,
 )
 from deltacompact.base.wording import one_line
+from sessions.base.clock import StoreClock
 from sessions.base.model import Progress, Session, SessionState
 from sessions.base.patience import patiently
 from sessions.planning.refine import later, refine, share_done
@@ -75,13 +76,21 @@ class LeaseWatch:
 class SessionReport:
     """The record of one session, as its runner writes it. An event sink of compact()."""
 
-    def __init__(self, state: StateStore, stored: Stored[Session], still_ours: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        state: StateStore,
+        stored: Stored[Session],
+        still_ours: Callable[[], None],
+        now_s: StoreClock | None = None,
+    ) -> None:
+        self.now_s = now_s or StoreClock()
         self._state = state
         self._stored = stored
         self._attempt = stored.value.attempt
         self._still_ours = still_ours
         self._began_s = time.monotonic()
         self._lost_s = 0.0
+        self._unwritten: dict[str, Any] = {}
         self._written_s = 0.0
         self._progress = Progress()
         self.error_named: str | None = None
@@ -115,18 +124,22 @@ class SessionReport:
                 self._tell()
 
     def begin(self) -> None:
-        """Say that the session runs, and what it is expected to take: from its first try on."""
-        now_s, plan = time.time(), self.session.plan
-        started_s = self.session.started_s or now_s
-        self._lost_s = max(0.0, now_s - started_s)
+        """Say that the session runs: from its first try on, by the store's clock.
+
+        The reply tells its time, so when it began is in the next write.
+        """
         self.write(
             state=SessionState.RUNNING,
-            started_s=started_s,
-            expected=later(plan.expected, self._lost_s, now_s) if plan else None,
             delay=None,
             error=None,
             error_named=None,
+            cause=None,
         )
+        started_s = self.session.started_s or self.now_s()
+        self._lost_s = self.now_s() - started_s
+        self._unwritten = {"started_s": started_s}
+        if plan := self.session.plan:
+            self._unwritten["expected"] = later(plan.expected, self._lost_s, self.now_s())
 
     def write(self, **fields: Any) -> None:
         """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""
@@ -134,9 +147,11 @@ class SessionReport:
 
     def _swap(self, fields: dict[str, Any]) -> None:
         while True:
-            swapped = self._state.change_session(self._stored, replace(self.session, **fields))
+            after = replace(self.session, **{**self._unwritten, **fields})
+            swapped = self._state.change_session(self._stored, after)
             if swapped is not None:
-                self._stored, self._written_s = swapped, time.monotonic()
+                self._stored, self._written_s, self._unwritten = swapped, time.monotonic(), {}
+                self.now_s.told(swapped.modified_s)
                 return
             found = self._state.session(self.session.job_run_id, self.session.id)
             ours = found.value.attempt == self._attempt and not found.value.state.ended
@@ -156,7 +171,7 @@ class SessionReport:
 
     def _told(self) -> dict[str, Any]:
         """How far the session is, and what it is now expected to take."""
-        now_s, plan = time.time(), self.session.plan
+        now_s, plan = self.now_s(), self.session.plan
         progress = replace(self._progress, updated_s=now_s)
         if plan is None:
             return {"progress": progress}

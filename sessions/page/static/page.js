@@ -6,14 +6,14 @@
 //   triggers  asked for every few seconds       -> what policies decided, and why
 "use strict";
 
-const STATES = ["running", "failed", "succeeded", "planned", "nothing_to_do"];
-const SAID = { running: "running", failed: "failed", succeeded: "succeeded", planned: "planned", nothing_to_do: "nothing to do", accepted: "accepted" };
+const STATES = ["running", "failed", "cancelled", "succeeded", "planned", "nothing_to_do"];
+const SAID = { running: "running", failed: "failed", succeeded: "succeeded", planned: "planned", nothing_to_do: "nothing to do", accepted: "accepted", cancelled: "cancelled" };
 const STAGES = ["hash_bucket", "dedupe", "assign_pointers", "write_index", "materialize"];
 const ICONS = { // each state has a shape of its own, so that none depends on colour
   running: "M4 2.5 12 8l-8 5.5z", succeeded: "M2.2 8.6 6 12.4 13.8 4l-1.4-1.3L6 9.6 3.6 7.2z",
   failed: "M3.4 2 2 3.4 6.6 8 2 12.6 3.4 14 8 9.4l4.6 4.6 1.4-1.4L9.4 8 14 3.4 12.6 2 8 6.6z",
   planned: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zm0 2a4 4 0 1 1 0 8 4 4 0 0 1 0-8z", accepted: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zm0 2a4 4 0 1 1 0 8 4 4 0 0 1 0-8z",
-  nothing_to_do: "M3 7h10v2H3z",
+  nothing_to_do: "M3 7h10v2H3z", cancelled: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zm-3.5 5h7v2h-7z",
 };
 const view = { summary: null, sessions: new Map(), run: null, session: null, details: null, states: new Set(), search: "", clock: 0, source: null };
 const $ = (id) => document.getElementById(id);
@@ -153,7 +153,7 @@ function renderTiles() {
     make("div", { class: warn ? "tile warn" : "tile" }, make("dt", {}, name), make("dd", {}, value, " ", note && make("small", {}, note)))));
 }
 
-const ended = (run) => run.state === "succeeded" || run.state === "failed";
+const ended = (run) => ["succeeded", "failed", "cancelled"].includes(run.state);
 const began = (run) => run.started_s ?? run.accepted_s;
 const elapsed = (run) => (run.finished_s ?? now()) - began(run);
 function isLate(run) {
@@ -163,7 +163,7 @@ function isLate(run) {
 }
 
 function stateBar(states, all) {
-  return make("span", { class: "bar", "aria-hidden": "true" }, ...["succeeded", "nothing_to_do", "running", "failed", "planned"]
+  return make("span", { class: "bar", "aria-hidden": "true" }, ...["succeeded", "nothing_to_do", "running", "failed", "cancelled", "planned"]
     .filter((state) => states[state]).map((state) => make("i", { class: `i-${state}`, style: { width: `${(100 * states[state]) / all}%` } })));
 }
 
@@ -268,7 +268,7 @@ function slaChart(run) {
 
 // The time line
 
-const ORDER = { failed: 0, running: 1, planned: 2, succeeded: 3, nothing_to_do: 4 };
+const ORDER = { failed: 0, running: 1, planned: 2, cancelled: 3, succeeded: 4, nothing_to_do: 5 };
 function listed() {
   return [...view.sessions.values()]
     .filter((session) => (!view.states.size || view.states.has(session.state)) && (!view.search || session.label.toLowerCase().includes(view.search)))
@@ -346,6 +346,7 @@ function saidOf(session) {
   if (session.state === "planned" && session.waits) return `waits: ${session.waits}${tries}`;
   if (session.state === "planned") return (session.expected ? `${seconds(session.expected[0])} expected` : "planned") + tries;
   if (session.state === "nothing_to_do") return "nothing to do";
+  if (session.state === "cancelled") return `cancelled${tries}`;
   const took = session.started_s && session.finished_s ? seconds(session.finished_s - session.started_s) : "";
   return session.state === "failed" ? `failed after ${took || "no start"}${tries}` : `${took}${tries}`;
 }

@@ -1,12 +1,14 @@
 """What PyIceberg raises, as our errors.
 
     loading       no such table                          NotFoundError
-                  401, 403, 419                          InputError               the catalog refuses us
+                  401, 419                               CredentialsError         they have expired
+                  403                                    InputError               the catalog refuses us
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
 
     committing    404, 409, 429, a failed requirement    ConflictError            refused: others came first
                   400, 405, 406, 413, 422                CommitRefusedError       refused: it asks for the impossible
-                  401, 403, 419, 501                     InputError               refused: we may not
+                  401, 419                               CredentialsError         refused: they have expired
+                  403, 501                               InputError               refused: we may not
                   500, 502, 503, 504, no answer          CommitUnansweredError    it may have been carried out
 
 A refusal is the answer to one request. Whether an earlier one of ours was carried out (a proxy may have sent the commit
@@ -33,11 +35,12 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 
-from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, StoreError
+from deltacompact.base.errors import ConflictError, CredentialsError, DeltaCompactError, InputError, StoreError
 from deltacompact.base.wording import text_of
 
 _INVALID = (400, 405, 406, 413, 422)
-_NOT_ALLOWED = (ForbiddenError, UnauthorizedError, AuthorizationExpiredError, OAuthError)
+_EXPIRED = (UnauthorizedError, AuthorizationExpiredError)
+_NOT_ALLOWED = (ForbiddenError, OAuthError)
 
 
 class CommitRefusedError(InputError):
@@ -57,6 +60,8 @@ def answering(name: str) -> Iterator[None]:
         raise
     except (ValidationError, FileNotFoundError):  # the catalog has answered: it is the table's metadata file
         raise
+    except _EXPIRED as error:
+        raise CredentialsError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
     except _NOT_ALLOWED as error:
         raise InputError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
     except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
@@ -70,6 +75,8 @@ def committing(table_id: str) -> Iterator[None]:
         yield
     except (CommitFailedException, ValidationException, NoSuchTableError, TooManyRequestsError) as error:
         raise ConflictError(f"{table_id}: {text_of(error)}") from error
+    except _EXPIRED as error:
+        raise CredentialsError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
     except (*_NOT_ALLOWED, NotImplementedError) as error:
         raise InputError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
     except Exception as error:  # a lost connection, a server's error: the commit may have been carried out

@@ -1,0 +1,43 @@
+"""One clock for all records: that of the store. What two hosts say of the time is never compared.
+
+told(10:00:00)      the store's reply to a write of ours; its Last-Modified
+clock()             10:00:03, three seconds later by this machine's monotonic clock, whatever its calendar says
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class StoreClock:
+    """The store's time, counted on from when it was last told. It never runs backwards. Safe to use from threads.
+
+    Before it was told anything it is `calendar`.
+    """
+
+    def __init__(
+        self, calendar: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._calendar, self._monotonic = calendar, monotonic
+        self._ahead_s: float | None = None
+        self._last_s = 0.0
+        self._lock = threading.Lock()
+
+    def told(self, now_s: float) -> None:
+        """The store's time now. Stores round it down to a second, so the latest that it can have been counts."""
+        with self._lock:
+            ahead_s = now_s - self._monotonic()
+            self._ahead_s = ahead_s if self._ahead_s is None else max(self._ahead_s, ahead_s)
+
+    @property
+    def is_told(self) -> bool:
+        return self._ahead_s is not None
+
+    def __call__(self) -> float:
+        with self._lock:
+            now_s = self._calendar() if self._ahead_s is None else self._monotonic() + self._ahead_s
+            if self._ahead_s is not None:
+                self._last_s = now_s = max(self._last_s, now_s)
+            return now_s

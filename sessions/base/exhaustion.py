@@ -1,0 +1,32 @@
+"""What this machine has run out of: no document is to blame, so no session or job run fails for it.
+
+OSError [Errno 24] Too many open files        file descriptors of this process
+OSError [Errno 12] Cannot allocate memory     memory
+BlockingIOError [Errno 11]                    processes
+RuntimeError can't start new thread           threads
+"""
+
+from __future__ import annotations
+
+import errno
+
+_ERRNOS = {
+    errno.EMFILE: "file descriptors of this process (ulimit -n)",
+    errno.ENFILE: "file descriptors of this machine",
+    errno.ENOMEM: "memory",
+    errno.EAGAIN: "processes or memory",
+    errno.ENOSPC: "space on a disk",
+}
+
+
+def exhausted(error: BaseException | None) -> str | None:
+    """What an error, or the one that caused it, says has run out; None where it is about something else."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _ERRNOS:
+            return _ERRNOS[error.errno]
+        if isinstance(error, MemoryError):
+            return "memory"
+        if isinstance(error, RuntimeError) and "start new thread" in str(error):
+            return "threads"
+        error = error.__cause__ or error.__context__
+    return None

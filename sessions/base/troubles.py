@@ -1,0 +1,96 @@
+"""Causes that pass, and for how long what meets them is tried again: one policy for planning, attempts and launches.
+
+    10:00:00   StoreError: the catalog does not answer      tried again at 10:00:01
+    10:00:03   the same                                     at 10:00:05; later each time, up to every 5 minutes
+    16:00:00   the same                                     FAILED, "given up after 6 h (80 tries): …"
+
+    InputError, CorruptionError    for good: another try would fail in the same way
+    anything else                  a failure: as many tries as `--tries` says
+
+A trouble ends with the session, or where one round more is completed. What comes back after a longer time than the
+limit is another trouble, and of those there are as many as tries. So whatever a session meets, it ends.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deltacompact.base.errors import CredentialsError, StoreError
+from deltacompact.base.wording import counted
+from sessions.base.exhaustion import exhausted
+from sessions.base.model import Trouble
+from sessions.base.settings import DEFAULTS
+
+
+class Cause(enum.StrEnum):
+    """Why something cannot be done now."""
+
+    UNREACHABLE = "unreachable"  # a store or catalog does not answer, is throttled, or has an error of its own
+    CREDENTIALS = "credentials"  # they have expired, and somebody or something renews them
+    RESOURCES = "resources"  # of a machine: memory, space on a disk, descriptors, processes
+    LAUNCH = "launch"  # a process or cluster could not be brought up
+
+
+def cause_of(error: BaseException) -> Cause | None:
+    """Why an error passes; None for one that does not, or of which nobody knows."""
+    if isinstance(error, CredentialsError):
+        return Cause.CREDENTIALS
+    if exhausted(error):
+        return Cause.RESOURCES
+    if isinstance(error, StoreError | ConnectionError | TimeoutError):
+        return Cause.UNREACHABLE
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long a cause that passes is waited for: `give_up_after_s`, with waits that double up to `wait_max_s`."""
+
+    give_up_after_s: float = DEFAULTS.give_up_after_s
+    tries: int = DEFAULTS.tries
+    wait_max_s: float = 300.0
+    jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0)
+
+    def wait_s(self, tries: int) -> float:
+        """Seconds before another try after so many."""
+        return self.jitter() * min(self.wait_max_s, 2.0 ** min(30, max(0, tries - 1)))
+
+    def next(self, before: Trouble | None, cause: Cause, text: str, now_s: float, rounds: int = 0) -> Trouble | None:
+        """The trouble with one try more, and when the next one is; None where there were enough.
+
+        `rounds` are those that the session has completed. `now_s` is the store's time.
+        """
+        if before is None or rounds > before.rounds:
+            return Trouble(cause, text, now_s, 1, now_s + self.wait_s(1), rounds)
+        if now_s - before.again_s > self.give_up_after_s:
+            if before.number >= self.tries:
+                return None
+            return Trouble(cause, text, now_s, 1, now_s + self.wait_s(1), rounds, before.number + 1)
+        if now_s - before.since_s >= self.give_up_after_s:
+            return None
+        tries = before.tries + 1
+        again_s = min(now_s + self.wait_s(tries), max(now_s, before.since_s + self.give_up_after_s))
+        return Trouble(cause, text, before.since_s, tries, again_s, rounds, before.number)
+
+
+def given_up(before: Trouble | None, text: str, now_s: float) -> str:
+    """The error of what was tried for long enough."""
+    tries = (before.tries if before else 0) + 1
+    lasted_s = max(0.0, now_s - before.since_s) if before else 0.0
+    return f"given up after {span(lasted_s)} ({counted(tries, 'try', 'tries')}): {text}"
+
+
+def told(trouble: Trouble) -> str:
+    """What is said of it while it lasts."""
+    return f"{trouble.text} ({trouble.cause}, {counted(trouble.tries, 'try', 'tries')}, tried again)"
+
+
+def span(seconds: float) -> str:
+    """ "45 s", "12 min", "6 h"."""
+    for size_s, name in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size_s or seconds == size_s:
+            return f"{seconds / size_s:,.0f} {name}"
+    return f"{seconds:,.0f} s"
