@@ -45,6 +45,8 @@ _INSTEAD = {
     "--target-file-bytes": "--option target-file-size-bytes=N",
 }
 """For options of delta streams, those of Iceberg tables that say the same."""
+_FOLDERS_SHOWN = 10
+"""How many folders of other tables are named."""
 
 
 def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -341,5 +343,8 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
             lines.append(f"  {counted(orphans.unfinished, 'write')} that was never finished, {would}removed")
         if orphans.at_work:
             lines.append(f"  not touched: {counted(orphans.at_work, 'file')} of sessions that can be resumed")
-        lines += [f"  not touched: {folder} holds another table" for folder in orphans.other_tables]
+        others = orphans.other_tables
+        lines += [f"  not touched: {folder}, of another table" for folder in others[:_FOLDERS_SHOWN]]
+        if len(others) > _FOLDERS_SHOWN:
+            lines.append(f"  not touched: {len(others) - _FOLDERS_SHOWN:,} more folders of other tables")
     return lines

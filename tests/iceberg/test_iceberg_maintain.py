@@ -944,25 +944,6 @@ def test_other_spellings_of_one_location_are_the_same_file(lake, spelling):
     assert Path(path).exists()
 
 
-def test_other_tables_below_the_location_are_not_touched(lake):
-    table_of(lake, [1])
-    nested = [put(lake, "old/metadata/1.metadata.json"), put(lake, "old/data/a.parquet"), put(lake, "old/x")]
-    lost = put(lake, "older/x")
-    result = orphans(lake)
-    assert result.other_tables == ("old/",)
-    assert all(file.exists() for file in nested)
-    assert not lost.exists()
-
-
-def test_another_table_with_the_same_location_is_refused(lake):
-    table_of(lake, [1])
-    put(lake, "metadata/9.metadata.json").write_text(json.dumps({"table-uuid": "another"}))
-    lost = put(lake, "data/x.parquet")
-    with pytest.raises(InputError, match=r"metadata/9\.metadata\.json is metadata of another table \(another\)"):
-        orphans(lake)
-    assert lost.exists()
-
-
 def test_metadata_files_that_the_log_forgot_go(lake):
     table_of(lake, *([number] for number in range(4)), **{"write.metadata.previous-versions-max": "2"})
     assert remove_orphans(lake).folders == {"metadata": 2}

@@ -39,6 +39,7 @@ from deltacompact.catalog.iceberg.plan_envelope import input_paths
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.content_files import ContentFile
 from deltacompact.catalog.iceberg.table.metadata import Ref
+from deltacompact.catalog.iceberg.table.other_heads import other_heads
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.storage.identity import file_name
@@ -145,11 +146,16 @@ def _committed(
 
 
 def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | None) -> list[str]:
-    """Manifests of snapshots that the dead session tried to commit, and that our own has made impossible."""
+    """Manifests of snapshots that the dead session tried to commit, and that our own has made impossible.
+
+    The dead session may have worked through another catalog, whose pointer has them.
+    """
     if committed is None or committed.snapshot is None:
         return []
     metadata = committed.table.metadata
-    failed = [snapshot_id for snapshot_id in records.commits if snapshot_id not in metadata.snapshots]
+    failed = {snapshot_id for snapshot_id in records.commits if snapshot_id not in metadata.snapshots}
+    if failed:
+        failed -= {found.snapshot_id for head in other_heads(committed.table) for found in head.snapshots}
     return unnamed_drafts(store, metadata, failed)
 
 

@@ -31,12 +31,13 @@ from deltacompact.catalog.iceberg.maintain.reach import (
     folders_of,
     is_inside,
     manifests_of,
-    metadata_document,
 )
 from deltacompact.catalog.iceberg.maintain.retention import Expiry, plan_expiry, why_nothing
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.catalog.iceberg.table.locations import identity_of
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
+from deltacompact.catalog.iceberg.table.metadata_files import metadata_document
+from deltacompact.catalog.iceberg.table.other_heads import other_heads, refuse_newer
 from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
@@ -134,12 +135,17 @@ class ExpireSnapshots:
         not say what happened, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
         """
         expired = _Expired()
+        if plan_expiry(table.metadata, self.options, self.now_ms).is_empty:
+            return ExpireResult(nothing_to_do=why_nothing(table.metadata, self.options))
+        others = other_heads(table, wait=self.wait)
+        refuse_newer(table.metadata, others)
         after = self._committed(table, expired)
         if not expired.snapshots and not expired.refs:
             return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
         self._refuse_lost_refs(table.metadata, after.metadata, expired)
         now = after.reloaded().metadata
-        unreached = self._unreached(expired, now, now.snapshots.values())
+        elsewhere = [found for head in others for found in head.snapshots if found.snapshot_id not in now.snapshots]
+        unreached = self._unreached(expired, now, now.snapshots.values(), elsewhere)
         result = self._result(expired, unreached)
         own = unreached.own
         done = Counter[str]()
@@ -206,16 +212,30 @@ class ExpireSnapshots:
                     "snapshot expired, and the catalog removed it. No file was deleted"
                 )
 
-    def _unreached(self, expired: _Expired, metadata: TableMetadata, left: Iterable[Snapshot]) -> _Unreached:
+    def _unreached(
+        self,
+        expired: _Expired,
+        metadata: TableMetadata,
+        left: Iterable[Snapshot],
+        of_other_heads: Collection[Snapshot] = (),
+    ) -> _Unreached:
         """The files that only expired snapshots reach."""
         left, folders = list(left), folders_of(metadata)
         self.say(f"reading {counted(len(expired.snapshots), 'expired snapshot')} and {len(left):,} that are left")
         lists, gone = manifests_of(self.store, list(expired.snapshots.values()), tolerant=True)
         lists_left, kept = manifests_of(self.store, left)
-        only_gone = {path: manifest for path, manifest in gone.items() if path not in kept}
+        more_lists, more = manifests_of(self.store, of_other_heads, tolerant=True)
+        more = {path: manifest for path, manifest in more.items() if path not in kept}
+        only_gone = {path: manifest for path, manifest in gone.items() if path not in kept.keys() | more.keys()}
         content: dict[str, File] = {}
         each_live_file(self.store, only_gone.values(), content.update, self.say, tolerant=True)
-        upper = [*kept, *(file.location for file in lists_left), metadata.metadata_location, *metadata.metadata_log]
+        upper = [
+            *kept,
+            *more,
+            *(file.location for file in (*lists_left, *more_lists)),
+            metadata.metadata_location,
+            *metadata.metadata_log,
+        ]
         upper += [found.path for found in metadata.statistics if found.snapshot_id not in expired.snapshots]
         named = set(map(identity_of, upper))
         elsewhere = {file_name(name) for name in named if not is_inside(name, folders)}
@@ -228,6 +248,7 @@ class ExpireSnapshots:
                         elsewhere.add(file_name(name))
 
             each_live_file(self.store, kept.values(), keep, self.say)
+            each_live_file(self.store, more.values(), keep, self.say, tolerant=True)
         above = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
         above += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
         others = {identity_of(file.location): file for file in (*above, *lists)}

@@ -33,6 +33,7 @@ class MaintainOptions:
     ref_age_ms            branches and tags whose snapshot is older are removed (None: never), if they do not say more
     orphan_age_ms         orphans that are older are removed
     orphans_in            the folder that is searched for orphans (None: the table's location)
+    unlisted_allowed      orphans are removed although the catalog does not show all of its tables
     """
 
     manifest_bytes: int = 8 << 20
@@ -41,6 +42,7 @@ class MaintainOptions:
     ref_age_ms: int | None = None
     orphan_age_ms: int = 3 * DAY_MS
     orphans_in: str | None = None
+    unlisted_allowed: bool = False
 
 
 _PROPERTIES = {
@@ -49,7 +51,8 @@ _PROPERTIES = {
     "history.expire.min-snapshots-to-keep": "keep_snapshots",
     "history.expire.max-ref-age-ms": "ref_age_ms",
 }
-_NAMES = (*_PROPERTIES, "older-than", "retain-last", "location", "allow-younger-than-24h")
+UNLISTED_ALLOWED = "allow-unlisted-tables"
+_NAMES = (*_PROPERTIES, "older-than", "retain-last", "location", "allow-younger-than-24h", UNLISTED_ALLOWED)
 _SPAN = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": HOUR_MS, "d": DAY_MS}
 
@@ -78,19 +81,24 @@ def maintain_options(chosen: Mapping[str, Any], properties: Mapping[str, str], n
         values["snapshot_age_ms"] = values["orphan_age_ms"] = _age_ms("older-than", chosen["older-than"], now_ms)
     if "location" in chosen:
         values["orphans_in"] = str(chosen["location"])
+    values["unlisted_allowed"] = _flag(UNLISTED_ALLOWED, chosen)
     return MaintainOptions(**values)
 
 
 def refuse_young_orphans(options: MaintainOptions, chosen: Mapping[str, Any]) -> None:
     """Raise InputError if files of writers that are at work could be taken for orphans."""
-    allowed = str(chosen.get("allow-younger-than-24h", "false")).strip().lower()
-    if allowed not in ("true", "false"):
-        raise InputError(f"option allow-younger-than-24h: {allowed!r} is neither true nor false")
-    if options.orphan_age_ms < ORPHAN_AGE_MIN_MS and allowed == "false":
+    if options.orphan_age_ms < ORPHAN_AGE_MIN_MS and not _flag("allow-younger-than-24h", chosen):
         raise InputError(
             "option older-than is less than 24 hours: files of writers that are at work could be removed as orphans. "
             "If none is at work, add allow-younger-than-24h=true"
         )
+
+
+def _flag(name: str, chosen: Mapping[str, Any]) -> bool:
+    text = str(chosen.get(name, "false")).strip().lower()
+    if text not in ("true", "false"):
+        raise InputError(f"option {name}: {text!r} is neither true nor false")
+    return text == "true"
 
 
 def _whole(name: str, value: Any) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.storage.identity import doubt, identity_of_uri, is_uri
 from deltacompact.storage.local import ForeignFolder, LocalStore
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore
 from deltacompact.storage.opening import open_object, open_store
 
 _S3_SCHEMES = ("s3", "s3a", "s3n")
@@ -122,6 +122,12 @@ def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[
             batch = names[start : start + DELETED_AT_ONCE]
             found.delete(batch)
             deleted(len(batch))
+
+
+def everything_in(store: ObjectStore, folder: str) -> tuple[ObjectStore, list[ObjectStat]]:
+    """All objects below a folder, at any depth, and the store in which their paths are."""
+    found, name = open_object(store, f"{readable(folder).rstrip('/')}/")
+    return found, list(found.list(name))
 
 
 def listed(store: ObjectStore, folder: str, beginning: str) -> list[str]:

@@ -24,6 +24,14 @@ PUBLICATION = "deltacompact.publication"
 """The property of a table that shows a delta table's rows: where that one is."""
 
 
+_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+def folders_named(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """All folders into which writers of a table put files, those of former releases too."""
+    return (location, *(properties[name] for name in _FOLDERS if properties.get(name)))
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A field of some schema of the table. `type` is Iceberg's own text of it ("long", "decimal(9, 2)")."""

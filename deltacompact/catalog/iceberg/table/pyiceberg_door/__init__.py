@@ -12,6 +12,7 @@ catalogs       opening catalogs
 rest_sessions  how long a REST catalog that is silent is waited for
 errors         what PyIceberg raises, as our errors
 plain          PyIceberg's metadata as our own plain values
+neighbours     the other tables of a catalog, and where their files may lie
 creating       tables and columns that we make ourselves
 commits        requirements and updates of a commit, and its outcome
 version_3      metadata of version 3, which PyIceberg reads but does not write
@@ -28,6 +29,15 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.release import importing
 with importing():
     from deltacompact.catalog.iceberg.table.pyiceberg_door.catalogs import is_catalog, open_named
     from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import CommitRefusedError, CommitUnansweredError
+    from deltacompact.catalog.iceberg.table.pyiceberg_door.neighbours import Neighbour, UnlistedError
     from deltacompact.catalog.iceberg.table.pyiceberg_door.table import IcebergTable
 
-__all__ = ["CommitRefusedError", "CommitUnansweredError", "IcebergTable", "is_catalog", "open_named"]
+__all__ = [
+    "CommitRefusedError",
+    "CommitUnansweredError",
+    "IcebergTable",
+    "Neighbour",
+    "UnlistedError",
+    "is_catalog",
+    "open_named",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.commits import adding, co
 from deltacompact.catalog.iceberg.table.pyiceberg_door.creating import create_table, give_columns
 from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import answering, first_of
 from deltacompact.catalog.iceberg.table.pyiceberg_door.metrics import file_with_metrics
+from deltacompact.catalog.iceberg.table.pyiceberg_door.neighbours import Neighbour, neighbours
 from deltacompact.catalog.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
 from deltacompact.catalog.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door.version_3 import check_version_3
@@ -123,6 +124,10 @@ class IcebergTable:
     def io_properties(self) -> Mapping[str, str]:
         """What the catalog says about reaching the files ("s3.endpoint", …)."""
         return dict(self._table.io.properties)
+
+    def neighbours(self, say: Callable[[str], None]) -> Iterator[Neighbour]:
+        """The other tables of the catalog. Raises UnlistedError where it does not show them all."""
+        return neighbours(self._table.catalog, self._table.name(), say)
 
     def counted(self, snapshot_id: int) -> int | None:
         """The rows of a snapshot, counted by PyIceberg's own reader. None: it cannot read equality deletes."""

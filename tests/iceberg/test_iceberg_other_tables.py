@@ -1,0 +1,304 @@
+"""Orphans of one table may be files of another one: then nothing is deleted, and the other table is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.iceberg.maintain.maintain import Maintain
+from deltacompact.catalog.iceberg.maintain.signs import signs
+from deltacompact.catalog.iceberg.table import other_heads as heads
+from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+
+T = "ns.t"
+ID = pa.schema([("id", pa.int64())])
+DAYS = 86_400
+
+
+def folder_of(lake, table_id=T):
+    return Path(lake.catalog.load_table(table_id).location().removeprefix("file://"))
+
+
+def table_of(lake, *appends, table_id=T, location=None, **properties):
+    lake.create(table_id, ID, location=location, properties=properties)
+    for number in appends:
+        lake.append(table_id, [{"id": number}])
+
+
+def aged(folder, days=30):
+    """All files below a folder were written so long ago."""
+    old = time.time() - days * DAYS
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            os.utime(path, (old, old))
+
+
+@pytest.fixture
+def lost(lake):
+    """The table, and an orphan of it."""
+    table_of(lake, 1, 2)
+    file = folder_of(lake) / "data/lost.parquet"
+    file.write_bytes(b"orphan")
+    aged(folder_of(lake))
+    return file
+
+
+def remove_orphans(lake, catalog=None, **options):
+    loaded = IcebergTable.load(catalog or lake.catalog, T)
+    said = []
+    done = Maintain(loaded, chosen=options, say=said.append).run(remove_orphans=True)
+    return done.remove_orphans, said
+
+
+def expire(lake, catalog=None):
+    loaded = IcebergTable.load(catalog or lake.catalog, T)
+    return Maintain(loaded, now_ms=int((time.time() + 10 * DAYS) * 1000)).run(expire_snapshots=True).expire_snapshots
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(heads.time, "sleep", lambda seconds: None)
+
+
+# Signs of tables among the files
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "old/metadata/1.metadata.json",
+        "old/_meta/00001-x.metadata.json",
+        "old/deep/er/v3.gz.metadata.json",
+        "data/v1.metadata.json",
+        "old/version-hint.text",
+        "old/_delta_log/00000000000000000000.json",
+        ".hoodie/hoodie.properties",
+    ],
+)
+def test_another_table_below_the_location_keeps_its_files(lake, lost, sign):
+    file = folder_of(lake) / sign
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{}")
+    with pytest.raises(InputError, match=f"{sign} is a sign of another table.*nothing was deleted"):
+        remove_orphans(lake)
+    assert lost.exists() and file.exists()
+    if not sign.startswith("data/"):
+        found, _ = remove_orphans(lake, location=f"{folder_of(lake)}/data")
+        assert (found.files, lost.exists()) == (1, False)
+
+
+def test_another_table_with_the_same_location_is_refused(lake, lost):
+    (folder_of(lake) / "metadata/9.metadata.json").write_text(json.dumps({"table-uuid": "another"}))
+    with pytest.raises(InputError, match=r"metadata/9\.metadata\.json is metadata of another table \(another\)"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
+def test_signs_are_found_at_any_depth():
+    ours = ["stream/table.json", "stream/partitions/all", "deep/p/snapshot/LATEST", "deep/p/schema/schema-0"]
+    assert list(signs(ours)) == ["stream/table.json", "deep/p/schema/schema-0"]
+    assert (
+        list(signs(["data/table.json", "data/a.parquet", "schema/schema-x", "schema/schema-0", "metadata/s.avro"]))
+        == []
+    )
+
+
+# Other tables of the catalog
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "write.object-storage.path"])
+def test_a_table_whose_files_alone_lie_below_the_location_keeps_them(lake, lost, name):
+    inside = folder_of(lake) / "of another"
+    table_of(lake, table_id="ns.u", **{name: str(inside)})
+    with pytest.raises(InputError, match=r"files of table ns\.u, which has .*of another, cannot be told from orphans"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
+def test_a_table_whose_location_is_around_ours_keeps_its_files(lake, lost):
+    table_of(lake, table_id="ns.u", location=folder_of(lake).parent.as_uri())
+    with pytest.raises(InputError, match=r"files of table ns\.u"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
+def test_a_table_in_a_nested_namespace_is_asked(lake, lost):
+    lake.catalog.create_namespace("ns.inner")
+    table_of(lake, table_id="ns.inner.u", **{"write.data.path": f"file:{folder_of(lake)}//data/"})
+    with pytest.raises(InputError, match=r"files of table ns\.inner\.u"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
+def test_a_table_that_cannot_be_loaded_may_have_files_anywhere(lake, lost):
+    table_of(lake, table_id="ns.u")
+    Path(lake.catalog.load_table("ns.u").metadata_location.removeprefix("file://")).unlink()
+    with pytest.raises(
+        InputError, match=r"table 'ns\.u' cannot be loaded .*nothing was deleted; .*allow-unlisted-tables"
+    ):
+        remove_orphans(lake)
+    assert lost.exists()
+    assert remove_orphans(lake, **{"allow-unlisted-tables": "true"})[0].files == 1
+
+
+class Unlisted(SqlCatalog):
+    def list_namespaces(self, namespace=()):
+        raise NotImplementedError("this server has no endpoint for it")
+
+
+def test_a_catalog_that_does_not_list_its_tables_is_told(lake, lost):
+    catalog = Unlisted(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    with pytest.raises(InputError, match=r"does not list its tables \(.*no endpoint for it\).*nothing was deleted"):
+        remove_orphans(lake, catalog)
+    wide = {"allow-unlisted-tables": "true", "location": lake.warehouse}
+    with pytest.raises(InputError, match="search one of the table's own folders"):
+        remove_orphans(lake, catalog, **wide)
+    assert lost.exists()
+    assert remove_orphans(lake, catalog, **{"allow-unlisted-tables": "true"})[0].files == 1
+
+
+def test_a_wider_folder_leaves_other_tables_alone_if_the_catalog_knows_them(lake, lost):
+    table_of(lake, 7, table_id="ns.u")
+    for name in ("u/data/lost.parquet", "stray/lost.parquet"):
+        file = folder_of(lake).parent / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"orphan")
+    aged(lake.folder / "warehouse")
+    found, _ = remove_orphans(lake, location=lake.warehouse)
+    assert found.other_tables == (folder_of(lake, "ns.u").as_uri(), f"{folder_of(lake, 'ns.u').as_uri()}/metadata")
+    assert (found.files, lost.exists()) == (2, False)
+    assert (folder_of(lake, "ns.u") / "data/lost.parquet").exists()
+    assert lake.rows("ns.u") == [{"id": 7}]
+    unknown = folder_of(lake).parent / "dropped/metadata/1.metadata.json"
+    unknown.parent.mkdir(parents=True)
+    unknown.write_text("{}")
+    lost.write_bytes(b"orphan")
+    aged(lake.folder / "warehouse")
+    with pytest.raises(InputError, match=r"dropped/metadata/1\.metadata\.json is a sign of another table"):
+        remove_orphans(lake, location=lake.warehouse)
+    assert lost.exists()
+
+
+def test_other_tables_are_asked_only_if_something_could_be_deleted(lake, lost, monkeypatch):
+    for number in range(5):
+        table_of(lake, table_id=f"ns.u{number}")
+    loads = []
+    load = SqlCatalog.load_table
+
+    def counted(self, identifier):
+        loads.append(identifier)
+        return load(self, identifier)
+
+    monkeypatch.setattr(SqlCatalog, "load_table", counted)
+    _, said = remove_orphans(lake)
+    assert len([one for one in loads if "u" in one[-1]]) == 5
+    assert "asking 5 other tables of the catalog where files lie" in said
+    loads.clear()
+    found, said = remove_orphans(lake)
+    assert found.nothing_to_do and not [one for one in loads if "u" in one[-1]]
+
+
+# The same table, registered twice
+
+
+@pytest.fixture
+def twice(lake, lost):
+    """Another catalog that got the table as it is now."""
+    other = SqlCatalog("other", uri=f"sqlite:///{lake.folder}/other.db", warehouse=lake.warehouse)
+    other.create_namespace("ns")
+    other.register_table(T, lake.catalog.load_table(T).metadata_location)
+    return other
+
+
+def test_an_old_pointer_deletes_no_newer_file(lake, lost, twice):
+    lake.append(T, [{"id": 3}])
+    newest = lake.catalog.load_table(T).metadata_location.rpartition("/")[2]
+    aged(folder_of(lake))
+    for act in (remove_orphans, expire):
+        with pytest.raises(InputError, match=f"{newest} is newer than .*registered twice"):
+            act(lake, twice)
+    assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3]
+    assert remove_orphans(lake)[0].files == 1
+    assert not lost.exists()
+
+
+def test_what_an_older_head_reaches_stays(lake, lost, twice):
+    """Both catalogs went on: the one that did so last does not remember the other's commits."""
+    twice.load_table(T).append(pa.table({"id": [9]}))
+    lake.append(T, [{"id": 3}])
+    found, _ = remove_orphans(lake, **{"older-than": "1s", "allow-younger-than-24h": "true"})
+    assert (found.files, lost.exists()) == (1, False)
+    expire(lake)
+    assert sorted(twice.load_table(T).scan().to_arrow()["id"].to_pylist()) == [1, 2, 9]
+    assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3]
+
+
+def test_a_table_with_two_names_in_one_catalog_is_refused(lake, lost):
+    lake.catalog.register_table("ns.alias", lake.catalog.load_table(T).metadata_location)
+    with pytest.raises(InputError, match=r"it is also registered as ns\.alias"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
+def test_a_commit_that_lands_while_we_look_is_no_other_pointer(lake, lost, monkeypatch):
+    """Its metadata file is there a moment before the catalog has it."""
+    loaded = IcebergTable.load(lake.catalog, T)
+    lake.append(T, [{"id": 3}])
+    assert heads.other_heads(loaded) == ()
+
+
+def test_metadata_of_a_commit_that_was_never_finished_is_told_until_the_table_has_moved_on(lake, lost):
+    location = lake.catalog.load_table(T).metadata_location.removeprefix("file://")
+    document = json.loads(Path(location).read_text())
+    left = folder_of(lake) / f"metadata/00009-{uuid.uuid4()}.metadata.json"
+    left.write_text(json.dumps(document | {"last-updated-ms": document["last-updated-ms"] + 1}))
+    with pytest.raises(InputError, match="a commit was never finished"):
+        remove_orphans(lake)
+    assert lost.exists()
+    lake.append(T, [{"id": 3}])
+    assert remove_orphans(lake)[0].files == 1
+    assert left.exists()
+
+
+def test_metadata_in_a_folder_of_its_own_is_looked_at(lake, tmp_path):
+    table_of(lake, 1, **{"write.metadata.path": f"{tmp_path}/elsewhere"})
+    lost = folder_of(lake) / "data/lost.parquet"
+    lost.write_bytes(b"orphan")
+    aged(folder_of(lake))
+    other = SqlCatalog("other", uri=f"sqlite:///{lake.folder}/other.db", warehouse=lake.warehouse)
+    other.create_namespace("ns")
+    other.register_table(T, lake.catalog.load_table(T).metadata_location)
+    lake.append(T, [{"id": 3}])
+    with pytest.raises(InputError, match="registered twice"):
+        remove_orphans(lake, other)
+    assert lost.exists()
+
+
+def test_a_session_that_another_catalog_resumes_keeps_the_snapshots_of_the_first_one(lake):
+    """The first one committed group 0 through its own catalog; the other one has an old pointer, and commits it too."""
+    table_of(lake, 1, 2)
+    other = SqlCatalog("other", uri=f"sqlite:///{lake.folder}/other.db", warehouse=lake.warehouse)
+    other.create_namespace("ns")
+    other.register_table(T, lake.catalog.load_table(T).metadata_location)
+    commit = SqlCatalog.commit_table
+
+    def unheard(self, *arguments):
+        commit(self, *arguments)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(BaseException, match="did not say whether"):
+        patch.setattr(SqlCatalog, "commit_table", unheard)
+        lake.rewrite(T, rewrite_all=True)
+    mine, lake.catalog = lake.catalog, other
+    assert lake.rewrite(T, rewrite_all=True).resumed == 1
+    for catalog in (mine, other):
+        lake.catalog = catalog
+        assert sorted(row["id"] for row in lake.rows(T)) == [1, 2]
