@@ -73,7 +73,7 @@ def test_years_that_python_does_not_have_are_rewritten_with_bounds(lake, type_, 
 def _bounds(values: pa.Array, measured: Measured) -> tuple[bytes | None, bytes | None]:
     sink = io.BytesIO()
     pq.write_table(pa.table({"c": values}), sink)
-    found = metrics_of(pq.read_metadata(sink), {"c": measured})
+    found = metrics_of(pq.read_metadata(sink), {"c": measured}, {1: 0})
     return found.lower_bounds.get(1), found.upper_bounds.get(1)
 
 

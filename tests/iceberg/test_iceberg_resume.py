@@ -26,7 +26,7 @@ from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownE
 from deltacompact.catalog.iceberg.journal import signs_of_life
 from deltacompact.catalog.iceberg.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
 from deltacompact.catalog.iceberg.journal.signs_of_life import Signs
-from deltacompact.catalog.iceberg.rewrite import outputs
+from deltacompact.catalog.iceberg.rewrite import writing
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
 from deltacompact.catalog.iceberg.table import locations
 from deltacompact.storage.local import LocalStore
@@ -77,13 +77,13 @@ def orphans(lake):
 def materialized(monkeypatch):
     """The outputs that were written, by path."""
     paths = []
-    step = outputs.materialize
+    step = writing.materialize
 
     def counted(store, task, path):
         paths.append(path())
         return step(store, task, path)
 
-    monkeypatch.setattr(outputs, "materialize", counted)
+    monkeypatch.setattr(writing, "materialize", counted)
     return paths
 
 
@@ -266,8 +266,8 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, c
     table_of(lake)
     session = killed_before_commit(lake)
     if change == "planner":
-        monkeypatch.setattr("deltacompact.catalog.iceberg.journal.journal.PLANNER_VERSION", 3)
-        words = r"another version of deltacompact wrote it \(planner 2\)"
+        monkeypatch.setattr("deltacompact.catalog.iceberg.journal.journal.PLANNER_VERSION", 99)
+        words = r"another version of deltacompact wrote it \(planner 3\)"
     else:
         record = next(path for path in journals(lake) if path.name == "written-0.json")
         record.write_text(record.read_text().replace('"dead_by_key": ', '"dead_by_key": 1'))

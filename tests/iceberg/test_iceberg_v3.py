@@ -25,7 +25,7 @@ from version_3 import delete_by_vector, known_rows, live_rows, update
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-from deltacompact.catalog.iceberg.rewrite import outputs
+from deltacompact.catalog.iceberg.rewrite import writing
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
 from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
 from deltacompact.catalog.iceberg.table import manifests
@@ -268,7 +268,7 @@ def test_rule_22_row_groups_are_copied_once_their_lineage_is_stored(lake, monkey
         copied.append(done.rows_copied)
         return done
 
-    monkeypatch.setattr(outputs, "materialize", counted)
+    monkeypatch.setattr(writing, "materialize", counted)
     few_rows = Settings(executor="local", local_threads=1, row_group_rows=1000)
     table_of(lake, range(3000), range(3000, 6000))
     rewrite(lake, settings=few_rows)

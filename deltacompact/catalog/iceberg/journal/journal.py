@@ -35,7 +35,7 @@ from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/deltacompact/"
 """Below the table's location: a folder for each session."""
-PLANNER_VERSION = 2
+PLANNER_VERSION = 3
 """Grows with every change of how groups are planned or written: what other code wrote is not committed."""
 
 _SESSION = re.compile(r"[0-9a-f]{32}")

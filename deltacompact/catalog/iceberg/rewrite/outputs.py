@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, ex
 from deltacompact.catalog.iceberg.rewrite.proposals import Rewritten
 from deltacompact.catalog.iceberg.rewrite.sampling import SampleTask, written_share
 from deltacompact.catalog.iceberg.rewrite.splitting import ALL_LIVE, Slice, SplitTask, all_live, in_slices, split
+from deltacompact.catalog.iceberg.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.catalog.iceberg.table.locations import readable
@@ -40,7 +41,7 @@ from deltacompact.catalog.iceberg.table.row_lineage import with_lineage
 from deltacompact.catalog.iceberg.table.table_state import TableState
 from deltacompact.executors.executor import Executor
 from deltacompact.index.live_bitmaps import write_masks
-from deltacompact.steps.materialize import LiveRange, Materialized, MaterializeTask, materialize
+from deltacompact.steps.materialize import LiveRange, MaterializeTask
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, parquet_read
 from deltacompact.tabular.row_groups import WriteOptions
@@ -92,6 +93,7 @@ class Work:
         self._settings = settings
         self._sizes = sizes
         self._folder = folder
+        self._may_be_nan = job.table.counted_for_nan
 
     @property
     def _limits(self) -> Limits:
@@ -118,10 +120,14 @@ class Work:
                 yield _rewritten(groups[number], members, [])
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
-        inputs = [(output.task, functools.partial(str, readable(output.path))) for output in tasks]
-        for number, output in self._tasks.finished(materialize, inputs):
+        free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
+        inputs = [
+            (WriteTask(output.task, self._counted(free[own])), functools.partial(str, readable(output.path)))
+            for own, output in zip(group_of, tasks, strict=True)
+        ]
+        for number, output in self._tasks.finished(write, inputs):
             own = group_of[number]
-            outputs[own].append((number, self._described(groups[own], tasks[number], output)))
+            outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
                 yield _rewritten(groups[own], by_group[own], [file for _, file in sorted(outputs.pop(own), key=_first)])
 
@@ -220,15 +226,19 @@ class Work:
         codec = codec_of(self._metadata, self._settings)
         return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
 
-    def _described(self, group: FileGroup, planned: _Output, output: Materialized) -> ContentFile:
-        """The output as a manifest lists it, with the counts and bounds that its footer gives."""
-        file = output.file
+    def _counted(self, free: Collection[int]) -> dict[str, int]:
+        """The columns in which NaN must be counted: their field ids by path. Those that are `free` of NaN need not."""
+        return {path: number for path, number in self._may_be_nan.items() if number not in free}
+
+    def _described(self, group: FileGroup, planned: _Output, written: Written, free: Mapping[int, int]) -> ContentFile:
+        """The output as a manifest lists it, with its counts and bounds."""
+        file = written.output.file
         with files.opened(self._store, file) as source:
             footer = parquet_read.described(source).metadata
         plain = ContentFile(
             Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
         )
-        return self._table.with_metrics(plain, footer)
+        return self._table.with_metrics(plain, footer, {**free, **written.nan_counts})
 
 
 def _rewritten(group: FileGroup, members: Sequence[Found], outputs: Sequence[ContentFile]) -> Rewritten:

@@ -7,6 +7,12 @@
 A column has bounds only if every row group with values of it has them, and a count of nulls only if every row group
 counts them: else readers would skip rows. Values are taken as they are stored, because Python's dates end with the
 year 9999. A bound that is too long is cut down below and rounded up above (spec, "Manifests", fields 125 and 128).
+
+Bounds leave out nulls and NaN. Where counts of them are missing, Iceberg's strict evaluator takes them for zero: it
+deletes a whole file if `d < 1` is true of its bounds, with the NaN rows in it. So there are no bounds without counts.
+
+    d    1.0 to 2.0, no null, 1 NaN       bounds and both counts
+    d    1.0 to 2.0, no null, NaN: ?      the count of nulls, and no bounds
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ import pyarrow.parquet as pq
 _PACKED = {"boolean": "<?", "int": "<i", "date": "<i", "float": "<f", "double": "<d"}
 _OF_TIME = ("time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
+_NOTHING: Mapping[int, int] = {}
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 
@@ -38,6 +45,10 @@ class Measured:
     bounds: bool = True
     length: int | None = None
 
+    @property
+    def may_be_nan(self) -> bool:
+        return self.type in ("float", "double")
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -47,12 +58,15 @@ class Metrics:
     column_sizes: dict[int, int] = field(default_factory=dict)
     value_counts: dict[int, int] = field(default_factory=dict)
     null_value_counts: dict[int, int] = field(default_factory=dict)
+    nan_value_counts: dict[int, int] = field(default_factory=dict)
     lower_bounds: dict[int, bytes] = field(default_factory=dict)
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
 
-def metrics_of(footer: pq.FileMetaData, measured: Mapping[str, Measured]) -> Metrics:
-    """The metrics of a file, of its columns with these paths."""
+def metrics_of(
+    footer: pq.FileMetaData, measured: Mapping[str, Measured], nan_counts: Mapping[int, int] = _NOTHING
+) -> Metrics:
+    """The metrics of a file, of its columns with these paths. `nan_counts`: by field id, which no footer has."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     found = Metrics(tuple(sorted(_first_byte(group) for group in groups)))
     for place in range(footer.num_columns):
@@ -67,7 +81,10 @@ def metrics_of(footer: pq.FileMetaData, measured: Mapping[str, Measured]) -> Met
         statistics = [chunk.statistics for chunk in chunks if chunk.num_values]
         if all(of_group is not None and of_group.has_null_count for of_group in statistics):
             found.null_value_counts[number] = sum(of_group.null_count for of_group in statistics)
-        if wanted.bounds:
+        if wanted.may_be_nan and number in nan_counts:
+            found.nan_value_counts[number] = nan_counts[number]
+        are_counted = number in found.null_value_counts and (not wanted.may_be_nan or number in nan_counts)
+        if wanted.bounds and are_counted:
             lower, upper = _bounds(wanted, column, statistics)
             found.lower_bounds.update({} if lower is None else {number: lower})
             found.upper_bounds.update({} if upper is None else {number: upper})

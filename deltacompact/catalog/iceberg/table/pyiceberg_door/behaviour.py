@@ -144,7 +144,7 @@ def _metrics() -> bool:
     columns = [pa.array([5, 3, None], pa.date32()), pa.array([Decimal("1.50")] * 3, pa.decimal128(9, 2))]
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=_plain(metadata).schema), sink)
-    found = file_with_metrics(_file(), pq.read_metadata(io.BytesIO(sink.getvalue())), metadata)
+    found = file_with_metrics(_file(), pq.read_metadata(io.BytesIO(sink.getvalue())), metadata, {})
     return found.lower_bounds[_DAY] == b"\3\0\0\0" and found.null_value_counts == {_DAY: 1, _PRICE: 0}
 
 

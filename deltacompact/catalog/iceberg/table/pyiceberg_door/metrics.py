@@ -1,4 +1,7 @@
-"""Column counts and bounds of a Parquet file, from its footer, by the table's `write.metadata.metrics` properties."""
+"""Column counts and bounds of a Parquet file, by the table's `write.metadata.metrics` properties.
+
+All but the counts of NaN are in its footer.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +23,34 @@ _LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for colu
 """Columns of version 3 that are in files, but in no schema."""
 
 
-def file_with_metrics(file: ContentFile, footer: pq.FileMetaData, metadata: PyTableMetadata) -> ContentFile:
-    """The data file with the counts and bounds that its footer gives."""
-    schema: Schema = metadata.schema()
-    if metadata.format_version >= 3:
-        schema = Schema(*schema.fields, *_LINEAGE)
-    found = metrics_of(footer, _measured(schema, metadata.properties))
+def file_with_metrics(
+    file: ContentFile, footer: pq.FileMetaData, metadata: PyTableMetadata, nan_counts: Mapping[int, int]
+) -> ContentFile:
+    """The data file with the counts and bounds that its footer gives, and these counts of NaN."""
+    found = metrics_of(footer, _measured(metadata), nan_counts)
     return replace(
         file,
         column_sizes=found.column_sizes,
         value_counts=found.value_counts,
         null_value_counts=found.null_value_counts,
+        nan_value_counts=found.nan_value_counts,
         lower_bounds=found.lower_bounds,
         upper_bounds=found.upper_bounds,
         split_offsets=found.split_offsets,
     )
 
 
-def _measured(schema: Schema, properties: Mapping[str, str]) -> dict[str, Measured]:
+def counted_for_nan(metadata: PyTableMetadata) -> dict[str, int]:
+    """The field ids of columns whose NaN are to be counted, by path in a Parquet file with the schema's names."""
+    return {path: one.field_id for path, one in _measured(metadata).items() if one.may_be_nan and one.counts}
+
+
+def _measured(metadata: PyTableMetadata) -> dict[str, Measured]:
     """What is to be said of each column, by its path in a Parquet file with the schema's names."""
-    plan = compute_statistics_plan(schema, dict(properties))
+    schema: Schema = metadata.schema()
+    if metadata.format_version >= 3:
+        schema = Schema(*schema.fields, *_LINEAGE)
+    plan = compute_statistics_plan(schema, dict(metadata.properties))
     measured = {}
     for path, number in parquet_path_to_id_mapping(schema).items():
         column = plan[number]

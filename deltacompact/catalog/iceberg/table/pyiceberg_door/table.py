@@ -28,7 +28,7 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.catalogs import make_read
 from deltacompact.catalog.iceberg.table.pyiceberg_door.commits import adding, commit, expiring
 from deltacompact.catalog.iceberg.table.pyiceberg_door.creating import create_table, give_columns
 from deltacompact.catalog.iceberg.table.pyiceberg_door.errors import answering, first_of
-from deltacompact.catalog.iceberg.table.pyiceberg_door.metrics import file_with_metrics
+from deltacompact.catalog.iceberg.table.pyiceberg_door.metrics import counted_for_nan, file_with_metrics
 from deltacompact.catalog.iceberg.table.pyiceberg_door.neighbours import Neighbour, neighbours
 from deltacompact.catalog.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
 from deltacompact.catalog.iceberg.table.pyiceberg_door.plain import plain_metadata
@@ -168,6 +168,16 @@ class IcebergTable:
         """
         return partition_in_spec(spec_id, self._table.metadata, self.metadata.table_id)
 
-    def with_metrics(self, file: ContentFile, footer: pq.FileMetaData) -> ContentFile:
-        """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes."""
-        return file_with_metrics(file, footer, self._table.metadata)
+    @property
+    def counted_for_nan(self) -> Mapping[str, int]:
+        """The field ids of columns whose NaN are to be counted, by path in a Parquet file with today's names."""
+        return counted_for_nan(self._table.metadata)
+
+    def with_metrics(
+        self, file: ContentFile, footer: pq.FileMetaData, nan_counts: Mapping[int, int] | None = None
+    ) -> ContentFile:
+        """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes.
+
+        `nan_counts`: how many NaN a column has, by field id. A float column without a count has no bounds.
+        """
+        return file_with_metrics(file, footer, self._table.metadata, nan_counts or {})
