@@ -181,8 +181,7 @@ def test_two_partition_columns_may_have_one_type(lake):
     fields = [NestedField(number, f"c{number}", price if number < 3 else mark) for number in (1, 2, 3, 4)]
     parts = [PartitionField(number, 1000 + number, IdentityTransform(), f"p{number}") for number in (1, 2, 3, 4)]
     mapped(lake, Schema(*fields, NestedField(5, "id", LongType())), partition_spec=PartitionSpec(*parts))
-    one, two = ((number).to_bytes(4, "big", signed=True) for number in (100, -250))
-    values = (one, two, uuid.UUID(int=1).bytes, uuid.UUID(int=2).bytes)
+    values = (100, -250, uuid.UUID(int=1).bytes, uuid.UUID(int=2).bytes)
     for number in range(2):
         path = lake.folder / f"{number}.parquet"
         pq.write_table(pa.table({"id": [number]}), path)

@@ -41,7 +41,7 @@ SPEC = Spec(
     ),
     "[]",
 )
-PARTITION = (5_000_000, b"\0\0\1\0", math.nan, "ä/b")
+PARTITION = (5_000_000, 256, math.nan, "ä/b")
 """The day lies in the year 15659: Python's own dates end before."""
 
 DATA = ContentFile(
@@ -127,7 +127,7 @@ def test_a_manifest_list_counts_files_and_rows():
 
 
 def test_partition_summaries_bound_the_partitions():
-    other = replace(DATA, partition=(-3, b"\xff\xff\xff\xff", 1.5, None))
+    other = replace(DATA, partition=(-3, -1, 1.5, None))
     entries = [Entry(Status.EXISTING, 5, 3, 4, file) for file in (DATA, other)]
     day, price, ratio, name = read_back(entries, ManifestContent.DATA)[1].partitions
     assert (day["lower_bound"], day["upper_bound"]) == (b"\xfd\xff\xff\xff", b"\x40\x4b\x4c\x00")

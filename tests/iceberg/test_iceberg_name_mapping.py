@@ -208,7 +208,7 @@ CONSTANTS = [
     (IntegerType(), 5, 5),
     (LongType(), 5, 5),
     (DoubleType(), math.nan, math.nan),
-    (DecimalType(9, 2), (-123).to_bytes(4, "big", signed=True), decimal.Decimal("-1.23")),
+    (DecimalType(9, 2), -123, decimal.Decimal("-1.23")),
     (DateType(), 20458, datetime.date(2026, 1, 5)),
     (TimeType(), 5, datetime.time(0, 0, 0, 5)),
     (TimestampType(), 5, datetime.datetime(1970, 1, 1, 0, 0, 0, 5)),

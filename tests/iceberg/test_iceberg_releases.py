@@ -76,7 +76,7 @@ BROKEN = [
     (where, "_InclusiveMetricsEvaluator", _Everything, "expressions about files"),
     (where, "expression_evaluator", lambda *_: lambda record: True, "expressions about files"),
     (where, "inclusive_projection", lambda *_: lambda expression: AlwaysTrue(), "expressions about files"),
-    (where, "from_bytes", lambda type_, value: value, "expressions about files"),
+    (where, "unscaled_to_decimal", lambda value, scale: value, "expressions about files"),
     (where, "Record", _raises, "expressions about files"),
     (where.DataFile, "from_args", _raises, "expressions about files"),
     (partitions, "from_bytes", lambda type_, value: 99, "partitions by bounds"),

@@ -100,7 +100,7 @@ def test_rule_08_dangling_deletes_of_all_partitions_are_removed_when_asked_for(l
     """No file is chosen, but a delete lies in a partition that has no older data any more."""
     table_of(lake)
     lake.delete_by_key(T, {"id": [3]}, partition=_partition(lake, 0))
-    lake.delete_by_key(T, {"id": [1000]}, partition=(0, b"\0\0\0\0"))
+    lake.delete_by_key(T, {"id": [1000]}, partition=(0, 0))
     assert lake.rewrite(T, min_input_files=9).nothing_to_do
     result = lake.rewrite(T, min_input_files=9, remove_dangling_deletes=True)
     assert (result.delete_files_removed, len(result.snapshots), result.nothing_to_do) == (1, 1, None)

@@ -5,7 +5,8 @@
 
 Only status and sequence numbers of an entry change (rule 4), and in version 3 a row id that it inherits. The bytes of
 the data file are carried on as they are, so that column statistics cost nothing. Where another writer has other fields,
-or has them in another order, its entries are decoded and encoded anew, by field id.
+or has them in another order, its entries are decoded and encoded anew, by field id. So are those of before a partition
+column was widened: a decimal has more bytes now.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from deltacompact.catalog.iceberg.table.content_files import (
     PartitionTuple,
     Spec,
     Status,
-    canonical,
 )
 from deltacompact.catalog.iceberg.table.manifests import entry_schema
+from deltacompact.catalog.iceberg.table.partition_values import compared, is_decimal, stored
 
 _FILE, _PARTITION, _ROWS, _FIRST_ROW_ID = 2, 102, 103, 142
 _NULL = b"\0"
@@ -96,7 +97,7 @@ class _Encoding:
         self._above = {int(field["field-id"]): str(field["name"]) for field in _above(source.schema)}
         fields, wanted = source.file_fields, _file_fields(schema)
         self._names = {int(field["field-id"]): str(field["name"]) for field in fields}
-        self._partition_names = _partition_names(fields, spec)
+        self._partition_fields = _partition_fields(fields, spec)
         place = next(place for place, field in enumerate(schema["fields"]) if field["field-id"] == _FILE)
         self._before = _Renamed(_above(source.schema), schema["fields"][:place])
         self._after = _Renamed(_above(source.schema), schema["fields"][place + 1 :])
@@ -137,10 +138,10 @@ class _Encoding:
             "sequence_number": sequence,
             "file_sequence_number": file_sequence,
         }
-        stored = self._stored_file(part, row_id)
-        record = self._before.encoded(head) + stored + self._after.encoded(self._after.record(part.around))
+        file = self._stored_file(part, row_id)
+        record = self._before.encoded(head) + file + self._after.encoded(self._after.record(part.around))
         values = part.seen[self._names[_PARTITION]]
-        partition = tuple(canonical(values[name]) for name in self._partition_names)
+        partition = tuple(compared(values[field["name"]], field["type"]) for field in self._partition_fields)
         return EncodedEntry(partition, rows, sequence, record)
 
     def _sequence_numbers(self, part: Part) -> tuple[int, int]:
@@ -160,14 +161,14 @@ class _Encoding:
         drops = self._end is not None and self._manifest.first_row_id is None
         changes = row_id is not None or (drops and self._value(part, _FIRST_ROW_ID) is not None)
         if self._missing is not None:
-            stored = part.stored + self._missing
+            file = part.stored + self._missing
             if not changes:
-                return stored
+                return file
             assert self._end is not None
             end = self._end.record(part.seen)
             old = self._end.encoded(end)
-            if stored.endswith(old):
-                return stored[: len(stored) - len(old)] + self._end.encoded(end | {"first_row_id": row_id})
+            if file.endswith(old):
+                return file[: len(file) - len(old)] + self._end.encoded(end | {"first_row_id": row_id})
         record = self._renamed_file.record(self._file.decoded(part.stored))
         return self._renamed_file.encoded(record | {"first_row_id": row_id} if changes else record)
 
@@ -187,6 +188,11 @@ class _Renamed:
             str(field["name"]): 0 for source, field in found if source is None and not _is_optional(field)
         }
         """Manifests of version 1 do not say that they have data files, content 0."""
+        self._decimals = [
+            (str(field["name"]), source["type"], field["type"])
+            for source, field in found
+            if source is not None and source["type"] != field["type"] and is_decimal(source["type"])
+        ]
         self._partition: tuple[str, _Renamed] | None = None
         for source, field in found:
             if source is not None and field["field-id"] == _PARTITION:
@@ -198,6 +204,8 @@ class _Renamed:
         if self._partition is not None:
             name, renamed = self._partition
             record[name] = renamed.record(record[name] or {})
+        for name, before, now in self._decimals:
+            record[name] = stored(compared(record[name], before), now)
         return self._defaults | record
 
     def encoded(self, record: Mapping[str, Any]) -> bytes:
@@ -229,9 +237,9 @@ def _file_fields(schema: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _partition_names(fields: Fields, spec: Spec) -> list[str]:
-    """The writer's names of the partition fields, in the order of the spec."""
-    by_id = {int(field["field-id"]): str(field["name"]) for field in _field(fields, _PARTITION)["type"]["fields"]}
+def _partition_fields(fields: Fields, spec: Spec) -> list[Mapping[str, Any]]:
+    """The writer's partition fields, in the order of the spec."""
+    by_id = {int(field["field-id"]): field for field in _field(fields, _PARTITION)["type"]["fields"]}
     return [by_id[part.field_id] for part in spec.fields]
 
 

@@ -29,6 +29,8 @@ from deltacompact.catalog.iceberg.plan_envelope import (
 )
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, Input, Reason, RewritePlan
+from deltacompact.catalog.iceberg.table.content_files import Spec
+from deltacompact.catalog.iceberg.table.partition_values import compared_tuple
 from deltacompact.catalog.iceberg.table.table_state import TableState
 
 
@@ -70,7 +72,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[i
         body["snapshot_id"],
         body["sequence_number"],
         options,
-        tuple(_group_of(files, number, body["groups"][number]) for number in numbers),
+        tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
         tuple((Reason(reason), count) for reason, count in body["stays"].items()),
     )
 
@@ -86,9 +88,9 @@ def _group(group: FileGroup, numbered: NumberedDeletes) -> dict[str, Any]:
     }
 
 
-def _group_of(files: NamedFiles, number: int, group: Mapping[str, Any]) -> FileGroup:
+def _group_of(files: NamedFiles, specs: Mapping[int, Spec], number: int, group: Mapping[str, Any]) -> FileGroup:
     inputs = tuple(Input(*files.present(source), Reason(source["reason"])) for source in group["inputs"])
     partition = group["partition"]
     if partition is not None:
-        partition = tuple(value_of(value) for value in partition)
+        partition = compared_tuple(tuple(value_of(value) for value in partition), specs[group["spec_id"]])
     return FileGroup(number, group["spec_id"], partition, inputs, group["output_files"])

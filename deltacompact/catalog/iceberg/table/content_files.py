@@ -6,7 +6,7 @@
     d.puffin     deletion vector of a.parquet   partition (day 3)    sequence number 8
 
 Field numbers are those of the Iceberg spec, "Manifests". A partition is a tuple of plain values in the order of its
-spec's fields: dates and timestamps are whole numbers, decimals and UUIDs are bytes, as the manifest has them.
+spec's fields: dates, timestamps and decimals are whole numbers, UUIDs are bytes (partition_values.py).
 """
 
 from __future__ import annotations
@@ -133,13 +133,20 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """One field of a partition spec. `avro` is its definition in the Avro schema of a manifest."""
+    """One field of a partition spec. `avro` is its definition in the Avro schema of a manifest.
+
+    The type in it is "null" where no schema has the column any more (unknown_types.py).
+    """
 
     field_id: int
     source_id: int
     name: str
     transform: str
     avro: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def is_unknown(self) -> bool:
+        return bool(self.avro["type"] == "null")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,13 @@ from deltacompact.catalog.iceberg.table.content_files import (
     Spec,
     SpecField,
     Status,
-    canonical,
+)
+from deltacompact.catalog.iceberg.table.partition_values import (
+    compared,
+    is_decimal,
+    not_null,
+    shortest_bytes,
+    stored,
 )
 
 NEW = -1
@@ -94,13 +100,27 @@ def read_manifest(data: bytes, manifest: Manifest) -> list[Entry]:
     found, schema, _ = avro.records(data, manifest.path)
     try:
         names = _names_by_id(schema)
-        file_schema = next(part["type"] for part in schema["fields"] if part["field-id"] == 2)
-        file_names = _names_by_id(file_schema)
-        partition_names = [part["name"] for part in _type_of(file_schema, file_names[102])["fields"]]
-        entries = [_entry(record, names, file_names, partition_names, manifest) for record in found]
+        file_names = _names_by_id(_file_schema(schema))
+        partition = [(part["name"], part["type"]) for part in partition_fields(schema, manifest.path)]
+        entries = [_entry(record, names, file_names, partition, manifest) for record in found]
         return list(_with_inherited_row_ids(entries, manifest))
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise CorruptionError(f"{manifest.path} is not a manifest: {error!r}") from error
+
+
+def partition_fields(schema: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    """The fields of partitions in the Avro schema of a manifest. Raises CorruptionError if it is of something else."""
+    try:
+        file_schema = _file_schema(schema)
+        found: list[dict[str, Any]] = _type_of(file_schema, _names_by_id(file_schema)[102])["fields"]
+    except (KeyError, StopIteration, TypeError) as error:
+        raise CorruptionError(f"{path} is not a manifest: {error!r}") from error
+    return found
+
+
+def _file_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(part["type"] for part in schema["fields"] if part["field-id"] == 2)
+    return found
 
 
 def is_counted(manifest: Manifest) -> bool:
@@ -299,8 +319,7 @@ def _names_by_id(schema: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _type_of(schema: Mapping[str, Any], name: str) -> Any:
-    type_ = next(part["type"] for part in schema["fields"] if part["name"] == name)
-    return next(member for member in type_ if member != "null") if isinstance(type_, list) else type_
+    return not_null(next(part["type"] for part in schema["fields"] if part["name"] == name))
 
 
 # Entries
@@ -312,7 +331,10 @@ def _record(entry: Entry, spec: Spec, version: int) -> dict[str, Any]:
         "content": int(file.content),
         "file_path": file.path,
         "file_format": file.file_format,
-        "partition": {part.avro["name"]: value for part, value in zip(spec.fields, file.partition, strict=True)},
+        "partition": {
+            part.avro["name"]: stored(value, part.avro["type"])
+            for part, value in zip(spec.fields, file.partition, strict=True)
+        },
         "record_count": file.rows,
         "file_size_in_bytes": file.file_bytes,
         "block_size_in_bytes": BLOCK_BYTES,
@@ -351,13 +373,13 @@ def _entry(
     record: Mapping[str, Any],
     names: Mapping[int, str],
     file_names: Mapping[int, str],
-    partition_names: Sequence[str],
+    partition: Sequence[tuple[str, Any]],
     manifest: Manifest,
 ) -> Entry:
-    stored = record[names[2]]
+    described = record[names[2]]
 
     def value(number: int) -> Any:
-        return stored.get(file_names[number]) if number in file_names else None
+        return described.get(file_names[number]) if number in file_names else None
 
     def mapping(number: int) -> dict[int, Any]:
         return {pair["key"]: pair["value"] for pair in value(number) or ()}
@@ -380,7 +402,7 @@ def _entry(
         path=value(100),
         file_format=value(101).upper(),
         spec_id=manifest.spec_id,
-        partition=tuple(canonical(value(102)[name]) for name in partition_names),
+        partition=tuple(compared(value(102)[name], avro) for name, avro in partition),
         rows=value(103),
         file_bytes=value(104),
         column_sizes=mapping(108),
@@ -496,11 +518,10 @@ _PACKED = {"int": "<i", "long": "<q", "float": "<f", "double": "<d", "boolean": 
 
 def _single_value(part: SpecField) -> tuple[Callable[[Any], bytes], Callable[[Any], Any]]:
     """How a value of the partition field is stored as a bound (spec, appendix D), and how values are ordered."""
-    type_ = _avro_type(part)
+    type_ = not_null(part.avro["type"])
     name = type_ if isinstance(type_, str) else type_["type"]
-    logical = None if isinstance(type_, str) else type_.get("logicalType")
-    if logical == "decimal":
-        return _shortest, lambda value: int.from_bytes(value, "big", signed=True)
+    if is_decimal(type_):
+        return _shortest, lambda value: value
     if name in ("float", "double"):
         return struct.Struct(_PACKED[name]).pack, lambda value: (float(value), math.copysign(1, value))
     if name in _PACKED:
@@ -512,8 +533,8 @@ def _single_value(part: SpecField) -> tuple[Callable[[Any], bytes], Callable[[An
 
 def bound_value(part: SpecField) -> Callable[[bytes], Any]:
     """From a stored bound of the partition field to a value that is ordered as the field is."""
-    type_ = _avro_type(part)
-    if isinstance(type_, dict) and type_.get("logicalType") == "decimal":
+    type_ = not_null(part.avro["type"])
+    if is_decimal(type_):
         return lambda bound: int.from_bytes(bound, "big", signed=True)
     name = type_ if isinstance(type_, str) else type_["type"]
     if name not in _PACKED:
@@ -523,13 +544,6 @@ def bound_value(part: SpecField) -> Callable[[bytes], Any]:
     return lambda bound: struct.unpack(by_width[len(bound)], bound)[0]
 
 
-def _avro_type(part: SpecField) -> Any:
-    type_ = part.avro["type"]
-    return next(member for member in type_ if member != "null") if isinstance(type_, list) else type_
-
-
-def _shortest(value: bytes) -> bytes:
+def _shortest(number: int) -> bytes:
     """A decimal without needless leading bytes."""
-    number = int.from_bytes(value, "big", signed=True)
-    bits = number.bit_length() if number >= 0 else (~number).bit_length()
-    return number.to_bytes(bits // 8 + 1, "big", signed=True)
+    return number.to_bytes(shortest_bytes(number), "big", signed=True)

@@ -113,7 +113,7 @@ def _file(low: bytes = _DAY_5, high: bytes = _DAY_5, price: int = 150) -> Conten
         "a.parquet",
         "PARQUET",
         0,
-        (price.to_bytes(2, "big"),),
+        (price,),
         3,
         9,
         value_counts={_DAY: 3},

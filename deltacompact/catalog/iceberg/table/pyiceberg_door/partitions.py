@@ -27,7 +27,7 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import DecimalType, DoubleType, FloatType, PrimitiveType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, PrimitiveType
 
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple, PartitionValue
@@ -79,6 +79,12 @@ def partition_in_spec(
     return partition
 
 
+def _is_below(value: Any, type_: PrimitiveType) -> bool:
+    """Whether a truncated number is less than any of the type: no manifest holds it."""
+    least = {IntegerType(): IntegerType.min, LongType(): LongType.min}.get(type_)
+    return least is not None and isinstance(value, int) and value < least
+
+
 _MONOTONIC = (IdentityTransform, TruncateTransform, YearTransform, MonthTransform, DayTransform, HourTransform)
 
 
@@ -107,6 +113,6 @@ def _constant(file: ContentFile, field: PartitionField, schema: Schema) -> tuple
         first, last = (transform(from_bytes(type_, bound)) for bound in (low, high))
     except (ValueError, struct.error):  # a bound of the type that the column had before
         return None
-    if first != last:
+    if first != last or _is_below(first, type_):
         return None
     return (first.bytes if isinstance(first, uuid.UUID) else first,)

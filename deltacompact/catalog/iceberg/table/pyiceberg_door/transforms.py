@@ -9,6 +9,7 @@ Partition values have the form that manifests hold (content_files.py).
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import UnknownTransform, VoidTransform, parse_transform
 from pyiceberg.types import BinaryType, IcebergType, NestedField, TimestampType, TimestamptzType
+from pyiceberg.utils.decimal import decimal_to_unscaled
 
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.table.content_files import PartitionTuple, PartitionValue, Spec, canonical
@@ -29,15 +31,11 @@ _VOID = "void"
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """One field of a partition spec. `source` is the column's name, `type` its Iceberg type.
-
-    `decimal_bytes`: how many bytes a manifest has for a decimal.
-    """
+    """One field of a partition spec. `source` is the column's name, `type` its Iceberg type."""
 
     source: str
     type: str
     transform: str
-    decimal_bytes: int
 
 
 def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[PartitionColumn, ...]:
@@ -46,7 +44,7 @@ def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[Partit
     for part in spec.fields:
         transform: Any = parse_transform(part.transform)
         if isinstance(transform, VoidTransform):
-            found.append(PartitionColumn("", "", _VOID, 0))
+            found.append(PartitionColumn("", "", _VOID))
             continue
         column = columns.get(part.source_id)
         if column is None or column.is_dropped or not column.is_top_level or isinstance(transform, UnknownTransform):
@@ -54,13 +52,8 @@ def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[Partit
             if column is not None and not column.is_top_level:
                 why = "its column lies inside of a struct"
             raise InputError(f"rows cannot be divided by {part.name!r} of partition spec {spec.spec_id}: {why}")
-        found.append(PartitionColumn(column.field.name, column.type, part.transform, _decimal_bytes(part.avro["type"])))
+        found.append(PartitionColumn(column.field.name, column.type, part.transform))
     return tuple(found)
-
-
-def _decimal_bytes(avro: Any) -> int:
-    type_ = next(member for member in avro if member != "null") if isinstance(avro, list) else avro
-    return int(type_.get("size", 0)) if isinstance(type_, dict) else 0
 
 
 def partitions_of(
@@ -83,7 +76,9 @@ def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int
     array = table[column.source].combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    array, from_stored = _plain(_transformed(array, column), column)
+    transformed = _transformed(array, column)
+    _refuse_overflow(array, transformed, column)
+    array, from_stored = _plain(transformed)
     coded = array.dictionary_encode(null_encoding="encode")
     values = [None if value is None else from_stored(value) for value in coded.dictionary.to_pylist()]
     return np.asarray(coded.indices, np.int64), values
@@ -116,7 +111,30 @@ def _floored(array: pa.Array, unit: int) -> pa.Array:
     return pa.array(np.asarray(pc.fill_null(stored, 0)) // unit, mask=np.asarray(pc.is_null(stored)))
 
 
-def _plain(array: pa.Array, column: PartitionColumn) -> tuple[pa.Array, Callable[[Any], PartitionValue]]:
+def _refuse_overflow(values: pa.Array, truncated: pa.Array, column: PartitionColumn) -> None:
+    """Truncating goes down, but engines turn over at the least number of a type, and miss such rows by `id < 0`."""
+    if column.transform.startswith("truncate") and (_is_whole(values.type) or pa.types.is_decimal(values.type)):
+        over = pc.greater(truncated, values) if _is_whole(values.type) else _has_more_digits(truncated)
+        if pc.any(over).as_py():
+            value = values.filter(over)[0].as_py()
+            raise InputError(
+                f"{column.transform} of {value} in column {column.source!r} is less than any {column.type}: "
+                "choose another partition spec"
+            )
+
+
+def _has_more_digits(decimals: pa.Array) -> pa.Array:
+    """Which decimals have more digits than their type."""
+    type_ = decimals.type
+    least = decimal.Decimal((1, (9,) * type_.precision, -type_.scale))
+    return pc.less(decimals, pa.scalar(least, type_))
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(type_))
+
+
+def _plain(array: pa.Array) -> tuple[pa.Array, Callable[[Any], PartitionValue]]:
     """The array with values that are equal only if they are the same, and how a value gets the manifest's form."""
     t = pa.types
     if t.is_floating(array.type):  # by their bits: 0.0 is not -0.0, and NaN is NaN
@@ -125,9 +143,7 @@ def _plain(array: pa.Array, column: PartitionColumn) -> tuple[pa.Array, Callable
         array = pc.if_else(pc.is_nan(array), pa.scalar(np.nan, array.type), array)
         return array.view(pa.from_numpy_dtype(bits)), lambda value: canonical(float(bits(value).view(floats)))
     if t.is_decimal(array.type):
-        scale = array.type.scale
-        size = column.decimal_bytes
-        return array, lambda value: int(value.scaleb(scale)).to_bytes(size, "big", signed=True)
+        return array, decimal_to_unscaled
     if t.is_date(array.type):
         return array.cast(pa.int32()), int
     if t.is_time(array.type) or t.is_timestamp(array.type):

@@ -7,10 +7,10 @@ day=3  id 90 to 200      maybe
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 from typing import Any
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse as parse_expression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
@@ -20,12 +20,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType
+from pyiceberg.utils.decimal import unscaled_to_decimal
 from pyparsing import ParseException
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, PartitionTuple
 
+EXACT = 100
+"""Digits of decimals while they are computed with: Python's own 28 are fewer than a column may have."""
 _METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
@@ -34,6 +37,11 @@ def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Con
 
     Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
     """
+    with decimal.localcontext(prec=EXACT):
+        return _files_that_may_match(where, metadata)
+
+
+def _files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
     schema: Schema = metadata.schema()
     try:
         expression = parse_expression(where)
@@ -62,7 +70,7 @@ def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Con
 def _of_partition(
     spec: PartitionSpec, schema: Schema, expression: BooleanExpression
 ) -> Callable[[PartitionTuple], bool]:
-    """Whether rows of a partition may match. Manifests hold decimals as bytes, which are turned into numbers."""
+    """Whether rows of a partition may match. Decimals in partitions are whole numbers."""
     struct = spec.partition_type(schema)
     projected = inclusive_projection(schema, spec)(expression)
     matches = expression_evaluator(Schema(*struct.fields), projected, True)
@@ -70,7 +78,9 @@ def _of_partition(
 
     def may(partition: PartitionTuple) -> bool:
         values = [
-            from_bytes(type_, value) if isinstance(type_, DecimalType) and isinstance(value, bytes) else value
+            unscaled_to_decimal(int(value), type_.scale)
+            if isinstance(type_, DecimalType) and value is not None
+            else value
             for type_, value in zip(types, partition, strict=True)
         ]
         return bool(matches(Record(*values)))
