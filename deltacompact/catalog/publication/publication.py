@@ -235,7 +235,8 @@ class _Publishing:
         if shows is None and metadata.branch(MAIN) is not None:
             raise InputError(f"{name} has rows of its own: a publication needs a new or empty table")
         spec = metadata.specs[metadata.default_spec_id]
-        fields = [(metadata.columns[part.source_id].field.name, part.transform) for part in spec.fields]
+        names = {number: column.field.name for number, column in metadata.columns.items()}
+        fields = [(names.get(part.source_id, "a column that is gone"), part.transform) for part in spec.fields]
         if fields != [(key, "identity") for key in self._keys]:
             by = ", ".join(f"{transform}({column})" for column, transform in fields) or "nothing"
             raise InputError(f"{name} is partitioned by {by}, the delta table by {list(self._keys)}")

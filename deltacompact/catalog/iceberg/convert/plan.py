@@ -24,7 +24,7 @@ from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions
 from deltacompact.catalog.iceberg.deletes.finding import Asked
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, distinct
-from deltacompact.catalog.iceberg.deletes.readable import check_readable
+from deltacompact.catalog.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.catalog.iceberg.table.metadata import TableMetadata
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
@@ -174,6 +174,7 @@ def plan_conversion(
         if found.equality and (data is None or entry.file.path in data):
             by_scope[scope_of(entry)].append(Asked(entry, found))
     asked = tuple(one for of_scope in by_scope.values() for one in of_scope)
+    check_markable(state.metadata, [one.entry for one in asked])
     counts = _data_files_of([one.deletes.equality for one in asked])
     check_readable(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
     stays = {

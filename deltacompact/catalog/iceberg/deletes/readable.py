@@ -1,4 +1,4 @@
-"""Refuses files that would be read wrongly, before any work."""
+"""Refuses files that would be read wrongly, or that others could not read afterwards, before any work."""
 
 from __future__ import annotations
 
@@ -29,3 +29,23 @@ def check_readable(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
                 )
             if not metadata.columns[number].is_top_level:
                 raise InputError(f"{file.path} deletes by field id {number}, which lies inside of a struct")
+
+
+def check_markable(metadata: TableMetadata, data: Iterable[Entry]) -> None:
+    """Raises InputError for data files in partitions by a column that no schema has any more.
+
+    Iceberg's Java reads such a partition as null, and then refuses to read a table with deletes by position in it.
+    """
+    gone = {
+        spec_id: part.name
+        for spec_id, spec in metadata.specs.items()
+        for part in spec.fields
+        if part.transform != "void" and part.source_id not in metadata.columns
+    }
+    name = next((gone[entry.file.spec_id] for entry in data if entry.file.spec_id in gone), None)
+    if name is not None:
+        raise InputError(
+            f"files of table {metadata.table_id!r} are partitioned by {name!r}, whose column no schema has any more: "
+            "engines cannot read deletes by position there; rewrite them first, with rewrite-all=true and "
+            f"output-spec-id={metadata.default_spec_id}"
+        )

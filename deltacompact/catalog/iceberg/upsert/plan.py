@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
-from deltacompact.catalog.iceberg.deletes.readable import check_readable
+from deltacompact.catalog.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns, upsert_columns
@@ -248,3 +248,4 @@ def _refuse(state: TableState) -> None:
         advice = ": upgrade it to 2" if version == 1 else ""
         raise InputError(f"table {name!r} has format version {version}, which cannot be upserted{advice}")
     check_readable(state.metadata, (*state.data, *state.deletes))
+    check_markable(state.metadata, state.data)

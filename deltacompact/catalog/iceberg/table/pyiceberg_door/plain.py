@@ -8,16 +8,16 @@ What Iceberg knows of a column beyond Arrow's type (is it top-level, its default
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField, UnknownType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.catalog.iceberg.table.content_files import Spec, SpecField
@@ -27,6 +27,7 @@ from deltacompact.tabular.field_ids import field_id
 
 def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> TableMetadata:
     schema = metadata.schema()
+    types = {number: field.field_type for number, (field, _) in _newest(metadata).items()}
     return TableMetadata(
         table_id=table_id,
         uuid=str(metadata.table_uuid),
@@ -38,7 +39,7 @@ def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> T
         schema_json=schema.model_dump_json(),
         schema=schema_to_pyarrow(schema),
         columns=_columns(metadata),
-        specs={spec.spec_id: _spec(spec, metadata) for spec in metadata.partition_specs},
+        specs={spec.spec_id: _spec(spec, types) for spec in metadata.partition_specs},
         default_spec_id=metadata.default_spec_id,
         properties=dict(metadata.properties),
         refs={
@@ -81,21 +82,26 @@ def _snapshot(found: PySnapshot) -> Snapshot:
 
 
 def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
-    """Every field of every schema. The current schema wins, then the newest."""
+    """Every field of every schema."""
     current = metadata.schema()
-    newest: dict[int, tuple[NestedField, bool]] = {}
-    for schema in [*sorted(metadata.schemas, key=lambda schema: schema.schema_id), current]:
-        top_level = {field.field_id for field in schema.fields}
-        newest |= {number: (schema.find_field(number), number in top_level) for number in schema.field_ids}
     arrow = dict(_fields_by_id(schema_to_pyarrow(current)))  # at once: a wide table takes long field by field
     columns: dict[int, Column] = {}
-    for number, (field, is_top_level) in newest.items():
+    for number, (field, is_top_level) in _newest(metadata).items():
         in_arrow = arrow[number] if number in arrow else schema_to_pyarrow(Schema(field)).field(0)
         value = field.initial_default
         default = None if value is None else _scalar(value, in_arrow.type)
         is_dropped = number not in current.field_ids
         columns[number] = Column(in_arrow, str(field.field_type), is_top_level, value is not None, default, is_dropped)
     return columns
+
+
+def _newest(metadata: PyTableMetadata) -> dict[int, tuple[NestedField, bool]]:
+    """Every field of every schema, and whether it is at the top level. The current schema wins, then the newest."""
+    newest: dict[int, tuple[NestedField, bool]] = {}
+    for schema in [*sorted(metadata.schemas, key=lambda schema: schema.schema_id), metadata.schema()]:
+        top_level = {field.field_id for field in schema.fields}
+        newest |= {number: (schema.find_field(number), number in top_level) for number in schema.field_ids}
+    return newest
 
 
 def _fields_by_id(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Field]]:
@@ -115,19 +121,25 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
         return None
 
 
-def _spec(spec: PartitionSpec, metadata: PyTableMetadata) -> Spec:
-    """The spec, with the Avro definition of its partition struct."""
-    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)]
-    sources = {field.source_id for field in spec.fields}
-    known = next((schema for schema in schemas if sources <= set(schema.field_ids)), schemas[0])
-    struct = spec.partition_type(known)
-    avro: Any = AvroSchemaConversion().iceberg_to_avro(Schema(*struct.fields), "r102")
+def _spec(spec: PartitionSpec, types: Mapping[int, IcebergType]) -> Spec:
+    """The spec, with the Avro definition of its partition struct. `types`: of columns by field id.
+
+    Each field may be null, also of a required column: once that is dropped, there are rows without it.
+    """
     fields = tuple(
-        SpecField(field.field_id, field.source_id, field.name, str(field.transform), dict(avro_field))
-        for field, avro_field in zip(spec.fields, avro["fields"], strict=True)
+        SpecField(part.field_id, part.source_id, part.name, str(part.transform), _avro(part, types.get(part.source_id)))
+        for part in spec.fields
     )
     described = [
         {"name": part.name, "transform": part.transform, "source-id": part.source_id, "field-id": part.field_id}
         for part in fields
     ]
     return Spec(spec.spec_id, fields, json.dumps(described))
+
+
+def _avro(part: PartitionField, source: IcebergType | None) -> dict[str, Any]:
+    type_ = UnknownType() if source is None else part.transform.result_type(source)
+    field = NestedField(part.field_id, part.name, type_, required=False)
+    converted: Any = AvroSchemaConversion().iceberg_to_avro(Schema(field), "r102")
+    (found,) = converted["fields"]
+    return {**found, "type": "null"} if source is None else dict(found)

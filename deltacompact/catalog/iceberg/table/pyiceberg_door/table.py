@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +34,7 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door.partitions import partiti
 from deltacompact.catalog.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.catalog.iceberg.table.pyiceberg_door.version_3 import check_version_3
 from deltacompact.catalog.iceberg.table.pyiceberg_door.where import files_that_may_match
+from deltacompact.catalog.iceberg.table.unknown_types import with_stored_types
 from deltacompact.storage.objects import ObjectStore
 
 SILENT_S = 30.0
@@ -69,7 +70,8 @@ class IcebergTable:
         refuse_unknown_transforms(table_id, table.metadata)
         if table.metadata.format_version >= 3:
             check_version_3(table_id, table)
-        return cls(table, plain_metadata(table_id, table.metadata, table.metadata_location))
+        found = cls(table, plain_metadata(table_id, table.metadata, table.metadata_location))
+        return replace(found, metadata=with_stored_types(found.metadata, lambda: found.store))
 
     @classmethod
     def create(
@@ -142,8 +144,7 @@ class IcebergTable:
         Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
         nothing has happened, and CommitUnansweredError if it did not say what happened.
         """
-        after = commit(self._table, self.metadata, adding(self.metadata, snapshot, branch))
-        return IcebergTable(self._table, after)
+        return self._after(commit(self._table, self.metadata, adding(self.metadata, snapshot, branch)))
 
     def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
         """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
@@ -151,8 +152,11 @@ class IcebergTable:
         Raises as `commit` does. A REST catalog cannot be asked whether there is a new ref: it would remove one that
         names a removed snapshot. The caller compares.
         """
-        after = commit(self._table, self.metadata, expiring(self.metadata, snapshots, refs), all_refs=True)
-        return IcebergTable(self._table, after)
+        return self._after(commit(self._table, self.metadata, expiring(self.metadata, snapshots, refs), all_refs=True))
+
+    def _after(self, metadata: TableMetadata) -> IcebergTable:
+        """The table after our commit, which changes no spec: types that manifests told are still known."""
+        return IcebergTable(self._table, replace(metadata, specs={**metadata.specs, **self.metadata.specs}))
 
     def may_match(self, where: str) -> Callable[[ContentFile], bool]:
         """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
