@@ -15,7 +15,6 @@ from tables import problems
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, cli, compact, open_catalog
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.model import DataFile, OperationType, Partition
-from deltacompact.maintenance.check import check
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local")
@@ -262,16 +261,6 @@ def test_check_names_every_delta_that_blocks_and_quick_check_too(tmp_path, run):
     assert "position 20" in run("check", "t", "--quick", status=1)
 
 
-def test_check_finds_values_that_cannot_be_folded(catalog):
-    catalog.create_table("t", primary_keys=["id"])
-    catalog.append("t", pa.table({"id": [1], "v": [-1]}))
-    delta = catalog.append("t", pa.table({"id": [2], "v": pa.array([2**63], pa.uint64())}))
-    (result,) = check(catalog, "t")
-    (problem,) = result.problems
-    assert delta.files[0].path in problem and f"position {delta.position}" in problem and "'v'" in problem
-    assert check(catalog, "t", quick=True)[0].problems == ()
-
-
 def test_a_stream_with_a_misfit_still_takes_good_files_and_heals(tmp_path, run, catalog):
     blocked(tmp_path, run)
     catalog.append("t", pa.table({"id": [7]}), {"day": "a b"})
@@ -296,6 +285,6 @@ def test_an_error_of_the_store_gets_no_advice(catalog):
     delta = catalog.append("t", pa.table({"id": [1]}))
     state = catalog.state("t", Partition())
     error: DeltaCompactError = StoreError(f"{delta.files[0].path}: broken pipe")
-    assert advised(error, catalog.uri, "t", Partition(), state) is error
-    told = advised(InputError(f"{delta.files[0].path} is damaged"), catalog.uri, "t", Partition(), state)
+    assert advised(error, catalog, "t", Partition(), state) is error
+    told = advised(InputError(f"{delta.files[0].path} is damaged"), catalog, "t", Partition(), state)
     assert type(told) is InputError and f"--position {delta.position}" in str(told)

@@ -226,6 +226,10 @@ class Fill:
     of_nulls: bool = False
 
 
+FarValues = tuple[tuple[str, int, int], ...]
+"""The smallest and the greatest value of each leaf with values that a wider type might not hold: see far_values.py."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One tabular file of a delta or of the compacted rows.
@@ -243,6 +247,7 @@ class DataFile:
                     vacuum may delete it
     stored          the file's columns under its own names, if columns are matched by field id; None: the same names
     fills           what rows have in columns, matched by field id, that the file lacks or in which it has nulls
+    far             the ranges of values that a wider type might not hold; None: not measured
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -259,6 +264,7 @@ class DataFile:
     managed: bool = True
     stored: pa.Schema | None = field(default=None, hash=False)
     fills: tuple[Fill, ...] = field(default=(), hash=False)
+    far: FarValues | None = None
 
     @property
     def live_rows(self) -> int:
@@ -377,7 +383,8 @@ class CompactedDelta:
     """The first delta of a compacted version: one live row per key, and the index that points to every live row.
 
     `source_*` name the table and lineage that were folded. They are another table's if this table is its destination.
-    `next_file_number` is above every file number that the chain has used.
+    `next_file_number` is above every file number that the chain has used. `far` are the far values of all rows that
+    were ever folded into it (None: not known): a tombstone has sort values, too.
     """
 
     files: tuple[DataFile, ...]
@@ -388,6 +395,7 @@ class CompactedDelta:
     source_lineage: str
     session_id: str
     schema: pa.Schema = field(hash=False)
+    far: FarValues | None = None
 
     @property
     def rows(self) -> int:

@@ -65,6 +65,11 @@ def measured_file(store: ObjectStore, file: DataFile, keys: TableKeys | None) ->
     return replace(file, longest=tuple({**dict(file.longest), **longest}.items()))
 
 
+def is_unmeasured(file: DataFile, keys: TableKeys | None) -> bool:
+    """Whether the log lacks the longest value of a sort column: the file is older than the keys."""
+    return bool(file.rows) and bool(_unmeasured(file, keys))
+
+
 def _unmeasured(file: DataFile, keys: TableKeys | None) -> list[str]:
     known = dict(file.longest)
     return [name for name in _variable_columns(file.schema, keys) if name not in known]

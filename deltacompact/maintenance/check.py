@@ -18,14 +18,13 @@ import numpy as np
 
 from deltacompact import _kernels
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompactError, InputError
-from deltacompact.base.model import DataFile, OperationType, Partition
-from deltacompact.base.numbers import Ordinal
+from deltacompact.base.errors import ConflictError, CorruptionError, InputError
+from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_stream.appending.advice import with_advice
-from deltacompact.catalog.delta_stream.appending.shape import StreamShape, compacted_shape
+from deltacompact.catalog.delta_stream.appending.blocking import examined, fold
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.log.entries import Entry, IndexReplaced
@@ -41,9 +40,8 @@ from deltacompact.index.live_bitmaps import live_bits, live_tables
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
 from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
-from deltacompact.steps.hash_bucket import pack
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import files
 
 _CHECKED_AT_ONCE = 8
 """Checking a partition takes memory: its rows are read."""
@@ -116,7 +114,7 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         problems += _fold_problems(catalog, table_id, partition, state, quick or bool(problems))
     except Exception as error:
         problems.append(f"deltas: {one_line(error)}")
-    advised = [with_advice(problem, catalog.uri, table_id, partition, state) for problem in dict.fromkeys(problems)]
+    advised = [with_advice(problem, catalog, table_id, partition, state) for problem in dict.fromkeys(problems)]
     return CheckResult(partition, versions, len(described), rows, entries, tuple(advised))
 
 
@@ -127,41 +125,17 @@ def _fold_problems(
     if not state.deltas:
         return
     table = catalog.table(table_id)
-
-    def indexed() -> Encoding:
-        assert state.index is not None
-        return read_manifest(catalog.store, state.index).encoding
-
-    shape = compacted_shape(table, state, indexed)
-    fitting: list[tuple[OperationType, DataFile]] = []
-    fits = True
-    for operation, file in [(delta.operation, file) for delta in state.deltas for file in delta.files]:
+    found = examined(catalog, table, state)
+    for misfit in found.misfits:
+        yield f"delta: {misfit.why}"
+    for delta, file in () if quick else found.fitting:
         try:
-            shape = shape.with_file(operation, file)
-            fitting.append((operation, file))
-        except DeltaCompactError as error:
-            yield f"delta: {error}"
-            fits = False
-    for operation, file in () if quick else fitting:
-        try:
-            _fold(catalog.store, shape, partition, operation, file)
+            fold(catalog.store, found.shape, partition, delta.operation, file)
         except Exception as error:
             text = one_line(error)
             yield f"delta: {text}" if file.path in text else f"delta: {file.path}: {text}"
-    if table.keys is not None and fits:
+    if table.keys is not None and not found.misfits:
         fold_plan(catalog.store, everything(table_id, partition, state), table)
-
-
-def _fold(
-    store: ObjectStore, shape: StreamShape, partition: Partition, operation: OperationType, file: DataFile
-) -> None:
-    """Hash and align a delta's rows as a compaction and a reader do. Raises their errors."""
-    for rows, table in live_tables(store, file):
-        schemas.check_partition_values(table, partition, file.path)
-        if shape.encoding is not None:
-            pack(table, shape.encoding, file.path, Ordinal(0), operation, rows)
-        if operation is OperationType.UPSERT:
-            schemas.align(table, shape.rows, partition, file.path)
 
 
 def _log_problems(state: StreamState) -> Iterator[str]:

@@ -75,7 +75,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     described = []
     for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
         state = catalog.state(table_id, partition)
-        with advising(catalog.uri, table_id, partition, state):
+        with advising(catalog, table_id, partition, state):
             schema = schema_of(everything(table_id, partition, state))
         described.append(DataFile(UNNUMBERED, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
     union = arrow_types.spark_schema(schemas.union(described))
@@ -98,7 +98,7 @@ def live_files(
         upserts = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
         whole = [*(state.compacted.files if state.compacted else ()), *upserts]
         return [(file, _left(catalog.store, file)) for file in whole]
-    with advising(catalog.uri, table_id, partition, state):
+    with advising(catalog, table_id, partition, state):
         sources = live_sources(catalog.store, everything(table_id, partition, state), table)
     return [(source.file, live_mask(bits, source.file.rows)) for source, bits in sources]
 

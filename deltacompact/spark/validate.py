@@ -106,13 +106,13 @@ def _validate_partition(
     report = PartitionReport(table.table_id, partition)
     try:
         state = catalog.state(table.table_id, partition)
-        with advising(catalog.uri, table.table_id, partition, state):
+        with advising(catalog, table.table_id, partition, state):
             past = history(catalog, table.table_id, partition, state)
             return _Judge(spark, catalog, table, partition, state, past).report()
     except NotFoundError as error:
         return replace(report, problems=(str(error),))
     except (PySparkException, Py4JError) as error:
-        problem = with_advice(_cause(error), catalog.uri, table.table_id, partition, state)
+        problem = with_advice(_cause(error), catalog, table.table_id, partition, state)
         return replace(report, problems=(f"Spark could not read it: {problem}",))
     except Exception as error:  # the other partitions are judged all the same
         return replace(report, problems=(one_line(error),))

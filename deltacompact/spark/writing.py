@@ -28,14 +28,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import DataFile, OperationType, Partition, Token, partition_text
+from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token, partition_text
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import formats, schemas, writing
+from deltacompact.tabular import far_values, formats, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 _log = logging.getLogger(__name__)
@@ -165,6 +165,7 @@ class _OpenFile:
     out: writing.TableWriter
     closing: contextlib.ExitStack
     longest: dict[str, int]
+    far: FarValues = ()
 
 
 class _OpenFiles:
@@ -190,6 +191,7 @@ class _OpenFiles:
         self._open[kind] = file  # last used, last in line
         for name, size in longest_values(rows, self._keys, "the written rows"):
             file.longest[name] = max(size, file.longest.get(name, 0))
+        file.far = far_values.merged([file.far, far_values.of_table(rows)])
         file.out.write(rows)
 
     def close(self) -> list[tuple[Partition, OperationType, DataFile]]:
@@ -213,5 +215,7 @@ class _OpenFiles:
         size = self._store.stat(file.path).bytes
         content_type = WriteOptions().content_type
         described = DataFile(UNNUMBERED, file.path, content_type, file.out.rows, size, file.schema)
-        measured = replace(described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes)
+        measured = replace(
+            described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes, far=file.far
+        )
         self._done.append((*kind, measured))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.base.model import ContentType, DataFile, DeletionVector, Stamp
+from deltacompact.base.model import ContentType, DataFile, DeletionVector, FarValues, Stamp
 from deltacompact.storage.identity import is_uri
 
 
@@ -39,6 +39,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["longest"] = dict(file.longest)
     if file.decoded_bytes is not None:
         document["decoded_bytes"] = file.decoded_bytes
+    if file.far is not None:
+        document["far"] = file.far
     if file.managed is is_uri(file.path):
         document["managed"] = file.managed
     return document
@@ -58,7 +60,14 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         tuple(value.get("longest", {}).items()),
         value.get("decoded_bytes"),
         value.get("managed", not is_uri(value["path"])),
+        far=far_from_json(value),
     )
+
+
+def far_from_json(value: dict[str, Any]) -> FarValues | None:
+    """The far values of a file or of compacted rows; None where the release that wrote them measured none."""
+    far = value.get("far")
+    return None if far is None else tuple((path, low, high) for path, low, high in far)
 
 
 class SchemaTable:

@@ -25,12 +25,12 @@ import pyarrow.orc
 
 from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.model import ContentType, DataFile, FarValues, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import field_ids, parquet_read, schemas, stamps
+from deltacompact.tabular import far_values, field_ids, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
@@ -50,7 +50,7 @@ def inspect(
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
-    With `partition`, the partition columns of a file that is near are checked against its values. A file that is not
+    With `partition`, the file's partition columns are checked against its values. A file that is not
     managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file must not change meanwhile.
     """
     file_store, name = open_object(store, path)
@@ -60,8 +60,7 @@ def inspect(
             stat = stamps.stat_of(file_store, name, source) if before is None else before
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
-            schema, rows, decoded_bytes = _described(source, path, content_type, known, partition)
-            check_columns(schema, path)
+            schema, rows, decoded_bytes, far = _described(source, path, content_type, known, partition)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
         if hashed and stat.etag is None and file_store.stat(name) != stat:
@@ -77,6 +76,7 @@ def inspect(
         stamp=stamp,
         decoded_bytes=decoded_bytes,
         managed=managed,
+        far=far,
     )
 
 
@@ -86,14 +86,15 @@ def _described(
     content_type: ContentType,
     known: pa.Schema | None,
     partition: Partition | None,
-) -> tuple[pa.Schema, int, int | None]:
-    """Schema, rows and about the decoded bytes of an opened file. None: the bytes are not known without reading."""
-    decoded_bytes, parquet = None, None
+) -> tuple[pa.Schema, int, int | None, FarValues | None]:
+    """Schema, rows, about the decoded bytes and the far values of an opened file. None: not known without reading."""
+    decoded_bytes, parquet, far = None, None, None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
             schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
             decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
+            far = far_values.of_footer(parquet.metadata, schema)
         case ContentType.ORC:
             orc = pa.orc.ORCFile(source)
             schema, rows = orc.schema, orc.nrows
@@ -102,20 +103,29 @@ def _described(
             schema, rows = batches.schema, sum(batches.rows)
         case _:
             table = read_text(source, path, content_type, known, None)
+            check_columns(table.schema, path)
             if partition:
                 schemas.check_partition_values(table, partition, path)
-            return table.schema, table.num_rows, int(table.nbytes)
+            return table.schema, table.num_rows, int(table.nbytes), far_values.of_table(table)
+    check_columns(schema, path)
+    ranged = far_values.ranged_columns(schema) if far is None else []
     names = [name for name in (partition.names if partition else ()) if name in schema.names]
-    if partition and names and parquet_read.is_near(source):
-        file = DataFile(UNNUMBERED, path, content_type, rows, 0, schema)
+    wanted = list(dict.fromkeys([*names, *ranged]))
+    near = parquet_read.is_near(source)
+    if wanted and (near or names):  # rows of another partition would block this one
+        file, parts = DataFile(UNNUMBERED, path, content_type, rows, 0, schema), list[FarValues]()
         source.seek(0)
         if parquet is None:
-            units = _units(source, file, names, 0, rows)
+            source = source if near else pa.BufferReader(source.read_buffer())
+            units = _units(source, file, wanted, 0, rows)
         else:
-            units = parquet_read.batches(source, parquet, names, 0, rows, READ_LIMITS)
+            units = parquet_read.batches(source, parquet, wanted, 0, rows, READ_LIMITS)
         for _, table in units:
-            schemas.check_partition_values(table, partition, path)
-    return schema, rows, decoded_bytes
+            if partition:
+                schemas.check_partition_values(table, partition, path)
+            parts.append(far_values.of_table(table))
+        far = far_values.merged(parts) if far is None else far
+    return schema, rows, decoded_bytes, () if far is None and not ranged else far
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:

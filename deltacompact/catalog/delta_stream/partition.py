@@ -9,9 +9,10 @@ The switch is the seal of the destination's base version, see log.py.
 from __future__ import annotations
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError
-from deltacompact.base.model import CompactedDelta, Partition, Table, TableKeys
+from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
 from deltacompact.base.partitions import both
 from deltacompact.catalog.delta_stream.appending.advice import advised
+from deltacompact.catalog.delta_stream.appending.far import all_far
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
 from deltacompact.catalog.delta_stream.destinations import open_destination
 from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
@@ -68,7 +69,7 @@ class DeltaStreamPartition:
     def advised(self, error: DeltaCompactError, snapshot: Snapshot) -> DeltaCompactError:
         """The error with advice: which delta brought the file that it names, and how to take that delta out."""
         source, _ = self._states[snapshot.moment]
-        return advised(error, self._catalog.uri, self._source.table_id, self.partition, source)
+        return advised(error, self._catalog, self._source.table_id, self.partition, source, self._keys)
 
     def _now(self) -> tuple[StreamState, StreamState]:
         source = self._catalog.state(self._source.table_id, self.partition, strictly=True)
@@ -103,6 +104,7 @@ class DeltaStreamPartition:
             source.lineage,
             session,
             result.schema,
+            self._far(snapshot, result.keys),
         )
         now_ms = int(self._catalog.clock() * 1000)
         positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]
@@ -125,6 +127,12 @@ class DeltaStreamPartition:
         _, successor = both(prepare, write, self._catalog.at_once if self._in_place else 1)
         state = self._log.release(base, successor, lambda state: self._check(snapshot, session, state), now_ms, session)
         return PublishedVersion(state.version, compacted)
+
+    def _far(self, snapshot: Snapshot, keys: TableKeys) -> FarValues | None:
+        """The far values of all that the session has folded; None where those of the base or of a delta are unknown."""
+        source, base = self._states[snapshot.moment]
+        folded = (base if snapshot.owned else source).compacted if snapshot.base else None
+        return all_far(folded, snapshot.deltas, keys)
 
     def _check(self, snapshot: Snapshot, session: str, state: StreamState) -> None:
         where = f"table {self._destination_id!r}, partition {self.partition}"

@@ -94,7 +94,7 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
     snapshots = [everything(scan.table_id, partition, state) for partition, state in states]
     described = []
     for (partition, state), snapshot in zip(states, snapshots, strict=True):
-        with advising(catalog.uri, scan.table_id, partition, state):
+        with advising(catalog, scan.table_id, partition, state):
             described.append(
                 DataFile(UNNUMBERED, f"{scan.table_id}/{partition}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
             )
@@ -109,13 +109,13 @@ def scanned(catalog: DeltaStreamCatalog, scan: Scan) -> tuple[pa.Schema, Iterato
 
     def parts(opened: tuple[Partition, StreamState]) -> list[Part]:
         partition, state = opened
-        with advising(catalog.uri, scan.table_id, partition, state):
+        with advising(catalog, scan.table_id, partition, state):
             snapshot = everything(scan.table_id, partition, state)
             found = live_parts(catalog.store, snapshot, table, needed, catalog.read_limits)
         return [Part(part.bytes, partial(kept, part, partition, state)) for part in found]
 
     def kept(part: Part, partition: Partition, state: StreamState) -> Iterator[pa.Table]:
-        with advising(catalog.uri, scan.table_id, partition, state):
+        with advising(catalog, scan.table_id, partition, state):
             for rows in part.tables():
                 yield (rows if expression is None else _filtered(rows, expression)).select(wanted.names)
 

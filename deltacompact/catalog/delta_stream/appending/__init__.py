@@ -3,6 +3,7 @@
 stream_writer     data first, then the entry; start here
 incoming          rows from any library that speaks Arrow
 sources           files that a command line names
-shape             which files fit the stream                advice       errors that name delta and command
+shape             which files fit the stream                far          values that a wider type does not hold
+blocking          which deltas block a stream               advice       errors that name delta and command
 tokens            a batch is committed once                 positions    positions that a caller chooses
 """

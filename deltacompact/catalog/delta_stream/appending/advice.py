@@ -1,8 +1,11 @@
-"""Advice in errors: an error about a file also names the delta that brought it, and the command that takes it out.
+"""Advice in errors: an error about a file also names the delta that blocks, and the command that takes it out.
 
 t/data/5c….parquet: key column 'id' is missing
 ->  tuesday.csv (t/data/5c….parquet): key column 'id' is missing; take out the upsert at stream position 90:
     deltacompact retract file:///lake/ t --position 90
+
+The command loses a commit, so it is printed only with a proof that the delta blocks: see blocking.py. An error about a
+compacted file may come from a delta that waits. Without a proof, the error only gets the user's name of the file.
 """
 
 from __future__ import annotations
@@ -11,12 +14,19 @@ import contextlib
 import copy
 import shlex
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import DataFile, Partition, TableKeys
+from deltacompact.catalog.delta_stream.appending.blocking import culprit
 from deltacompact.catalog.delta_stream.log.state import StreamState
 
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+
 _COMMAND = "deltacompact retract"
+_COMPACTED = ("the compacted files", "the primary key index")
+"""How errors name what is compacted where they name no file."""
 
 
 def retract_command(catalog_uri: str, table_id: str, partition: Partition, position: int) -> str:
@@ -27,38 +37,68 @@ def retract_command(catalog_uri: str, table_id: str, partition: Partition, posit
     return " ".join([_COMMAND, *map(shlex.quote, words)])
 
 
-def with_advice(text: str, catalog_uri: str, table_id: str, partition: Partition, state: StreamState) -> str:
-    """The text of an error with the user's name of the file, and with advice where a delta brought the file."""
+def with_advice(
+    text: str,
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Partition,
+    state: StreamState,
+    keys: TableKeys | None = None,
+) -> str:
+    """The text of an error with the user's name of the file, and with advice where a delta blocks the stream.
+
+    `keys` are those of a first compaction, which the table does not have yet.
+    """
     if _COMMAND in text:
         return text
-    named = [(delta, file) for delta in state.deltas for file in delta.files if file.path in text]
-    if named:
-        delta, file = max(named, key=lambda pair: len(pair[1].path))  # a.csv is a part of a.csv.gz
-        first = "append the file again and take" if "was changed since" in text else "take"
-        command = retract_command(catalog_uri, table_id, partition, delta.position)
-        what = f"the {delta.operation.value} at stream position {delta.position}"
-        return f"{_named(text, file)}; {first} out {what}: {command}"
-    compacted = [file for file in (state.compacted.files if state.compacted else ()) if file.path in text]
-    return _named(text, compacted[0]) if compacted else text
+    compacted = state.compacted.files if state.compacted else ()
+    waiting = [file for delta in state.deltas for file in delta.files]
+    found = [file for file in (*waiting, *compacted) if file.path in text]
+    named = max(found, key=lambda file: len(file.path), default=None)  # a.csv is a part of a.csv.gz
+    said = text if named is None else _named(text, named)
+    blocking = None
+    if waiting and (named is not None or any(words in text for words in _COMPACTED)):
+        with contextlib.suppress(DeltaCompactError):  # of the store, or of what is damaged beside: nothing is proved
+            blocking = culprit(catalog, table_id, partition, state, text, keys)
+    if blocking is None:
+        return said
+    delta, file, why = blocking
+    if file is not named:
+        said = f"{said}; {_named(why, file)}"
+    what = f"the {delta.operation.value} at stream position {delta.position}"
+    command = retract_command(catalog.uri, table_id, partition, delta.position)
+    return f"{said}; {_first(text, file)} out {what}: {command}"
+
+
+def _first(text: str, file: DataFile) -> str:
+    """What to do before the command, if the rows may still be somewhere."""
+    if "was changed since" in text:
+        return "append the file again and take"
+    return "take" if file.managed else "mend the file, or take"
 
 
 @contextlib.contextmanager
-def advising(catalog_uri: str, table_id: str, partition: Partition, state: StreamState) -> Iterator[None]:
+def advising(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState) -> Iterator[None]:
     """Add advice to errors that the block raises about a file of the stream."""
     try:
         yield
     except DeltaCompactError as error:
-        raise advised(error, catalog_uri, table_id, partition, state) from error
+        raise advised(error, catalog, table_id, partition, state) from error
 
 
 def advised(
-    error: DeltaCompactError, catalog_uri: str, table_id: str, partition: Partition, state: StreamState
+    error: DeltaCompactError,
+    catalog: DeltaStreamCatalog,
+    table_id: str,
+    partition: Partition,
+    state: StreamState,
+    keys: TableKeys | None = None,
 ) -> DeltaCompactError:
     """The error with advice. Errors of the store get none: no delta causes them."""
     if not isinstance(error, (InputError, CorruptionError)):
         return error
     better = copy.copy(error)
-    better.args = (with_advice(str(error), catalog_uri, table_id, partition, state),)
+    better.args = (with_advice(str(error), catalog, table_id, partition, state, keys),)
     return better
 
 

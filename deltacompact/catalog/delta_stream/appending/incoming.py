@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, StoreError
-from deltacompact.base.model import ContentType, DataFile, Partition, TableKeys
+from deltacompact.base.model import ContentType, DataFile, FarValues, Partition, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas, writing
+from deltacompact.tabular import far_values, files, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 _ACCEPTED = (
@@ -44,8 +44,8 @@ class Rows:
     is_empty: bool
 
     def described(self, content_type: ContentType) -> DataFile:
-        """The future file as far as it is known before the write: its columns, and whether it has a row."""
-        return DataFile(UNNUMBERED, self.name, content_type, int(not self.is_empty), 0, self.schema)
+        """The future file as far as it is known before the write: its columns, and whether it has a row. No values."""
+        return DataFile(UNNUMBERED, self.name, content_type, int(not self.is_empty), 0, self.schema, far=())
 
 
 def incoming(tables: Any) -> Iterator[Rows]:
@@ -73,12 +73,13 @@ def write_rows(
     options: WriteOptions,
     keys: TableKeys | None = None,
 ) -> DataFile:
-    """Write the rows as one file (number 0), batch by batch, and measure the sort columns of the keys.
+    """Write the rows as one file (number 0), batch by batch, and measure its sort columns and far values.
 
     Raises InputError naming a column that the format cannot hold, whose values differ from the partition's value, or
     whose values are too long for a sort key.
     """
     longest: dict[str, int] = {}
+    far: FarValues = ()
     schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
     try:
         with writing.writer(store, path, schema, options) as out:
@@ -86,6 +87,7 @@ def write_rows(
                 schemas.check_partition_values(table, partition, rows.name)
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
+                far = far_values.merged([far, far_values.of_table(table)])
                 out.write(schemas.computable(table, rows.name))
     except (InputError, StoreError):
         writing.check_writable(rows.schema, options.content_type)
@@ -100,6 +102,7 @@ def write_rows(
         described,
         longest=tuple(longest.items()),
         decoded_bytes=out.decoded_bytes,
+        far=far,
     )
 
 

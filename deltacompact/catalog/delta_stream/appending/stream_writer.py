@@ -34,7 +34,7 @@ from deltacompact.base.model import (
 )
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.catalog.delta_stream.appending.incoming import Rows, incoming, write_rows
-from deltacompact.catalog.delta_stream.appending.shape import StreamShape, shape_of
+from deltacompact.catalog.delta_stream.appending.shape import StreamShape, lengths_of, shape_of
 from deltacompact.catalog.delta_stream.appending.sources import canonical_name
 from deltacompact.catalog.delta_stream.appending.tokens import Known
 from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
@@ -49,6 +49,7 @@ from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import files as tabular
 from deltacompact.tabular import formats, stamps
+from deltacompact.tabular.far_files import with_far_values
 from deltacompact.tabular.row_groups import WriteOptions
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ class StreamWriter:
                 return None
             if state.compacted and state.compacted.source_table_id != self._table_id:
                 raise is_destination(self._table_id, state.compacted.source_table_id)
-            self._check_fits(deltas, state)
+            fitting = self._check_fits(deltas, state)
             self._catalog.check_age(begun_s)
-            positioned = _positioned(deltas, self._first_position(terms.position, state.last_position, len(deltas)))
+            positioned = _positioned(fitting, self._first_position(terms.position, state.last_position, len(deltas)))
             outcome.append(positioned)
             return Committed(Commit(commit_id, self._now_ms(), positioned, terms.token))
 
@@ -152,9 +153,10 @@ class StreamWriter:
             if state.sealed:
                 where = f"table {self._table_id!r}, partition {self._partition}"
                 raise ConflictError(f"{where}: compacted or restated meanwhile")
+            self._check_carried(files, state, state.commits[len(base.commits) :])
             self._catalog.check_age(begun_s)
 
-        with telling_interrupts():
+        with telling_interrupts(), self._discarding(files, InputError):
             return log.release(base, successor, check, now_ms)
 
     # Data
@@ -162,20 +164,33 @@ class StreamWriter:
     def _written(self, rows: Rows, operation: OperationType, keys: TableKeys | None) -> DataFile:
         options = WriteOptions()
         path = self._paths.fresh("data", formats.suffix_of(options.content_type))
-        self._check_fits([(operation, [rows.described(options.content_type)])])
+        self._shape(None).with_file(operation, rows.described(options.content_type), self._measured)
         return write_rows(self._store, path, rows, self._partition, options, keys)
 
     def _restated(self, tables: Iterator[Rows], keys: TableKeys | None) -> tuple[DataFile, ...]:
         """The files of a restatement. They must fit each other; earlier files of the stream do not count."""
         options, files = WriteOptions(), list[DataFile]()
         shape = StreamShape.of(self._catalog.table(self._table_id))
-        with self._discarding(files, BaseException):
+        with self._discarding(files, BaseException), _calling(files):
             for number, rows in enumerate(tables):
-                shape = shape.with_file(OperationType.UPSERT, rows.described(options.content_type))
+                shape.with_file(OperationType.UPSERT, rows.described(options.content_type), self._measured)
                 path = self._paths.fresh("data", formats.suffix_of(options.content_type))
                 written = write_rows(self._store, path, rows, self._partition, options, keys)
                 files.append(replace(written, number=DeltaFileNumber(number)))
+                shape = shape.with_file(OperationType.UPSERT, written, self._measured)
         return tuple(files)
+
+    def _check_carried(self, files: Sequence[DataFile], state: StreamState, late: Sequence[Commit]) -> None:
+        """Raise SchemaError where deltas that came meanwhile do not fit on top of a restatement's files."""
+        if not late:
+            return
+        shape = StreamShape.of(self._catalog.table(self._table_id))
+        deltas = [delta for commit in late for delta in commit.deltas if delta.position not in state.retracted]
+        try:
+            shape = shape.with_files([(OperationType.UPSERT, files)], self._measured)
+            shape.with_files([(delta.operation, delta.files) for delta in deltas], self._measured)
+        except SchemaError as error:
+            raise SchemaError(f"{error}; it was appended while the partition was restated: restate again") from error
 
     def _inspected(
         self,
@@ -214,11 +229,8 @@ class StreamWriter:
         with self._discarding(files, BaseException):
             for file in taken:
                 files.append(file)
-        try:
-            with self._discarding(files, InputError):  # after another error the log may name them
-                delta = self.commit([(operation, files)], terms, begun_s)[0]
-        except SchemaError as error:
-            raise SchemaError(_as_called(str(error), files)) from error
+        with _calling(files), self._discarding(files, InputError):  # after another error the log may name them
+            delta = self.commit([(operation, files)], terms, begun_s)[0]
         if not delta.committed:  # another process has committed the token since this one read the log
             self._discard(files)
         return delta
@@ -251,9 +263,20 @@ class StreamWriter:
         log = self._catalog.log(self._table_id, self._partition)
         return self._shape(log.active()).columns if log.exists() else None
 
-    def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> None:
-        """Raise SchemaError for files with which the stream could not be folded or read, before the log names them."""
-        self._shape(state).with_files(deltas)
+    def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> Deltas:
+        """The deltas, with the lengths of sort values that the caller could not know: the keys are younger.
+
+        Raises SchemaError for files with which the stream could not be folded or read, before the log names them.
+        """
+        shape = self._shape(state)
+        fitting = [(kind, [lengths_of(file, shape.keys, self._measured) for file in files]) for kind, files in deltas]
+        shape.with_files(fitting, self._measured)
+        return fitting
+
+    def _measured(self, file: DataFile) -> DataFile:
+        """The file with the longest values of its sort columns, and its far values: reads what is not known."""
+        keys = self._catalog.remembered_table(self._table_id).keys
+        return with_far_values(self._store, measured_file(self._store, file, keys))
 
     def _shape(self, state: StreamState | None) -> StreamShape:
         """The shape of a state of the stream; for None, the shape that this process remembers, without a request."""
@@ -262,7 +285,7 @@ class StreamWriter:
             return known if known is not None and known.keys == table.keys else StreamShape.of(table)
         if table.keys is None and state.compacted:
             table = self._catalog.table(self._table_id)  # the first compaction came after we last read the table
-        self._known_shape = shape_of(table, state, known, self._indexed(state))
+        self._known_shape = shape_of(table, state, known, self._indexed(state), self._measured)
         return self._known_shape
 
     def _indexed(self, state: StreamState) -> Callable[[], Encoding]:
@@ -329,6 +352,15 @@ def _distinct_names(sources: Sequence[str]) -> list[str]:
             raise InputError(f"{source} is named twice" if known == source else f"{source} and {known} are one file")
         names[canonical_name(source)] = source
     return list(names.values())
+
+
+@contextlib.contextmanager
+def _calling(files: Sequence[DataFile]) -> Iterator[None]:
+    """Let errors name the files as the caller does."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(_as_called(str(error), files)) from error
 
 
 def _as_called(text: str, files: Sequence[DataFile]) -> str:

@@ -32,7 +32,7 @@ from deltacompact.base.model import (
     Token,
 )
 from deltacompact.catalog.delta_stream.appending.tokens import Tokens
-from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
+from deltacompact.table.documents import SchemaTable, far_from_json, file_from_json, file_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,8 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
                 document["time_ms"],
             )
         case "compacted":
-            return Compacted(_compacted_from(document["delta"], schemas))
+            delta = _compacted_from(document["delta"], schemas)
+            return Compacted(dataclasses.replace(delta, far=far_from_json(document)))
         case "committed":
             return Committed(_commit_from(document["commit"], schemas))
         case "carried":
@@ -169,13 +170,16 @@ def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
                 "time_ms": entry.time_ms,
             }
         case Compacted(delta):
+            known = {field.name: getattr(delta, field.name) for field in dataclasses.fields(delta)}
+            far = known.pop("far")  # beside the delta, in which release 0.1 expects no other fields
             return {
+                **({} if far is None else {"far": far}),
                 "delta": {
-                    **{field.name: getattr(delta, field.name) for field in dataclasses.fields(delta)},
+                    **known,
                     "files": [file_to_json(file, schemas) for file in delta.files],
                     "index": dataclasses.asdict(delta.index),
                     "schema": schemas.add(delta.schema),
-                }
+                },
             }
         case Committed(commit):
             return {"commit": _commit_to(commit, schemas)}

@@ -58,9 +58,11 @@ class Reach:
 
     def doubts(self, reached: Reached, newest_s: float) -> Iterator[str]:
         """Needed files that are missing, and files that are newer than the log that names them (`newest_s`)."""
+        waiting = {file.path for delta in self._chain.active.deltas for file in delta.files}
         for path in self._needed(self._chain.active):
             if not self._listing.is_there(path):  # it may have been committed after the listing
-                yield f"{path}, which the active version names, is missing: restore it, or retract its delta"
+                or_retract = ", or retract its delta" if path in waiting else ""
+                yield f"{path}, which the active version names, is missing: restore it{or_retract}"
         for stat in self.ours:
             is_record = self._listing.paths.is_record(stat.path)
             if stat.modified_s > newest_s and stat.path in reached and not is_record:

@@ -1,0 +1,32 @@
+"""Measures the far values of files where the log has none: of release 0.1, or ORC that was appended over a network.
+
+a.parquet                                     the footer's statistics
+b.orc, and Parquet without statistics         the columns that may have such values
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltacompact.base.model import ContentType, DataFile, FarValues
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import far_values, files
+
+
+def with_far_values(store: ObjectStore, file: DataFile) -> DataFile:
+    """The file with its far values. Raises InputError for a file that cannot be read."""
+    if file.far is not None:
+        return file
+    names = far_values.ranged_columns(file.schema) if file.rows else []
+    far = _of_footer(store, file) if names else ()
+    if far is None:
+        far = far_values.merged(far_values.of_table(table) for _, table in files.read(store, file, names))
+    return replace(file, far=far)
+
+
+def _of_footer(store: ObjectStore, file: DataFile) -> FarValues | None:
+    if file.content_type is not ContentType.PARQUET:
+        return None
+    with files.opened(store, file) as source:
+        metadata = files.described_parquet(source, file).metadata
+        return far_values.of_footer(metadata, metadata.schema.to_arrow_schema())
