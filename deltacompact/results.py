@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import SessionFinished, logger
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, null_keys
 from deltacompact.base.wording import one_line
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
@@ -31,8 +31,9 @@ class SessionResult:
     `files_marked` counts files that stay with a deletion vector, `rows_copied` rows of new files that were neither
     decoded nor encoded. Bytes are sizes of stored files. `spilled_bytes` is what Ray's object store wrote to disk
     meanwhile (None: unknown), and `measured_peak_bytes` the peak of a process; both include sessions that ran at the
-    same time. `decisions` has an action and a reason for every file. `error` is None on success, and `nothing_to_do`
-    says why no session was needed.
+    same time. `decisions` has an action and a reason for every file. `new_columns` are those that the base lacked, and
+    `null_keys` the rows of the deltas with null in a key column, where append has counted them. `error` is None on
+    success, and `nothing_to_do` says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -61,6 +62,8 @@ class SessionResult:
     measured_peak_bytes: int = 0
     spilled_bytes: int | None = None
     decisions: tuple[DecidedFile, ...] = ()
+    new_columns: tuple[str, ...] = ()
+    null_keys: dict[str, int] = field(default_factory=dict)
     nothing_to_do: str | None = None
     error: Exception | None = None
 
@@ -102,6 +105,8 @@ def result_of(session: Session, published: Published, executor: Executor, spille
         rows_copied=measured.rows_copied,
         files_before=len(decided.sources),
         files_after=len(published.compacted.files),
+        new_columns=decided.new_columns,
+        null_keys=null_keys(snapshot.deltas),
         rounds=len(decided.rounds),
         rounds_resumed=session.rounds_resumed,
         bytes_in=snapshot.bytes,

@@ -286,5 +286,18 @@ def test_an_error_of_the_store_gets_no_advice(catalog):
     state = catalog.state("t", Partition())
     error: DeltaCompactError = StoreError(f"{delta.files[0].path}: broken pipe")
     assert advised(error, catalog, "t", Partition(), state) is error
-    told = advised(InputError(f"{delta.files[0].path} is damaged"), catalog, "t", Partition(), state)
+
+
+def test_advice_that_loses_a_commit_needs_a_fold_of_just_that_file_that_fails(tmp_path, catalog):
+    from deltacompact.catalog.delta_stream.appending.advice import advised
+
+    catalog.create_table("t", primary_keys=["id"])
+    delta = catalog.append("t", pa.table({"id": [1]}))
+    path, state = delta.files[0].path, catalog.state("t", Partition())
+    error = InputError(f"{path} is damaged")
+    assert str(advised(error, catalog, "t", Partition(), state)) == str(error), "the file is good"
+    stored = tmp_path / "lake" / path
+    stored.chmod(0o644)
+    stored.write_bytes(stored.read_bytes()[:-8] + b"PAR1PAR1")
+    told = advised(error, catalog, "t", Partition(), state)
     assert type(told) is InputError and f"--position {delta.position}" in str(told)

@@ -225,12 +225,6 @@ def test_zoned_and_naive_timestamps_as_one_key(lake, capfd):
     refused(lake, capfd, "append", "t", lake.file(pa.table({"id": zoned})), names=["'id'"])
 
 
-def test_a_value_that_overflows_the_common_type(lake, capfd):
-    big = pa.array([2**63 + 1], pa.uint64())
-    call = prepared(lake, pa.table({"id": [1], "v": big}), pa.table({"id": [2], "v": [1]}))
-    refused(lake, capfd, "compact", *call, names=["'v'"])
-
-
 def stored_data(lake):
     (path,) = [stat.path for stat in lake.catalog.store.list("t/data/")]
     return lake.folder / "lake" / path

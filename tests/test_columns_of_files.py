@@ -117,6 +117,25 @@ def test_a_delete_without_sort_columns_stays_one(tmp_path, catalog, extension):
     assert live(catalog) == {}
 
 
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("empty", ["id,day\n", "parquet"])
+def test_a_partition_column_of_a_file_without_rows_blocks_nothing(tmp_path, empty, first):
+    """No row has it, so the partition's value need not fit its type."""
+    made = open_catalog(tmp_path / "lake")
+    made.create_table("t", ["day"], ["id"])
+    path = tmp_path / ("empty.parquet" if empty == "parquet" else "empty.csv")
+    if empty == "parquet":
+        pq.write_table(pa.schema([("id", pa.int64()), ("day", pa.int64())]).empty_table(), path)
+    else:
+        path.write_text(empty)
+    steps = [lambda: made.append("t", pa.table({"id": [1]}), {"day": "mon"}), lambda: append(made, path)]
+    for step in reversed(steps) if first else steps:
+        step()
+    assert set(live(made)) == {1}
+    compact("t", delta_catalog_client=made, settings=LOCAL)
+    assert set(live(made)) == {1}
+
+
 @pytest.mark.parametrize("text", [b"", b"\n\n", b" " * 10_000])
 def test_a_text_without_rows_brings_no_columns(tmp_path, catalog, text):
     (tmp_path / "given.jsonl").write_bytes(text)

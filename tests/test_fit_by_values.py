@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from counting_store import CountingStore
 from stores import InterceptedStore, unmeasured  # noqa: F401
 from tables import problems
 
-from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog
+from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog, retract, rollback
 from deltacompact.base.errors import DeltaCompactError, InputError
-from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
+from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, SchemaMode
 from deltacompact.catalog.delta_stream.log import entries
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.table import documents
@@ -203,6 +204,26 @@ def test_a_restatement_is_refused_where_a_delta_that_came_meanwhile_does_not_fit
     assert folded(setup) == 2
 
 
+def test_a_rollback_is_refused_where_a_delta_that_came_meanwhile_does_not_fit():
+    inner = MemoryStore()
+    setup, rival = lake(store=inner), DeltaStreamCatalog(inner)
+    setup.append("t", rows(0, pa.array([FAR_US], pa.timestamp("us"))))
+    folded(setup)
+    old = setup.state("t", Partition()).version
+    setup.restate("t", rows(1, pa.array([NEAR], pa.timestamp("ns"))))
+    raced: list[str] = []
+
+    def intercept(kind: str, path: str, act: Any) -> Any:
+        if kind == "put_if_absent" and "/stream/3-" in path and not raced:
+            raced.append(path)
+            rival.append("t", rows(2, pa.array([NEAR], pa.timestamp("ns"))))
+        return act()
+
+    with pytest.raises(SchemaError, match="it was appended while the partition was rolled back: roll back again"):
+        rollback(DeltaStreamCatalog(InterceptedStore(inner, intercept)), "t", old)
+    assert raced and folded(setup) == 2
+
+
 def test_the_files_of_a_restatement_must_fit_each_other_by_their_values():
     catalog = DeltaStreamCatalog(MemoryStore())
     catalog.create_table("t", primary_keys=["id"], sort_keys=["a", "b"])
@@ -339,8 +360,6 @@ def test_an_error_about_an_innocent_file_names_the_delta_that_blocks_and_a_way_o
     assert len(told) == 3
     for text in told:
         assert path in text and f"--position {bad}" in text and f"--position {good}" not in text, text
-    from deltacompact import retract
-
     retract(catalog, "t", bad)
     assert folded(catalog) == 2
 
@@ -360,7 +379,7 @@ def test_no_advice_deletes_a_delta_because_the_keys_of_a_first_compaction_are_mi
 
 
 def test_measuring_costs_no_request():
-    """The footer of a file that is copied is read anyway, rows are measured as they pass, and the log keeps the rest."""
+    """Rows are measured as they pass, and the log keeps what is far."""
     store = CountingStore(MemoryStore())
     catalog = lake(store=store)
     values = itertools.cycle([pa.array([FAR_US], pa.timestamp("us")), pa.array([NEAR], pa.timestamp("us"))])
@@ -391,3 +410,26 @@ def test_rows_of_another_partition_in_a_file_on_s3_are_refused_before_they_block
             catalog.append_files("t", f"s3://{s3_bucket}/landing/bad.{extension}", {"day": "mon"}, reference=reference)
         catalog.append_files("t", f"s3://{s3_bucket}/landing/good.{extension}", {"day": "mon"}, reference=reference)
     assert catalog.read("t").num_rows == 2
+
+
+def test_what_sparks_writer_wrote_goes_through_the_same_check():
+    """Its tasks write files, and its driver commits them; neither needs Spark here."""
+    from deltacompact.spark.options import WRITE_OPTIONS, WriteTarget
+    from deltacompact.spark.writing import commit_written, write_rows
+
+    assert "schema_mode" in WRITE_OPTIONS
+    catalog = lake()
+    catalog.append("t", rows(0, pa.array([NEAR], pa.timestamp("ns"))))
+    target = WriteTarget(catalog, catalog.table("t"), (), OperationType.UPSERT, None, None, None)
+
+    def write(table: pa.Table, to: WriteTarget = target) -> None:
+        commit_written(to, [write_rows(to, table.to_batches())], None)
+
+    with pytest.raises(SchemaError, match="column 'v' has the value 9999-12-31"):
+        write(rows(1, pa.array([FAR_US], pa.timestamp("us"))))
+    with pytest.raises(SchemaError, match="column 'more' is new"):
+        write(pa.table({"id": [1], "more": [1]}), replace(target, schema_mode=SchemaMode.FIXED))
+    write(pa.table({"id": pa.array([None, 2], pa.int64()), "more": [1, 2]}))
+    (_, delta) = catalog.state("t", Partition()).deltas
+    assert delta.null_keys == {"id": 1} and delta.files[0].far == ()
+    assert folded(catalog) == 3

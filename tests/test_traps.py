@@ -183,9 +183,8 @@ def test_trap_6_the_greatest_uint64_is_not_minus_one() -> None:
 def test_trap_6_a_value_that_the_common_type_does_not_hold_is_refused_by_name() -> None:
     catalog = table_of(["k"])
     catalog.append("t", pa.table({"k": [1], "amount": [-1]}))
-    catalog.append("t", pa.table({"k": [2], "amount": pa.array([2**63], pa.uint64())}))
-    with pytest.raises(SchemaError, match="'amount' does not fit int64"):
-        run(catalog)
+    with pytest.raises(SchemaError, match="'amount' has the value 9223372036854775808, which does not fit int64"):
+        catalog.append("t", pa.table({"k": [2], "amount": pa.array([2**63], pa.uint64())}))
 
 
 def test_trap_6_a_null_in_a_dictionarys_values_is_a_null(tmp_path: Path) -> None:

@@ -30,6 +30,13 @@ class SessionStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsAdded(Event):
+    """The compacted rows get columns that they did not have."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StageStarted(Event):
     stage: str
     tasks: int

@@ -52,6 +52,21 @@ class ContentType(enum.StrEnum):
     JSON = "application/json"
 
 
+class SchemaMode(enum.StrEnum):
+    """What becomes of columns that a partition does not have yet: MERGE adds them, FIXED refuses the append."""
+
+    MERGE = "merge"
+    FIXED = "fixed"
+
+    @classmethod
+    def of(cls, value: SchemaMode | str) -> SchemaMode:
+        """Accept "merge", "fixed" or a SchemaMode. Raises InputError for anything else."""
+        try:
+            return cls(str(value).lower())
+        except ValueError:
+            raise InputError(f"schema_mode is {value!r}, it must be 'merge' or 'fixed'") from None
+
+
 class LifecycleState(enum.StrEnum):
     """The seals alone decide it: unreached, reached and unsealed, sealed."""
 
@@ -248,6 +263,7 @@ class DataFile:
     stored          the file's columns under its own names, if columns are matched by field id; None: the same names
     fills           what rows have in columns, matched by field id, that the file lacks or in which it has nulls
     far             the ranges of values that a wider type might not hold; None: not measured
+    nulls           rows with null in each key column that has some; None: not counted
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -265,6 +281,7 @@ class DataFile:
     stored: pa.Schema | None = field(default=None, hash=False)
     fills: tuple[Fill, ...] = field(default=(), hash=False)
     far: FarValues | None = None
+    nulls: tuple[tuple[str, int], ...] | None = None
 
     @property
     def live_rows(self) -> int:
@@ -334,12 +351,21 @@ def whole_number(value: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Rows committed at one stream position. `skipped` says why nothing was committed, if the token was known."""
+    """Rows committed at one stream position. `skipped` says why nothing was committed, if the token was known.
+
+    `new_columns` are those that this commit has added to a partition that had others, nested ones as "s.x".
+    """
 
     position: int
     operation: OperationType
     files: tuple[DataFile, ...] = ()
     skipped: str | None = None
+    new_columns: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def null_keys(self) -> dict[str, int]:
+        """Rows with null in a key column, by column, in the files where they could be counted."""
+        return null_keys([self])
 
     @property
     def committed(self) -> bool:
@@ -354,6 +380,14 @@ class Delta:
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
+
+
+def null_keys(deltas: Iterable[Delta]) -> dict[str, int]:
+    """The rows with null in each key column, in all files where they were counted."""
+    counts: dict[str, int] = {}
+    for name, rows in (pair for delta in deltas for file in delta.files for pair in file.nulls or ()):
+        counts[name] = counts.get(name, 0) + rows
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +455,8 @@ class Table:
     """An append created the table, so it cannot become a destination. (False for tables of release 0.1.)"""
     publication: str | None = None
     """The Iceberg table that shows the compacted rows ("iceberg://prod/db.orders"); it may change."""
+    schema_mode: SchemaMode = SchemaMode.MERGE
+    """Whether appends may add columns; it may change."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -10,7 +10,14 @@ import click
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
-from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
+from deltacompact.cli.arguments import (
+    catalog_argument,
+    json_option,
+    pairs,
+    partition_option,
+    schema_mode_option,
+    table_argument,
+)
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Number of this batch, where --token names a producer. A later batch has a greater number.",
 )
+@schema_mode_option("Whether this append may add columns: merge or fixed. Default: the table's schema mode.")
 @click.option("--reference", is_flag=True, help="Do not copy the files. They must stay where they are, unchanged.")
 @json_option
 def append(
@@ -49,6 +57,7 @@ def append(
     force_position: bool,
     token: str | None,
     token_sequence: int | None,
+    schema_mode: str | None,
     reference: bool,
     as_json: bool,
 ) -> None:
@@ -58,12 +67,16 @@ def append(
     .arrow, .orc, .csv or .jsonl; text may be compressed as .gz, .bz2 or .zst. A directory or prefix stands for all its
     data files, in byte order of their paths. Names that begin with . or _ are skipped.
 
+    The answer names columns that the partition did not have before, which --schema-mode fixed refuses, and counts rows
+    with null in a key column. A column without a name is refused.
+
     \b
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
     deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
     """
     from deltacompact.catalog.delta_stream.appending.sources import sources
     from deltacompact.cli.console import err
+    from deltacompact.cli.words import noticed
 
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")
@@ -79,6 +92,7 @@ def append(
         token if token is None or token_sequence is None else (token, token_sequence),
         reference=reference,
         force_position=force_position,
+        schema_mode=schema_mode,
     )
     committed = f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')}"
     answer(
@@ -90,7 +104,10 @@ def append(
             "bytes": delta.bytes,
             "committed": delta.committed,
             "skipped": delta.skipped,
+            "new_columns": list(delta.new_columns),
+            "null_keys": delta.null_keys,
             "left_out": [{"path": path, "why": why} for path, why in found.left_out],
         },
         f"skipped: {delta.skipped}" if delta.skipped else f"{committed} at position {delta.position}",
+        *([] if delta.skipped else noticed(delta.new_columns, delta.null_keys)),
     )

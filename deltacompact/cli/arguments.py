@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -62,6 +62,10 @@ version_option = click.option(
     metavar="VERSION",
     help="An older version, by name or number (see show --versions). Default: the newest.",
 )
+
+
+def schema_mode_option(help_: str) -> Callable[[Any], Any]:
+    return click.option("--schema-mode", type=click.Choice(["merge", "fixed"]), help=help_)
 
 
 def pairs(options: Sequence[str]) -> dict[str, str | None]:

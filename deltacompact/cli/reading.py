@@ -117,7 +117,8 @@ def publish(
     """Show the compacted rows to other engines.
 
     With --to they are shown in an Iceberg table, which every later compaction brings up to date. Without it the command
-    writes lists of their files: a Hive symlink manifest and plain lists. Repeat it after each compaction.
+    writes lists of their files: a Hive symlink manifest and plain lists. Repeat it after each compaction. Do not glob
+    the table's folders instead: deltas, deletes and the files of older versions lie there, too.
 
     \b
     deltacompact publish ./lake orders --to iceberg://prod/db.orders

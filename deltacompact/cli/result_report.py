@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult
 from deltacompact.cli.decisions import decided_documents, decided_words
-from deltacompact.cli.words import NOTHING_HELD, named, size
+from deltacompact.cli.words import NOTHING_HELD, named, noticed, size
 from deltacompact.results import CompactionResult, SessionResult
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def print_result(out: Console, result: CompactionResult) -> None:
                 f"  seconds: {stages}; memory of a process: planned {size(session.planned_peak_bytes)}, "
                 f"measured {size(session.measured_peak_bytes)}{_spilled(session)}"
             )
+            for line in noticed(session.new_columns, session.null_keys):
+                out.print(f"  {line}", markup=False)
     if result.publication is not None:
         out.print(publication_words(result.publication), markup=False)
 

@@ -26,7 +26,7 @@ def declared(table: Table) -> str:
     retention = table.tombstone_retention
     return (
         f"primary keys {primary}; sort keys {sort or 'none'}; partition keys {partitioned or 'none'}; "
-        f"tombstone retention {'for ever' if retention is None else retention}"
+        f"tombstone retention {'for ever' if retention is None else retention}; schema mode {table.schema_mode}"
     )
 
 
@@ -72,6 +72,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
         "sort_keys": [f"{k.name}:{k.direction.value}" for k in table.keys.sort] if table.keys else None,
         "destination_of": table.source_table_id,
         "publication": table.publication,
+        "schema_mode": table.schema_mode,
     }
 
 

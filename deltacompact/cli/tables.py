@@ -13,6 +13,7 @@ from deltacompact.cli.arguments import (
     any_catalog_argument,
     catalog_argument,
     json_option,
+    schema_mode_option,
     sort_keys_of,
     table_argument,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="A delete with sort columns keeps older upserts of its key dead for N stream positions. Default: for ever.",
 )
+@schema_mode_option("Whether appends may add columns (merge, the default) or are refused if they would (fixed).")
 @json_option
 def create(
     catalog: DeltaStreamCatalog,
@@ -48,9 +50,12 @@ def create(
     primary_key: Sequence[str],
     sort_key: Sequence[str],
     tombstone_retention: int | None,
+    schema_mode: str | None,
     as_json: bool,
 ) -> None:
     """Create a table. Keys that are not named here are declared by the first compaction.
+
+    Of a table that exists, --schema-mode changes the schema mode; everything else stays as it was declared.
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
@@ -62,7 +67,12 @@ def create(
         existed = False
     try:
         catalog.create_table(
-            table, partition_key, primary_key, sort_keys_of(sort_key), tombstone_retention=tombstone_retention
+            table,
+            partition_key,
+            primary_key,
+            sort_keys_of(sort_key),
+            tombstone_retention=tombstone_retention,
+            schema_mode=None if existed else schema_mode,
         )
     except ConflictError as error:
         if not existed:
@@ -70,11 +80,14 @@ def create(
         from deltacompact.cli.table_report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
-    unchanged = f"{table} exists already in {catalog.where}: nothing was changed"
+    what = "nothing was changed"
+    if existed and schema_mode not in (None, before.schema_mode):
+        catalog.declare_schema_mode(table, schema_mode)
+        what = f"its schema mode is {schema_mode} now"
     answer(
         as_json,
         {"table": table, "catalog": catalog.uri, "created": not existed},
-        unchanged if existed else f"created {table} in {catalog.where}",
+        f"{table} exists already in {catalog.where}: {what}" if existed else f"created {table} in {catalog.where}",
     )
 
 

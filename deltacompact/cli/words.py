@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deltacompact.base.wording import counted
+
 NOTHING_HELD = "nothing to do: the table holds no data"
 
 
@@ -30,6 +32,12 @@ def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 def named(partition: Mapping[str, str | None]) -> str:
     """A partition by its values, as a path names it."""
     return "/".join(f"{name}={'null' if value is None else value}" for name, value in partition.items()) or "(all)"
+
+
+def noticed(new_columns: Sequence[str], null_keys: Mapping[str, int]) -> list[str]:
+    """What an eye should see of appended or compacted rows: a line for new columns, one for each key with nulls."""
+    new = [f"{counted(len(new_columns), 'new column')}: {', '.join(new_columns)}"] if new_columns else []
+    return new + [f"{counted(rows, 'row')} with null in key column {name!r}" for name, rows in null_keys.items()]
 
 
 def size(count: float) -> str:

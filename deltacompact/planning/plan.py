@@ -91,6 +91,12 @@ class CompactionPlan:
         return self.base_manifest is not None and self.base_manifest.hash_bucket_count != self.hash_bucket_count
 
     @property
+    def new_columns(self) -> tuple[str, ...]:
+        """The columns that the compacted rows get and did not have; none in a first compaction."""
+        known = self.input.base.schema.names if self.input.base else self.schema.names
+        return tuple(sorted(set(self.schema.names).difference(known)))
+
+    @property
     def base_rows(self) -> int:
         return self.base_manifest.entries if self.base_manifest else 0
 

@@ -33,7 +33,7 @@ from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan, Round, sources_of
-from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
+from deltacompact.table.documents import SchemaTable, far_from_json, file_from_json, file_to_json
 from deltacompact.table.ports import Moment, Snapshot
 from deltacompact.tabular import field_ids
 
@@ -176,6 +176,7 @@ def _compacted_to_json(compacted: CompactedDelta, schemas: SchemaTable) -> dict[
         "source_lineage": compacted.source_lineage,
         "session_id": compacted.session_id,
         "schema": schemas.add(compacted.schema),
+        "far": compacted.far,
     }
 
 
@@ -189,6 +190,7 @@ def _compacted_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> C
         document["source_lineage"],
         document["session_id"],
         schemas[document["schema"]],
+        far_from_json(document),
     )
 
 

@@ -18,7 +18,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.base.events import Event, EventSink, FilesDecided, RoundCompleted, SessionStarted
+from deltacompact.base.events import ColumnsAdded, Event, EventSink, FilesDecided, RoundCompleted, SessionStarted
 from deltacompact.base.model import CompactedDelta, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.executors.executor import Executor
@@ -85,6 +85,8 @@ class Session:
         """Fold every round, materialize once, publish. Raises ConflictError where another session sealed the base."""
         plan = self.plan
         self._tell(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why)
+        if plan.new_columns:
+            self._tell(ColumnsAdded, plan.new_columns)
         folding = before_the_rounds(self._bench)
         for round_ in plan.rounds[:-1]:
             folding = self._round(round_, folding)

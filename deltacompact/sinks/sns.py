@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
+from deltacompact.base.events import ColumnsAdded, Event, EventSink, RoundCompleted, SessionFinished, SessionStarted
 from deltacompact.storage.s3_access import aws_client
 
 _EVENT_VERSION = 1
@@ -20,6 +20,7 @@ TOPIC_ARN = r"arn:[a-z-]+:sns:([a-z0-9-]+):[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo
 _SHOWN_CHARACTERS_MAX = 60
 _NAMES = {
     SessionStarted: "session_started",
+    ColumnsAdded: "columns_added",
     RoundCompleted: "round_completed",
     SessionFinished: "session_finished",
 }
@@ -79,6 +80,8 @@ def _details(event: Event) -> dict[str, object]:
                 "delta_rows": event.delta_rows,
                 "why": event.why,
             }
+        case ColumnsAdded():
+            return {"columns": event.columns}
         case RoundCompleted():
             return {"round": event.round, "rounds": event.rounds, "live_rows": event.rows}
         case SessionFinished():

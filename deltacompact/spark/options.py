@@ -5,6 +5,7 @@ partition="day=2024-01-01,region=eu"  or  {"day": "2024-01-01"}     all rows go 
 operation=delete                                                    default upsert
 operation_column=op                                                 CDC: each row says it; needs sort keys
 token=nightly  position=1704067200000                               as for catalog.append
+schema_mode=fixed                                                   refuse new columns, whatever the table says
 token=etl  token_sequence=7                                         batch 7 of a producer, which counts upwards
 
 An unknown option is an error. Otherwise a typo like `operation_colum` would turn deletes into live rows.
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import OperationType, Table, Token, partition_text
+from deltacompact.base.model import OperationType, SchemaMode, Table, Token, partition_text
 from deltacompact.base.wording import unknown_option
 from deltacompact.catalog.delta_stream.appending.positions import checked_position
 from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
@@ -31,8 +32,17 @@ WRITE_OPTIONS = (
     "force_position",
     "token",
     "token_sequence",
+    "schema_mode",
 )
-STREAM_OPTIONS = (*READ_OPTIONS, "operation", "operation_column", "token", "checkpointLocation", "queryName")
+STREAM_OPTIONS = (
+    *READ_OPTIONS,
+    "operation",
+    "operation_column",
+    "token",
+    "schema_mode",
+    "checkpointLocation",
+    "queryName",
+)
 """Spark itself adds the last two to the options of a stream."""
 
 
@@ -48,6 +58,7 @@ class WriteTarget:
     position: int | None
     token: Token | None
     force_position: bool = False
+    schema_mode: SchemaMode | None = None
 
     @property
     def routed(self) -> tuple[str, ...]:
@@ -104,6 +115,7 @@ def write_target(
         _whole_number(options, "position"),
         _token(options),
         _flag(options, "force_position"),
+        SchemaMode.of(options["schema_mode"]) if "schema_mode" in options else None,
     )
     checked_position(target.position, 1, target.force_position, catalog.clock())
     _check_columns(target, columns)

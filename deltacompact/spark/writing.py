@@ -30,12 +30,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token, partition_text
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.catalog.delta_stream.appending.incoming import key_columns
 from deltacompact.catalog.delta_stream.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, formats, schemas, writing
+from deltacompact.tabular import far_values, formats, null_counts, schemas, writing
+from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
 
 _log = logging.getLogger(__name__)
@@ -93,7 +95,10 @@ def commit_written(target: WriteTarget, messages: Iterable[Written | None], toke
             token,
             begun_s,
             force_position=target.force_position,
+            schema_mode=target.schema_mode,
         )
+        if new := [name for delta in committed for name in delta.new_columns]:
+            _log.warning("table %r, partition %s: new columns: %s", target.table.table_id, partition, ", ".join(new))
         if skipped := committed[0].skipped:
             _log.warning("table %r, partition %s: skipped: %s", target.table.table_id, partition, skipped)
 
@@ -166,6 +171,7 @@ class _OpenFile:
     closing: contextlib.ExitStack
     longest: dict[str, int]
     far: FarValues = ()
+    nulls: NullCounts = ()
 
 
 class _OpenFiles:
@@ -192,6 +198,7 @@ class _OpenFiles:
         for name, size in longest_values(rows, self._keys, "the written rows"):
             file.longest[name] = max(size, file.longest.get(name, 0))
         file.far = far_values.merged([file.far, far_values.of_table(rows)])
+        file.nulls = null_counts.merged([file.nulls, null_counts.of_table(rows, key_columns(self._keys, kind[0]))])
         file.out.write(rows)
 
     def close(self) -> list[tuple[Partition, OperationType, DataFile]]:
@@ -218,4 +225,4 @@ class _OpenFiles:
         measured = replace(
             described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes, far=file.far
         )
-        self._done.append((*kind, measured))
+        self._done.append((*kind, replace(measured, nulls=file.nulls if self._keys else None)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +42,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["decoded_bytes"] = file.decoded_bytes
     if file.far is not None:
         document["far"] = file.far
+    if file.nulls is not None:
+        document["nulls"] = dict(file.nulls)
     if file.managed is is_uri(file.path):
         document["managed"] = file.managed
     return document
@@ -61,10 +64,11 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         value.get("decoded_bytes"),
         value.get("managed", not is_uri(value["path"])),
         far=far_from_json(value),
+        nulls=tuple(value["nulls"].items()) if "nulls" in value else None,
     )
 
 
-def far_from_json(value: dict[str, Any]) -> FarValues | None:
+def far_from_json(value: Mapping[str, Any]) -> FarValues | None:
     """The far values of a file or of compacted rows; None where the release that wrote them measured none."""
     far = value.get("far")
     return None if far is None else tuple((path, low, high) for path, low, high in far)

@@ -8,6 +8,7 @@ field_ids         columns by Iceberg's ids                              fills   
 writing           any format but JSON
 row_groups        tables become row groups                              row_bytes     how large they are
 row_group_copy    whole row groups as encoded bytes
-far_values        values that a wider type does not hold        far_files     of files that nobody measured
+far_values        values that a wider type does not hold                far_files     of files that nobody measured
+null_counts       rows without a key                                    whole_days    dates have no time of day
 stamps            has a file changed since it was appended?             allocator     Arrow's memory
 """

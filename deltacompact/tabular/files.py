@@ -30,10 +30,11 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import far_values, field_ids, parquet_read, schemas, stamps
+from deltacompact.tabular import far_values, field_ids, null_counts, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
+from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import ROW_GROUP_ROWS
 from deltacompact.tabular.text_files import read_text
 
@@ -47,11 +48,13 @@ def inspect(
     *,
     managed: bool = True,
     hashed: bool = False,
+    keys: Sequence[str] = (),
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
-    With `partition`, the file's partition columns are checked against its values. A file that is not
-    managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file must not change meanwhile.
+    Nulls are counted in the columns `keys`. With `partition`, the file's partition columns are checked against its
+    values. A file that is not managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file
+    must not change meanwhile.
     """
     file_store, name = open_object(store, path)
     with naming(path):
@@ -60,24 +63,35 @@ def inspect(
             stat = stamps.stat_of(file_store, name, source) if before is None else before
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
-            schema, rows, decoded_bytes, far = _described(source, path, content_type, known, partition)
+            found = _described(source, path, content_type, known, partition, keys)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
         if hashed and stat.etag is None and file_store.stat(name) != stat:
             raise InputError(f"{path} was written to while it was read: append it when it is finished")
-    described = schemas.unmarked(schema)
     return DataFile(
         UNNUMBERED,
         path,
         content_type,
-        rows,
+        found.rows,
         stat.bytes,
-        described,
+        schemas.unmarked(found.schema),
         stamp=stamp,
-        decoded_bytes=decoded_bytes,
+        decoded_bytes=found.decoded_bytes,
         managed=managed,
-        far=far,
+        far=found.far,
+        nulls=found.nulls,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What inspecting an opened file tells. None: not known without reading."""
+
+    schema: pa.Schema
+    rows: int
+    decoded_bytes: int | None
+    far: FarValues | None
+    nulls: NullCounts | None
 
 
 def _described(
@@ -86,15 +100,16 @@ def _described(
     content_type: ContentType,
     known: pa.Schema | None,
     partition: Partition | None,
-) -> tuple[pa.Schema, int, int | None, FarValues | None]:
-    """Schema, rows, about the decoded bytes and the far values of an opened file. None: not known without reading."""
-    decoded_bytes, parquet, far = None, None, None
+    keys: Sequence[str],
+) -> _Described:
+    decoded_bytes, parquet, far, nulls = None, None, None, None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
             schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
             decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
             far = far_values.of_footer(parquet.metadata, schema)
+            nulls = null_counts.of_footer(parquet.metadata, schema, keys)
         case ContentType.ORC:
             orc = pa.orc.ORCFile(source)
             schema, rows = orc.schema, orc.nrows
@@ -106,14 +121,16 @@ def _described(
             check_columns(table.schema, path)
             if partition:
                 schemas.check_partition_values(table, partition, path)
-            return table.schema, table.num_rows, int(table.nbytes), far_values.of_table(table)
+            far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)
+            return _Described(table.schema, table.num_rows, int(table.nbytes), far, nulls)
     check_columns(schema, path)
-    ranged = far_values.ranged_columns(schema) if far is None else []
-    names = [name for name in (partition.names if partition else ()) if name in schema.names]
-    wanted = list(dict.fromkeys([*names, *ranged]))
     near = parquet_read.is_near(source)
-    if wanted and (near or names):  # rows of another partition would block this one
-        file, parts = DataFile(UNNUMBERED, path, content_type, rows, 0, schema), list[FarValues]()
+    named = [name for name in (partition.names if partition else ()) if name in schema.names]
+    ranged = far_values.ranged_columns(schema) if far is None else []
+    counted = [name for name in keys if name in schema.names] if nulls is None else []
+    wanted = list(dict.fromkeys([*named, *ranged, *counted]))
+    if wanted and (near or named):  # rows of another partition would block this one
+        file, of_parts = DataFile(UNNUMBERED, path, content_type, rows, 0, schema), []
         source.seek(0)
         if parquet is None:
             source = source if near else pa.BufferReader(source.read_buffer())
@@ -123,9 +140,11 @@ def _described(
         for _, table in units:
             if partition:
                 schemas.check_partition_values(table, partition, path)
-            parts.append(far_values.of_table(table))
-        far = far_values.merged(parts) if far is None else far
-    return schema, rows, decoded_bytes, () if far is None and not ranged else far
+            of_parts.append((far_values.of_table(table), null_counts.of_table(table, counted)))
+        far = far_values.merged(part for part, _ in of_parts) if far is None else far
+        nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
+    far = () if far is None and not ranged else far
+    return _Described(schema, rows, decoded_bytes, far, () if nulls is None and not counted else nulls)
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:

@@ -33,6 +33,7 @@ from deltacompact.base.model import (
     Delta,
     OperationType,
     Partition,
+    SchemaMode,
     Table,
     TableKeys,
     Token,
@@ -221,6 +222,7 @@ class DeltaStreamCatalog(Tables):
         token: TokenLike = None,
         *,
         force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
     ) -> Delta:
         """Commit one delta. `tables` is any object with rows (see incoming.py), or a list of them: one file each.
 
@@ -228,9 +230,11 @@ class DeltaStreamCatalog(Tables):
         the number of its batch: ("etl", 7). A batch with a known token is skipped. Raises OutcomeUnknownError where the
         outcome cannot be known: repeat the call with the same token. Raises PositionError where `stream_position`
         (int64) is not greater than all before it, or more than a year ahead of the clock (milliseconds since the epoch)
-        without `force_position`. Raises SchemaError where the rows do not fit the stream.
+        without `force_position`. Raises SchemaError where the rows do not fit the stream, or bring new columns under
+        `schema_mode` "fixed" (default: the table's). The delta's `new_columns` and `null_keys` say what an eye should
+        see.
         """
-        terms = self._terms(stream_position, 1, token, force_position)
+        terms = self._terms(stream_position, 1, token, force_position, schema_mode)
         writer, kind, keys = self._appending(table_id, partition, operation)
         return writer.append(tables, kind, keys, terms)
 
@@ -246,6 +250,7 @@ class DeltaStreamCatalog(Tables):
         reference: bool = False,
         content_type: ContentType | None = None,
         force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
     ) -> Delta:
         """Commit files as one delta: copied into the catalog, or with `reference` left in place.
 
@@ -261,7 +266,7 @@ class DeltaStreamCatalog(Tables):
         ]
         if not paths:
             raise InputError("there is nothing to append: name at least one file")
-        terms = self._terms(stream_position, 1, token, force_position)
+        terms = self._terms(stream_position, 1, token, force_position, schema_mode)
         writer, kind, keys = self._appending(table_id, partition, operation)
         return writer.append_files(paths, kind, keys, terms, reference, content_type)
 
@@ -275,6 +280,7 @@ class DeltaStreamCatalog(Tables):
         begun_s: float | None = None,
         *,
         force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
     ) -> tuple[Delta, ...]:
         """Commit written files as one log entry; its deltas (a CDC batch: deletes, upserts) become visible together.
 
@@ -285,7 +291,7 @@ class DeltaStreamCatalog(Tables):
         """
         if not deltas:
             raise InputError("a commit needs at least one delta")
-        terms = self._terms(stream_position, len(deltas), token, force_position)
+        terms = self._terms(stream_position, len(deltas), token, force_position, schema_mode)
         return self._writer(table_id, partition).commit(deltas, terms, begun_s)
 
     def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
@@ -335,6 +341,16 @@ class DeltaStreamCatalog(Tables):
 
         return publish(self, table_id, to, partition)
 
+    def compacted_files(self, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
+        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files).
+
+        The folders below the table hold more: deltas, and versions that were replaced. Deltas since the last compaction
+        are not in the list. Raises InputError where a partition was not compacted yet, or has files with dead rows.
+        """
+        from deltacompact.catalog.delta_stream.file_lists import live_files
+
+        return live_files(self, table_id, partition)
+
     def stop_publishing(self, table_id: str) -> str | None:
         """Declare that the table is published no more. Returns the Iceberg table that stays as it is, if there is one.
 
@@ -381,9 +397,16 @@ class DeltaStreamCatalog(Tables):
             self._writers[key] = StreamWriter(self, table_id, partition)
         return self._writers[key]
 
-    def _terms(self, stream_position: int | None, deltas: int, token: TokenLike, force_position: bool) -> CommitTerms:
-        known_by = Token.of(token)
-        return CommitTerms(checked_position(stream_position, deltas, force_position, self.clock()), known_by)
+    def _terms(
+        self,
+        stream_position: int | None,
+        deltas: int,
+        token: TokenLike,
+        force_position: bool,
+        schema_mode: SchemaMode | str | None,
+    ) -> CommitTerms:
+        position = checked_position(stream_position, deltas, force_position, self.clock())
+        return CommitTerms(position, Token.of(token), None if schema_mode is None else SchemaMode.of(schema_mode))
 
     def check_age(self, begun_s: float | None) -> None:
         """Raise ConflictError for objects so old that a vacuum may have deleted them."""

@@ -2,6 +2,7 @@
 
 orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
                       …,"publication":"iceberg://prod/db.orders"}      of a table that is published as Iceberg
+                      …,"schema_mode":"fixed"}                         of a table to which no append adds columns
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -13,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError
-from deltacompact.base.model import FORMAT_VERSION, Direction, SortKey, Table, TableKeys
+from deltacompact.base.model import FORMAT_VERSION, Direction, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.catalog.delta_stream.log.entries import check_format
 
 
@@ -29,9 +30,10 @@ def document(data: bytes, path: str) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """table.json. `publication` is in it only where there is one; releases before 0.2 do not look at it."""
+    """table.json. `publication` and `schema_mode` are in it only where they say something; 0.1 ignores them."""
     keys = keys_document(table.keys) if table.keys else None
     published = {"publication": table.publication} if table.publication else {}
+    fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
     return {
         "format": FORMAT_VERSION,
         "table_id": table.table_id,
@@ -39,6 +41,7 @@ def table_document(table: Table) -> dict[str, Any]:
         "keys": keys,
         "tombstone_retention": table.tombstone_retention,
         **published,
+        **fixed,
     }
 
 
@@ -46,7 +49,8 @@ def table_from(table_id: str, document: dict[str, Any]) -> Table:
     """The table that table.json describes."""
     keys = keys_from(document["keys"]) if document["keys"] else None
     table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
-    return replace(table, publication=document.get("publication"))
+    mode = SchemaMode(document.get("schema_mode", SchemaMode.MERGE))
+    return replace(table, publication=document.get("publication"), schema_mode=mode)
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""The tables of a catalog, by what is declared of them. Declarations never change, but for the publication.
+"""The tables of a catalog, by what is declared of them. Two declarations may change: publication and schema mode.
 
 orders/table.json     partition keys, keys, retention of tombstones          create_table
 orders/keys.json      the keys, where the first compaction declared them     declare_keys
 orders/source.json    whose destination the table is, or that it has streams of its own
-table.json again      the Iceberg table that shows the rows: it may change   declare_publication
+table.json again      the Iceberg table that shows the rows                  declare_publication
+                      whether appends may add columns                        declare_schema_mode
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import unquote
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
-from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SortKey, Table, TableKeys
+from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
 from deltacompact.catalog.delta_stream.log.certain_put import Effect, put_certainly, telling_interrupts
@@ -69,10 +70,13 @@ class Tables:
         sort_keys: Sequence[SortKey | str | Sequence[str]] = (),
         *,
         tombstone_retention: int | None = None,
+        schema_mode: SchemaMode | str | None = None,
     ) -> Table:
         """Create a table. Declare keys here, or the first compaction declares them.
 
         `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
+        `schema_mode` "fixed" refuses appends that would add or widen columns (default: "merge", or what the table has);
+        declare_schema_mode changes it.
         Raises ConflictError where the table exists with another declaration.
         """
         partition_keys = expect.names("partition_keys", partition_keys)
@@ -86,13 +90,16 @@ class Tables:
             raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
         check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
-        table = Table(table_id, partition_keys, keys, tombstone_retention)
+        mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
+        table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         with telling_interrupts():
             created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
         if not created:
             existing = self.table(table_id)
+            if schema_mode is None:
+                table = replace(table, schema_mode=existing.schema_mode)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
@@ -139,13 +146,26 @@ class Tables:
     def declare_publication(self, table_id: str, target: str | None) -> None:
         """Record the Iceberg table that shows the compacted rows from now on, or (None) that there is none.
 
-        This is the one fact in table.json that may change, so table.json is written anew; the last writer wins.
+        This fact in table.json may change, so table.json is written anew; the last writer wins.
         """
         if self.publication(table_id) != target:
-            path = TablePaths.of(table_id).table
-            kept = {name: value for name, value in self._table_document(table_id).items() if name != "publication"}
-            self.store.put(path, dump(kept | ({"publication": target} if target else {})))
-            self.publication(table_id)
+            self._declare_anew(table_id, "publication", target)
+
+    def declare_schema_mode(self, table_id: str, schema_mode: SchemaMode | str) -> None:
+        """Let appends add columns from now on ("merge"), or refuse those that would ("fixed").
+
+        The last writer wins. Processes that have opened the table before go on as they have read it.
+        """
+        mode = SchemaMode.of(schema_mode)
+        if table_from(table_id, self._table_document(table_id)).schema_mode is not mode:
+            self._declare_anew(table_id, "schema_mode", None if mode is SchemaMode.MERGE else mode)
+        self._tables.pop(table_id, None)
+
+    def _declare_anew(self, table_id: str, name: str, value: str | None) -> None:
+        """Write table.json with another value of a fact that may change; None: without it."""
+        kept = {known: fact for known, fact in self._table_document(table_id).items() if known != name}
+        self.store.put(TablePaths.of(table_id).table, dump(kept | ({} if value is None else {name: value})))
+        self.publication(table_id)
 
     def remembered_table(self, table_id: str) -> Table:
         """The table as this process last read it, without a request."""

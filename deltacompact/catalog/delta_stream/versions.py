@@ -19,6 +19,8 @@ from typing import Any
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import Partition
+from deltacompact.catalog.delta_stream.appending.blocking import examined, measuring
+from deltacompact.catalog.delta_stream.appending.carried import check_carried
 from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S, DeltaStreamCatalog, stream_files
 from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
 from deltacompact.catalog.delta_stream.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
@@ -108,6 +110,10 @@ def rollback(
         if state.sealed:
             raise ConflictError(f"table {table_id!r}, partition {chosen}: compacted or restated meanwhile")
         _refuse_old(catalog, log, wanted)  # time has passed since the first check
+        if late := state.commits[len(base.commits) :]:
+            table = catalog.table(table_id)
+            below, measure = examined(catalog, table, wanted).shape, measuring(catalog.store, table.keys)
+            check_carried(below, state, late, measure, "rolled back: roll back again")
 
     with telling_interrupts():
         return log.release(base, successor, check, now_ms)

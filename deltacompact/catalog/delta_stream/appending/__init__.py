@@ -5,5 +5,6 @@ incoming          rows from any library that speaks Arrow
 sources           files that a command line names
 shape             which files fit the stream                far          values that a wider type does not hold
 blocking          which deltas block a stream               advice       errors that name delta and command
+new_columns       announced or refused                      carried      deltas on top of a successor
 tokens            a batch is committed once                 positions    positions that a caller chooses
 """

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import DataFile, Delta, OperationType, Partition, Table, TableKeys
 from deltacompact.base.numbers import Ordinal
+from deltacompact.catalog.delta_stream.appending.far import Measure
 from deltacompact.catalog.delta_stream.appending.shape import StreamShape, compacted_shape, lengths_of
 from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.index.keys import Encoding
@@ -50,6 +51,11 @@ class Examined:
     misfits: Sequence[Misfit]
 
 
+def measuring(store: ObjectStore, keys: TableKeys | None) -> Measure:
+    """A function that measures what the log does not tell of a file: lengths of sort values, and far values."""
+    return lambda file: with_far_values(store, measured_file(store, file, keys))
+
+
 def examined(catalog: DeltaStreamCatalog, table: Table, state: StreamState) -> Examined:
     """Look at all waiting deltas, in stream order. Reads only what the log does not know about values."""
 
@@ -57,9 +63,7 @@ def examined(catalog: DeltaStreamCatalog, table: Table, state: StreamState) -> E
         assert state.index is not None
         return read_manifest(catalog.store, state.index).encoding
 
-    def measure(file: DataFile) -> DataFile:
-        return with_far_values(catalog.store, measured_file(catalog.store, file, table.keys))
-
+    measure = measuring(catalog.store, table.keys)
     shape, fitting, misfits = compacted_shape(table, state, indexed), list[tuple[Delta, DataFile]](), list[Misfit]()
     for delta, file in [(waiting, file) for waiting in state.deltas for file in waiting.files]:
         try:

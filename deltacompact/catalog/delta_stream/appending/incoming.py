@@ -25,7 +25,8 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import far_values, files, schemas, writing
+from deltacompact.tabular import far_values, files, null_counts, schemas, writing
+from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
 
 _ACCEPTED = (
@@ -80,6 +81,8 @@ def write_rows(
     """
     longest: dict[str, int] = {}
     far: FarValues = ()
+    nulls: NullCounts = ()
+    digested = key_columns(keys, partition)
     schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
     try:
         with writing.writer(store, path, schema, options) as out:
@@ -88,6 +91,7 @@ def write_rows(
                 for name, size in longest_values(table, keys, rows.name):
                     longest[name] = max(size, longest.get(name, 0))
                 far = far_values.merged([far, far_values.of_table(table)])
+                nulls = null_counts.merged([nulls, null_counts.of_table(table, digested)])
                 out.write(schemas.computable(table, rows.name))
     except (InputError, StoreError):
         writing.check_writable(rows.schema, options.content_type)
@@ -103,7 +107,13 @@ def write_rows(
         longest=tuple(longest.items()),
         decoded_bytes=out.decoded_bytes,
         far=far,
+        nulls=nulls if keys else None,
     )
+
+
+def key_columns(keys: TableKeys | None, partition: Partition) -> list[str]:
+    """The key columns whose values are those of the rows, not of the partition."""
+    return [name for name in keys.primary if name not in partition.names] if keys else []
 
 
 def _rows(source: Any, name: str) -> Rows | None:

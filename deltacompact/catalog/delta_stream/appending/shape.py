@@ -125,7 +125,8 @@ def shape_of(
 ) -> StreamShape:
     """The shape of a stream's state. `known`, the shape of an earlier state, saves looking at its commits again.
 
-    `indexed` reads the encoding from the index; it is called where compacted rows lack a key or sort column. `measure`
+    `indexed` reads the encoding from the index; it is called where compacted rows lack a key or sort column, or where
+    a sort column is a string, whose longest value the index knows. `measure`
     reads the sort columns of files that are older than the keys.
     """
     continues = (
@@ -158,7 +159,10 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     if table.keys is None:
         return shape
     typed = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]
-    if not {*(field.name for field in typed), *table.partition_keys}.issuperset(table.keys.columns):
+    known = {field.name: schemas.plain_type(field.type) for field in typed}
+    if not {*known, *table.partition_keys}.issuperset(table.keys.columns):
+        return replace(shape, encoding=indexed())
+    if any(key.name in known and schemas.has_lengths(known[key.name]) for key in table.keys.sort):
         return replace(shape, encoding=indexed())
     rows = DataFile(UNNUMBERED, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(typed))
     return replace(shape, encoding=resolve_encoding(table.keys, table.partition_keys, [(OperationType.UPSERT, rows)]))

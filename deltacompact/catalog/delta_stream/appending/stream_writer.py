@@ -29,11 +29,14 @@ from deltacompact.base.model import (
     Delta,
     OperationType,
     Partition,
+    SchemaMode,
     TableKeys,
     Token,
 )
 from deltacompact.base.numbers import DeltaFileNumber
-from deltacompact.catalog.delta_stream.appending.incoming import Rows, incoming, write_rows
+from deltacompact.catalog.delta_stream.appending.carried import check_carried
+from deltacompact.catalog.delta_stream.appending.incoming import Rows, incoming, key_columns, write_rows
+from deltacompact.catalog.delta_stream.appending.new_columns import added, check_fixed, check_names
 from deltacompact.catalog.delta_stream.appending.shape import StreamShape, lengths_of, shape_of
 from deltacompact.catalog.delta_stream.appending.sources import canonical_name
 from deltacompact.catalog.delta_stream.appending.tokens import Known
@@ -48,7 +51,7 @@ from deltacompact.index.sort_widths import measured_file
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import files as tabular
-from deltacompact.tabular import formats, stamps
+from deltacompact.tabular import formats, schemas, stamps
 from deltacompact.tabular.far_files import with_far_values
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -61,10 +64,14 @@ Deltas = Sequence[tuple[OperationType, Sequence[DataFile]]]
 
 @dataclass(frozen=True, slots=True)
 class CommitTerms:
-    """The token of a commit, and the stream position of its first delta (None: from the clock)."""
+    """The token of a commit, and the stream position of its first delta (None: from the clock).
+
+    `schema_mode`: what becomes of new columns; None: as the table says.
+    """
 
     position: int | None = None
     token: Token | None = None
+    schema_mode: SchemaMode | None = None
 
 
 class StreamWriter:
@@ -123,9 +130,10 @@ class StreamWriter:
             if state.compacted and state.compacted.source_table_id != self._table_id:
                 raise is_destination(self._table_id, state.compacted.source_table_id)
             fitting = self._check_fits(deltas, state)
+            new = self._new_columns(fitting, state, terms.schema_mode)
             self._catalog.check_age(begun_s)
             positioned = _positioned(fitting, self._first_position(terms.position, state.last_position, len(deltas)))
-            outcome.append(positioned)
+            outcome.append(tuple(replace(delta, new_columns=new.get(delta.operation, ())) for delta in positioned))
             return Committed(Commit(commit_id, self._now_ms(), positioned, terms.token))
 
         with telling_interrupts():
@@ -156,7 +164,7 @@ class StreamWriter:
             self._check_carried(files, state, state.commits[len(base.commits) :])
             self._catalog.check_age(begun_s)
 
-        with telling_interrupts(), self._discarding(files, InputError):
+        with telling_interrupts(), self._discarding(files, SchemaError):  # that is before the seal
             return log.release(base, successor, check, now_ms)
 
     # Data
@@ -173,24 +181,20 @@ class StreamWriter:
         shape = StreamShape.of(self._catalog.table(self._table_id))
         with self._discarding(files, BaseException), _calling(files):
             for number, rows in enumerate(tables):
+                check_names(rows.schema.names, rows.name)
                 shape.with_file(OperationType.UPSERT, rows.described(options.content_type), self._measured)
                 path = self._paths.fresh("data", formats.suffix_of(options.content_type))
                 written = write_rows(self._store, path, rows, self._partition, options, keys)
-                files.append(replace(written, number=DeltaFileNumber(number)))
+                files.append(replace(self._told(written), number=DeltaFileNumber(number)))
                 shape = shape.with_file(OperationType.UPSERT, written, self._measured)
         return tuple(files)
 
     def _check_carried(self, files: Sequence[DataFile], state: StreamState, late: Sequence[Commit]) -> None:
         """Raise SchemaError where deltas that came meanwhile do not fit on top of a restatement's files."""
-        if not late:
-            return
-        shape = StreamShape.of(self._catalog.table(self._table_id))
-        deltas = [delta for commit in late for delta in commit.deltas if delta.position not in state.retracted]
-        try:
+        if late:
+            shape = StreamShape.of(self._catalog.table(self._table_id))
             shape = shape.with_files([(OperationType.UPSERT, files)], self._measured)
-            shape.with_files([(delta.operation, delta.files) for delta in deltas], self._measured)
-        except SchemaError as error:
-            raise SchemaError(f"{error}; it was appended while the partition was restated: restate again") from error
+            check_carried(shape, state, late, self._measured, "restated: restate again")
 
     def _inspected(
         self,
@@ -202,7 +206,12 @@ class StreamWriter:
     ) -> DataFile:
         uri = source if is_uri(source) else as_uri(os.path.abspath(source))
         format_ = content_type or formats.content_type_of(source)
-        file = tabular.inspect(self._store, uri, format_, types, self._partition, managed=False, hashed=reference)
+        digested = key_columns(keys, self._partition)
+        file = tabular.inspect(
+            self._store, uri, format_, types, self._partition, managed=False, hashed=reference, keys=digested
+        )
+        if keys is None:
+            file = replace(file, nulls=None)
         if reference:
             refuse_files_of_other_streams(self._store, file.path, self._paths)
         return measured_file(self._store, replace(file, name=_readable(source)), keys)
@@ -216,7 +225,10 @@ class StreamWriter:
             if copy_into(self._store, source.path, path) == source.bytes and stamps.is_untouched(self._store, source):
                 return copy
             try:
-                described = tabular.inspect(self._store, path, source.content_type, types, self._partition)
+                digested = key_columns(keys, self._partition)
+                described = tabular.inspect(
+                    self._store, path, source.content_type, types, self._partition, keys=digested
+                )
                 return measured_file(self._store, replace(described, name=name), keys)
             except InputError as error:
                 raise type(error)(f"{name} was written to while it was copied: {error}") from error
@@ -269,9 +281,56 @@ class StreamWriter:
         Raises SchemaError for files with which the stream could not be folded or read, before the log names them.
         """
         shape = self._shape(state)
-        fitting = [(kind, [lengths_of(file, shape.keys, self._measured) for file in files]) for kind, files in deltas]
+        fitting = [
+            (kind, [lengths_of(self._told(file), shape.keys, self._measured) for file in files])
+            for kind, files in deltas
+        ]
         shape.with_files(fitting, self._measured)
         return fitting
+
+    def _told(self, file: DataFile) -> DataFile:
+        """The file, without partition columns that no row has: the partition's value need not fit their types."""
+        names = self._partition.names
+        if file.rows or not any(name in names for name in file.schema.names):
+            return file
+        return replace(file, schema=pa.schema([field for field in file.schema if field.name not in names]))
+
+    def _new_columns(
+        self, deltas: Deltas, state: StreamState, mode: SchemaMode | None
+    ) -> dict[OperationType, tuple[str, ...]]:
+        """The columns that upserts add to a stream that has others. Raises SchemaError for those that may not be added.
+
+        Columns of deletes do not become columns of the table.
+        """
+        table, columns, new = self._catalog.remembered_table(self._table_id), self._shape(state).columns, list[str]()
+        checked: pa.Schema | None = None
+        is_fixed = (mode or table.schema_mode) is SchemaMode.FIXED
+        declared = {*table.partition_keys, *(table.keys.columns if table.keys else ())}
+        known = self._columns_of_another_partition() if is_fixed and not len(columns) else columns
+        for file in (file for kind, files in deltas if kind is OperationType.UPSERT for file in files):
+            if file.schema == checked:
+                continue
+            after, checked = schemas.union([file], known), file.schema
+            names = [name for name in added(known, after) if name not in declared]
+            check_names(file.schema.names, file.path, known.names)
+            if is_fixed and len(known):
+                check_fixed(known, after, declared, file.path, self._table_id)
+            new += names if len(columns) else []
+            known = after
+        return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
+
+    def _columns_of_another_partition(self) -> pa.Schema:
+        """The columns of the table's last partition besides this one; none where there is no other."""
+        paths, keys = TablePaths.of(self._table_id), self._catalog.declared(self._table_id).partition_keys
+        marks = [paths.partition_of(stat.path, keys) for stat in self._store.list(paths.partitions)] if keys else []
+        for partition in reversed(marks):
+            if partition in (None, self._partition):
+                continue
+            if self._catalog.log(self._table_id, partition).exists():
+                columns = StreamWriter(self._catalog, self._table_id, partition)._known_types()
+                if columns is not None and len(columns):
+                    return columns
+        return pa.schema([])
 
     def _measured(self, file: DataFile) -> DataFile:
         """The file with the longest values of its sort columns, and its far values: reads what is not known."""
