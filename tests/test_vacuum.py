@@ -155,6 +155,24 @@ def test_a_mark_of_a_former_version_does_not_say_what_came_by_reference(lake: Pa
     assert file.exists()
 
 
+@pytest.mark.parametrize("within", ["t", "t/data", "t/stream"])
+@pytest.mark.parametrize("name", ["data", "a" * 24])
+def test_a_catalog_inside_a_tables_folder_keeps_its_files(lake: Path, within: str, name: str) -> None:
+    outer = DeltaStreamCatalog(LocalStore(lake))
+    inner = DeltaStreamCatalog(LocalStore(lake / within))
+    inner.create_table(name, (), ["k"])
+    for number in range(2):
+        outer.append("t", rows(number))
+        inner.append(name, rows(number))
+        for catalog, table in ((outer, "t"), (inner, name)):
+            compact(table, delta_catalog_client=catalog, settings=LOCAL)
+    for file in (lake / within / name).rglob("*"):
+        if file.is_file():
+            os.utime(file, (1e9, 1e9))
+    assert cleaned(LocalStore(lake)).deleted
+    assert sorted(inner.read(name)["k"].to_pylist()) == [0, 1]
+
+
 def test_all_names_of_an_object_have_one_identity(lake: Path) -> None:
     store = LocalStore(lake)
     name = f"{NAME}.parquet"

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from iceberg_lake import Lake
 from py4j.protocol import Py4JJavaError
@@ -93,8 +93,8 @@ class RestServer:
         self._http.server_close()
         self._java.close()
 
-    def respond(self, method: str, path: str, body: str) -> tuple[int, str] | None:
-        """Status and body; None: the connection is to be closed."""
+    def respond(self, method: str, path: str, body: str, parent: str = "") -> tuple[int, str] | None:
+        """Status and body; None: the connection is to be closed. `parent`: the namespace whose own are listed."""
         self.asked.append(f"{method} {path}")
         is_table = _TABLE.fullmatch(path) is not None
         chosen: Answer | None = None
@@ -106,14 +106,16 @@ class RestServer:
         elif is_table and method == "GET":
             chosen = self._loads.popleft() if self._loads else None
         if chosen is None or chosen.carried_out:
-            truth = self._truth(method, path, body)
+            truth = self._truth(method, path, body, parent)
         if chosen is None:
             return truth
         time.sleep(chosen.silent_s)
         return (chosen.status, chosen.body) if chosen.status else None
 
-    def _truth(self, method: str, path: str, body: str) -> tuple[int, str]:
+    def _truth(self, method: str, path: str, body: str, parent: str) -> tuple[int, str]:
         try:
+            if method == "GET" and _NAMESPACES.fullmatch(path):
+                return 200, self._java.namespaces(parent)
             return 200, self._java.run(method, path, body, self._described)
         except Py4JJavaError as error:
             kind, text = error.java_exception.getClass().getSimpleName(), str(error.java_exception.getMessage())
@@ -167,6 +169,8 @@ class _Handlers:
             return ""
         if found := _TABLES.fullmatch(path):
             namespace = self._namespace(unquote(found[1]))
+            if method == "GET":
+                return str(self._json.writeValueAsString(handlers.listTables(self._catalog, namespace)))
             request = self._read("CreateTableRequest", body)
             make = handlers.stageTableCreate if request.stageCreate() else handlers.createTable
             return described(self._table(make(self._catalog, namespace, request)))
@@ -174,6 +178,11 @@ class _Handlers:
             return str(self._json.writeValueAsString(handlers.loadNamespace(self._catalog, self._namespace(found[1]))))
         request = self._read("CreateNamespaceRequest", body)
         return str(self._json.writeValueAsString(handlers.createNamespace(self._catalog, request)))
+
+    def namespaces(self, parent: str) -> str:
+        """The namespaces in another one, or the outermost."""
+        within = self._namespace(parent) if parent else self._catalog_package.Namespace.empty()
+        return str(self._json.writeValueAsString(self._rest.CatalogHandlers.listNamespaces(self._catalog, within)))
 
     def _read(self, kind: str, body: str) -> Any:
         return self._json.readValue(body, getattr(self._rest.requests, kind)().getClass())
@@ -191,7 +200,9 @@ def _handler_of(server: RestServer) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
-            found = server.respond(self.command, urlsplit(self.path).path, body)
+            asked = urlsplit(self.path)
+            (parent,) = parse_qs(asked.query).get("parent", [""])
+            found = server.respond(self.command, asked.path, body, unquote(parent))
             if found is None:
                 self.close_connection = True
                 return

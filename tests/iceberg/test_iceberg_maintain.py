@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import time
@@ -92,9 +93,13 @@ def remove_orphans(lake, **options):
     return maintain(lake, "remove_orphans", **options).remove_orphans
 
 
+def folder_of(lake, table_id=T):
+    return Path(re.sub("^file:(//)?", "", loaded(lake, table_id).metadata.location))
+
+
 def stored(lake, table_id=T):
     """All files of the table but metadata JSON, by name."""
-    folder = Path(loaded(lake, table_id).metadata.location.removeprefix("file://"))
+    folder = folder_of(lake, table_id)
     return {path.name for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".metadata.json")}
 
 
@@ -200,6 +205,12 @@ class History:
             kind = refs[name].snapshot_ref_type.value
             (change.remove_branch(name) if kind == "branch" else change.remove_tag(name)).commit()
 
+    def respell(self, number):
+        """Others may register the table by another spelling of its location."""
+        folder = folder_of(self.lake, self.table_id).resolve()
+        spellings = str(folder), f"file:{folder}", folder.as_uri(), f"file://{folder.parent}/./{folder.name}/"
+        self.lake.edit_metadata(self.table_id, {"location": spellings[number % len(spellings)]})
+
     def check(self):
         """Every snapshot that is left reads as it did when it was made, and its files are there."""
         assert reachable(self.lake, self.table_id) <= stored(self.lake, self.table_id)
@@ -210,7 +221,7 @@ class History:
 
 STEPS = st.tuples(
     st.sampled_from(
-        ["append", "append", "position", "delete", "branch", "tag", "drop", "expire", "manifests", "orphans"]
+        ["append", "append", "position", "delete", "branch", "tag", "drop", "expire", "manifests", "orphans", "respell"]
     ),
     st.integers(0, 7),
 )
@@ -235,6 +246,8 @@ def test_random_histories_stay_readable_and_leave_nothing_behind(lake, steps):
                 history.create_ref(number, what == "branch")
             case "drop":
                 history.drop_ref(number)
+            case "respell":
+                history.respell(number)
             case "expire":
                 refs = set(lake.catalog.load_table(table_id).metadata.refs)
                 expire(lake, table_id=table_id, retain_last=1 + number % 3, later=number % 2 * LATER)

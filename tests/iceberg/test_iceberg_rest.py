@@ -93,6 +93,15 @@ def test_all_modes_on_main_and_on_a_branch_then_maintained(server, lake, version
     assert len(result.expire_snapshots.snapshots) >= 5
     assert result.rewrite_manifests.created == 1
     assert (ids(lake), ids(lake, "audit")) == ([0, 1, 3, 4, 5, 7, 9, 10], [0, 1, 3, 4, 5, 7])
+    lost = Path(lake.state(T).metadata.location.removeprefix("file://"), "data/lost.parquet")
+    lost.write_bytes(b"orphan")
+    neighbour = lake.catalog.create_table("ns.u", COLUMNS, properties={"write.data.path": str(lost.parent)})
+    later += 10 * DAY_MS
+    with pytest.raises(InputError, match=r"files of table ns\.u"):
+        Maintain(IcebergTable.load(lake.catalog, T), now_ms=later).run(remove_orphans=True)
+    lake.catalog.drop_table(neighbour.name())
+    assert Maintain(IcebergTable.load(lake.catalog, T), now_ms=later).run(remove_orphans=True).remove_orphans.files
+    assert not lost.exists()
 
 
 @pytest.mark.parametrize(("version", "branch"), [(2, "main"), (2, "audit"), (3, "audit")])

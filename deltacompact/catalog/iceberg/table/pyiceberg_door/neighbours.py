@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.typedef import Identifier
 
 from deltacompact.base.errors import DeltaCompactError, InputError
@@ -64,7 +64,13 @@ def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) ->
 
 
 def _namespaces(catalog: Catalog, above: Identifier) -> Iterator[Identifier]:
-    for namespace in catalog.list_namespaces(above):
+    try:
+        found = catalog.list_namespaces(above)
+    except (BadRequestError, NoSuchNamespaceError):
+        if not above:
+            raise
+        return  # a server without nested namespaces, or it was dropped meanwhile
+    for namespace in found:
         if namespace[: len(above)] == above and len(namespace) > len(above):
             yield namespace
             yield from _namespaces(catalog, namespace)
