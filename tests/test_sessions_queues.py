@@ -204,6 +204,18 @@ def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path, clock):  # n
     assert (letter.body, letter.reason) == ("poison", "received_too_often")
 
 
+def test_a_message_comes_again_although_the_clock_was_set_back_by_a_day(tmp_path, clock):  # noqa: F811
+    queue = DirectoryQueue(tmp_path, visibility_s=60, clock=clock)
+    queue.send("{}")
+    (message,) = queue.receive(1, 0)
+    clock.now_s -= 24 * 3600  # and whoever received it died
+    (again,) = queue.receive(1, 0)
+    assert (again.id, again.receives) == (message.id, 2)
+    assert queue.receive(1, 0) == []
+    clock.now_s -= 1800  # less than anybody may put it off: it waits
+    assert queue.receive(1, 0) == []
+
+
 def test_the_age_of_the_oldest_message(tmp_path, clock):  # noqa: F811
     queue = DirectoryQueue(tmp_path, clock=clock)
     assert queue.depth().oldest_s is None

@@ -15,6 +15,7 @@ from sessions_records import job_run
 from stores import InterceptedStore
 
 import deltacompact
+from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
@@ -106,6 +107,29 @@ def test_what_forbids_comes_first():
     purging = policy(document={"purge": True})
     assert decide(replace(FOUND, deltas=0, dead_rows=5), of=purging) is Reason.BELOW_THRESHOLDS
     assert decide(replace(FOUND, deltas=0), of=purging) is Reason.NOTHING_NEW
+
+
+def test_a_submission_by_a_clock_that_was_ahead_keeps_nobody_waiting_for_years():
+    asks = policy(when=[{"deltas": 1}], cooldown=600)
+    decide = lambda ahead_s: evaluate(asks, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S)  # noqa: E731
+    assert decide(365 * DAY_S).reason is Reason.DELTAS
+    assert decide(599).reason is Reason.COOLING_DOWN  # clocks of two machines that differ a little
+    assert decide(599).text.startswith("submitted 0 s ago")
+    hourly = policy(schedule=Schedule(cron="0 * * * *", window=3600.0), when=[])
+    at = lambda ahead_s: evaluate(hourly, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S).reason  # noqa: E731
+    assert at(365 * DAY_S) is Reason.SCHEDULE
+    assert at(1) is Reason.ONCE_A_WINDOW
+
+
+def test_deltas_of_a_writer_whose_clock_is_ahead_grow_old():
+    now_s = [1_000_000.0]
+    writer = DeltaStreamCatalog(MemoryStore(clock=lambda: now_s[0]), clock=lambda: now_s[0] + 365 * DAY_S)
+    writer.create_table("t", primary_keys=["k"])
+    writer.append("t", pa.table({"k": [1]}))
+    now_s[0] += 7200
+    (found,) = statistics_of(DeltaStreamCatalog(writer.store), "t", now_s[0])
+    measured = found.measured(now_s[0], None, None)
+    assert measured["oldest_delta_age"] == measured["idle"] == 7200
 
 
 def upsolver(files: int, average: int, idle_s: float) -> bool:
@@ -417,7 +441,7 @@ def test_a_table_that_is_missing_leaves_the_others_to_be(place):
 def test_statistics_come_from_the_log_with_few_requests(place):
     place.append("1", times=4), place.append("2", times=2)
     deltacompact.compact("orders", delta_catalog_client=place.catalog, partitions=[{"day": "2"}])
-    first, second = statistics_of(place.catalog, "orders")
+    first, second = statistics_of(place.catalog, "orders", NOW_S)
     assert (first.deltas, first.delta_rows, first.files) == (4, 4, 4)
     assert first.oldest_delta_s <= first.written_s and first.bytes > 0
     assert (second.deltas, second.files, second.oldest_delta_s) == (0, 1, None) and second.written_s is not None
@@ -433,7 +457,7 @@ def test_statistics_come_from_the_log_with_few_requests(place):
         return act()
 
     counted = deltacompact.DeltaStreamCatalog(InterceptedStore(inner, intercept))
-    assert len(statistics_of(counted, "t")) == 20
+    assert len(statistics_of(counted, "t", 4e9)) == 20
     asked.clear()
-    statistics_of(counted, "t")
+    statistics_of(counted, "t", 4e9)
     assert len(asked) <= 2 * 20 + 5  # one probe for each log, a listing of partitions

@@ -133,7 +133,7 @@ def test_every_token_comes_back_from_an_entry_as_it_was() -> None:
 
 def test_a_token_expires_after_its_commit_was_compacted_not_after_it_was_made() -> None:
     now_s = [1e9]
-    catalog = DeltaStreamCatalog(MemoryStore(), clock=lambda: now_s[0])
+    catalog = DeltaStreamCatalog(MemoryStore(clock=lambda: now_s[0]), clock=lambda: now_s[0])
     catalog.create_table("t", (), ["k"])
     catalog.append("t", pa.table({"k": [1], "v": ["first"]}), token="nightly")
     now_s[0] += TOKEN_RETENTION_S + 1

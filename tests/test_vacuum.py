@@ -22,6 +22,8 @@ from lake.lake import rows as small_rows
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
+from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
+from deltacompact.catalog.delta_stream.vacuum.held import Held
 from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.cli import run as command_line
 from deltacompact.storage.identity import identity, path_below
@@ -47,8 +49,11 @@ def days_later(store: Any, days: float = 4) -> DeltaStreamCatalog:
     return DeltaStreamCatalog(store, clock=lambda: time.time() + days * DAYS)
 
 
-def cleaned(store: Any) -> VacuumResult:
-    (result,) = vacuum(days_later(store), "t")
+def cleaned(store: Any, days: float = 4, full: bool = False) -> VacuumResult:
+    """A vacuum so many days later."""
+    catalog = days_later(store, days)
+    held = Held(catalog, "t", VACUUM_AGE_MIN_S, False, catalog.clock())
+    (result,) = vacuum(catalog, "t", full=full, held=held)
     return result
 
 
@@ -130,7 +135,7 @@ def test_a_file_that_was_appended_by_reference_stays_after_its_delta_is_compacte
     compact("t", delta_catalog_client=days_later(store, 5), settings=LOCAL)
     os.utime(file)  # it is the user's: writing it again is no sign of a damaged log
     for full in (False, True):  # at first the log of the first version stays unread: a mark knows it
-        vacuum(days_later(store, 9), "t", full=full)
+        cleaned(store, 9, full)
         assert file.exists()
     assert keys(catalog) == [1, 2, 3, 4]
 
@@ -151,7 +156,7 @@ def test_a_mark_of_a_former_version_does_not_say_what_came_by_reference(lake: Pa
     store.put("t/vacuum.json", json.dumps(mark).encode())
     catalog.append("t", rows(3))
     compact("t", delta_catalog_client=days_later(store, 5), settings=LOCAL)
-    vacuum(days_later(store, 9), "t")
+    cleaned(store, 9)
     assert file.exists()
 
 

@@ -26,6 +26,9 @@ from deltacompact.storage.opening import uri_parts
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
 RECEIVES_MAX = 20
+_PUT_OFF_MAX_S = 3600.0
+"""Nobody leases or puts off a message for longer. One whose time lies further ahead was leased before a clock was set
+back: it is ready."""
 _POLL_S = 0.1
 _READY = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)")
 _LEASED = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)\.(?P<receipt>[0-9a-f]{32})")
@@ -139,12 +142,15 @@ class DirectoryQueue:
         found = []
         for path in (self._folder / "leased").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                if (name := _LEASED.fullmatch(path.name)) and path.stat().st_mtime <= now_s:
+                if (name := _LEASED.fullmatch(path.name)) and self._is_ready(path.stat().st_mtime, now_s):
                     found.append((path, name["id"], int(name["receives"])))
         for path in (self._folder / "ready").iterdir():
             if name := _READY.fullmatch(path.name):
                 found.append((path, name["id"], int(name["receives"])))
         yield from sorted(found, key=lambda file: file[1])
+
+    def _is_ready(self, ready_s: float, now_s: float) -> bool:
+        return not now_s < ready_s <= now_s + max(self._visibility_s, _PUT_OFF_MAX_S)
 
     def _lease(self, path: Path, number: str, receives: int) -> Message | None:
         """Take a message; None where somebody else was faster."""

@@ -98,12 +98,14 @@ def evaluate(policy: Policy, statistics: Statistics, history: History, now_s: fl
         begins_s = window_begin_s(policy.schedule, now_s)
         if begins_s is None:
             return _wait(Reason.OUTSIDE_WINDOW, f"no window of {policy.schedule.cron!r} is open")
-        if policy.schedule.once and last_s is not None and last_s >= begins_s:
+        if policy.schedule.once and last_s is not None and begins_s <= last_s < begins_s + policy.schedule.window:
             return _wait(Reason.ONCE_A_WINDOW, f"submitted in the window that began at {_clock(begins_s)}")
     cooldown_s = min(policy.cooldown * 2.0 ** min(history.failures, 10), max(_COOLDOWN_MAX_S, policy.cooldown))
-    if last_s is not None and now_s < last_s + cooldown_s:
+    # A time that lies further ahead comes of a clock that was wrong: waiting for it could take years.
+    if last_s is not None and abs(now_s - last_s) < cooldown_s:
         failed = f" after {history.failures} failed" if history.failures else ""
-        return _wait(Reason.COOLING_DOWN, f"submitted {now_s - last_s:.0f} s ago, every {cooldown_s:.0f} s{failed}")
+        ago_s = max(0.0, now_s - last_s)
+        return _wait(Reason.COOLING_DOWN, f"submitted {ago_s:.0f} s ago, every {cooldown_s:.0f} s{failed}")
     if not policy.when:
         assert begins_s is not None
         return Decision(Action.SUBMIT, Reason.SCHEDULE, f"its window began at {_clock(begins_s)}")

@@ -105,15 +105,19 @@ def branch_statistics(branch: str, sizes: BranchSizes) -> BranchStatistics:
     return BranchStatistics(branch_of({"branch": branch}), sizes)
 
 
-def statistics_of(catalog: DeltaStreamCatalog, table_id: str) -> list[PartitionStatistics]:
+def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> list[PartitionStatistics]:
     """Every partition of a table. A catalog that is asked again reads only what was added to the logs.
+
+    What was committed after `now_s`, by its writer's clock, was committed when the store says.
 
     Raises NotFoundError where the table does not exist.
     """
-    return [_of_partition(catalog, table_id, partition) for partition in catalog.partitions(table_id)]
+    return [_of_partition(catalog, table_id, partition, now_s) for partition in catalog.partitions(table_id)]
 
 
-def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> PartitionStatistics:
+def _of_partition(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float
+) -> PartitionStatistics:
     state = catalog.state(table_id, partition)
     deltas = state.deltas
     waiting = {delta.position for delta in deltas}
@@ -123,8 +127,10 @@ def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
     compacted = state.compacted.files if state.compacted else ()
     files = [*compacted, *(file for delta in deltas for file in delta.files)]
     written_s = max(times_s, default=None)
-    if written_s is None and compacted:
+    if (written_s is None and compacted) or max(times_s, default=0.0) > now_s:
+        # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
+        times_s = [min(time_s, written_s) for time_s in times_s]
     return PartitionStatistics(
         partition=dict(partition.values),
         mark=f"{state.version}/{state.last_position}",

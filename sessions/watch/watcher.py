@@ -167,7 +167,7 @@ class _Table:
         """A function that looks at the table. Called again, it reads only what is new."""
         catalog = self._watcher._open_catalog(self.catalog_uri)
         if not is_iceberg_catalog(catalog):
-            return lambda: statistics_of(catalog, self.name)
+            return lambda: statistics_of(catalog, self.name, self._watcher._clock())
         branch = self.branch or MAIN
         watched = catalog.watched(self.name, branch)
         return lambda: [branch_statistics(branch, watched.look())]

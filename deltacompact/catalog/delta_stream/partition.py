@@ -108,7 +108,7 @@ class DeltaStreamPartition:
         )
         now_ms = int(self._catalog.clock() * 1000)
         positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]
-        tokens = base.tokens_inherited(now_ms)
+        tokens = self._log.tokens_inherited(base, now_ms)
         opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
 
         def prepare() -> None:

@@ -102,7 +102,7 @@ def rollback(
     _refuse_old(catalog, log, wanted)
     now_ms, lineage = int(catalog.clock() * 1000), uuid.uuid4().hex
     opened = Opened(
-        base.opened.number + 1, base.version, lineage, base.tokens_inherited(now_ms), base.last_position, now_ms
+        base.opened.number + 1, base.version, lineage, log.tokens_inherited(base, now_ms), base.last_position, now_ms
     )
     successor = log.write_version(opened.number, [opened, *_contents(wanted, base)])
 

@@ -153,7 +153,7 @@ class StreamWriter:
         # Not above the position of any delta that is carried over on top.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
         number = base.opened.number + 1
-        opened = Opened(number, base.version, lineage, base.tokens_inherited(now_ms), position, now_ms)
+        opened = Opened(number, base.version, lineage, log.tokens_inherited(base, now_ms), position, now_ms)
         commit = Commit(lineage, now_ms, (Delta(position, OperationType.UPSERT, files),))
         successor = log.write_version(number, [opened, Committed(commit)])
 

@@ -164,6 +164,13 @@ class StreamLog:
         """When the last entry was put that is not a fence, by the store's clock."""
         return self.store.stat(self.last_written(state)).modified_s
 
+    def tokens_inherited(self, base: StreamState, now_ms: int) -> Tokens:
+        """The tokens that a successor of `base` begins with. The store's clock, which dates its last entry, counts."""
+        if not base.has_named_tokens:
+            return base.tokens_inherited(now_ms)
+        last = self.store.stat(self.paths.entry(base.version, base.tail - 1))
+        return base.tokens_inherited(now_ms, int(last.modified_s * 1000))
+
     def last_written(self, state: StreamState) -> str:
         """The path of the last entry that is not a fence."""
         sequence = state.tail - 1

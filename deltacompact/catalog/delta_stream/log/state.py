@@ -70,9 +70,20 @@ class StreamState:
         """The commit of a token, or one of its producer with a greater number; None: the token is new."""
         return self.commits.known(token) or self.opened.tokens.known(token)
 
-    def tokens_inherited(self, now_ms: int) -> Tokens:
-        """The tokens that a successor begins with. A token's age counts from the compaction of its commit."""
-        return self.opened.tokens.unexpired(now_ms).including(self.commits, now_ms)
+    @property
+    def has_named_tokens(self) -> bool:
+        """Whether it knows tokens that expire."""
+        names = (commit.token is not None and commit.token.sequence is None for commit in self.commits)
+        return bool(self.opened.tokens.others) or any(names)
+
+    def tokens_inherited(self, now_ms: int, reached_ms: int | None = None) -> Tokens:
+        """The tokens that a successor begins with. A token's age counts from the compaction of its commit.
+
+        `reached_ms` is a time that has surely come: if our clock is ahead no token is forgotten early, and if it is
+        behind none is remembered as older than it is.
+        """
+        reached_ms = now_ms if reached_ms is None else reached_ms
+        return self.opened.tokens.unexpired(min(now_ms, reached_ms)).including(self.commits, max(now_ms, reached_ms))
 
     @property
     def last_position(self) -> int | None:

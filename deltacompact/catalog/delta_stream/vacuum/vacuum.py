@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base import expect
@@ -123,13 +123,18 @@ class _Vacuum:
     ) -> None:
         self.partition = partition
         self._held = held
-        self._now_s = catalog.clock()
         self._store: ObjectStore = catalog.store
         paths = TablePaths.of(table_id).stream(partition)
         self._log = StreamLog(catalog.store, paths, catalog.log_limits, catalog.wait)
         self._paths = self._log.paths
-        self._old_s = catalog.clock() - age_min_s
-        self._shared_old_s = catalog.clock() - max(age_min_s, VACUUM_AGE_MIN_S)
+        self._age_min_s = age_min_s
+        self._count_from(catalog.clock())
+
+    def _count_from(self, now_s: float) -> None:
+        """Let ages count from this time."""
+        self._now_s = now_s
+        self._old_s = now_s - self._age_min_s
+        self._shared_old_s = now_s - max(self._age_min_s, VACUUM_AGE_MIN_S)
 
     def collect(self, dry_run: bool, full: bool) -> VacuumResult:
         """List; read what is reached; refuse a doubtful log; fence dead sessions; delete; leave a mark."""
@@ -137,6 +142,8 @@ class _Vacuum:
         listing = StreamListing.of(self._store, self._paths, self._old_s)
         if mark and mark.is_current(listing.all.values(), self._old_s):
             return self._as_before(mark, listing, dry_run)
+        self._count_from(self._held.now_s(self._paths.fresh("data", ".json")))
+        listing = replace(listing, old_s=self._old_s)
         evidence = Evidence.of(log, listing.all.values(), mark.records if mark else ())
         chain = read_chain(log, listing, dict(mark.chain) if mark else {})
         self._refuse(contradictions(log, evidence, chain.tails))

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.catalog.iceberg.journal.journal import FOLDER
 from deltacompact.catalog.iceberg.maintain.expire import ExpireResult, ExpireSnapshots
 from deltacompact.catalog.iceberg.maintain.options import maintain_options, refuse_young_orphans
 from deltacompact.catalog.iceberg.maintain.orphans import OrphansResult, RemoveOrphans
 from deltacompact.catalog.iceberg.maintain.rewrite_manifests import ManifestsResult, RewriteManifests
 from deltacompact.catalog.iceberg.table.metadata import MAIN
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.storage.store_clock import agreed_now_s
 
 
 @dataclass(slots=True)
@@ -36,13 +38,17 @@ class MaintainResult:
 
 @dataclass(frozen=True, slots=True)
 class Maintain:
-    """One call of maintain. `now_ms` is the moment from which ages are counted, `say` is told what happens."""
+    """One call of maintain. `say` is told what happens.
+
+    `now_ms` is the moment from which ages are counted; None: now, as the store's clock has it where ours disagrees. In
+    a dry run, which writes nothing, ours counts.
+    """
 
     table: IcebergTable
     branch: str = MAIN
     chosen: Mapping[str, Any] = field(default_factory=dict, hash=False)
     dry_run: bool = False
-    now_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    now_ms: int | None = None
     say: Callable[[str], None] = lambda line: None
 
     def run(
@@ -50,7 +56,8 @@ class Maintain:
     ) -> MaintainResult:
         """Do what is asked for. Raises InputError before any work, and what the single steps raise."""
         metadata = self.table.metadata
-        options = maintain_options(self.chosen, metadata.properties, self.now_ms)
+        ours_ms = int(time.time() * 1000) if self.now_ms is None else self.now_ms
+        options = maintain_options(self.chosen, metadata.properties, ours_ms)
         if not (expire_snapshots or rewrite_manifests or remove_orphans):
             raise InputError("nothing is asked for: expire snapshots, rewrite manifests, remove orphans")
         metadata.branch(self.branch)
@@ -62,9 +69,11 @@ class Maintain:
         manifests = RewriteManifests(store, self.branch, options.manifest_bytes, self.say)
         if rewrite_manifests:
             manifests.refuse_version_1(metadata)
+        now_ms = self._agreed_ms(ours_ms) if expire_snapshots or remove_orphans else ours_ms
+        options = maintain_options(self.chosen, metadata.properties, now_ms)
         result = MaintainResult(metadata.table_id, self.branch, self.dry_run)
         if expire_snapshots:
-            expiry = ExpireSnapshots(store, options, self.now_ms, self.say)
+            expiry = ExpireSnapshots(store, options, now_ms, self.say)
             result.expire_snapshots = expiry.plan(metadata) if self.dry_run else expiry.run(self.table)
         if rewrite_manifests:
             now = self.table.reloaded()
@@ -75,9 +84,14 @@ class Maintain:
             else:
                 result.rewrite_manifests = manifests.run(now, uuid.uuid4().hex)
         if remove_orphans:
-            orphans = RemoveOrphans(store, options, self.now_ms, self.table.io_properties, self.say)
+            orphans = RemoveOrphans(store, options, now_ms, self.table.io_properties, self.say)
             result.remove_orphans = orphans.run(self.table.reloaded(), self.dry_run)
         return result
+
+    def _agreed_ms(self, ours_ms: int) -> int:
+        if self.now_ms is not None or self.dry_run:
+            return ours_ms
+        return round(agreed_now_s(self.table.store, f"{FOLDER}clock-{uuid.uuid4().hex}", ours_ms / 1000) * 1000)
 
 
 def _refuse_without_gc(table_id: str, properties: Mapping[str, str]) -> None:
