@@ -337,10 +337,13 @@ def let_in(catalog: DeltaStreamCatalog, monkeypatch: pytest.MonkeyPatch, *tables
         return [catalog.append("t", table).position for table in tables]
 
 
+@pytest.mark.parametrize("sort", [False, True], ids=["value", "sort key"])
 @pytest.mark.parametrize("compacted", [False, True], ids=["deltas", "compacted"])
-def test_an_error_about_an_innocent_file_names_the_delta_that_blocks_and_a_way_out_that_works(monkeypatch, compacted):
-    """A compacted file's values do not fit the type that a later delta brought."""
-    catalog = lake()
+def test_an_error_about_an_innocent_file_names_the_delta_that_blocks_and_a_way_out_that_works(
+    monkeypatch, compacted, sort
+):
+    """Compacted values, in a file or in the index, do not fit the type that a later delta brought."""
+    catalog = lake(sort)
     catalog.append("t", rows(1, pa.array([FAR_US], pa.timestamp("us"))))
     if compacted:
         folded(catalog)

@@ -190,13 +190,17 @@ def test_a_column_without_a_name_that_the_table_has_already_stays(monkeypatch):
     """Release 0.1 took it; the producer must not break."""
     from deltacompact.catalog.delta_stream.appending import stream_writer
 
-    catalog, table = lake(), pa.table({"id": [1], "Unnamed: 0": [0]})
+    catalog, table = DeltaStreamCatalog(MemoryStore()), pa.table({"id": [1], "Unnamed: 0": [0]})
+    catalog.create_table("t", ["day"], ["id"])
+    with pytest.raises(SchemaError, match="'Unnamed: 0' is an index"):
+        catalog.append("t", table, {"day": "mon"})
     with monkeypatch.context() as patch:
         patch.setattr(stream_writer, "check_names", lambda *_: None)
-        catalog.append("t", table)
-    catalog.append("t", table)
+        catalog.append("t", table, {"day": "mon"})
+    catalog.append("t", table, {"day": "mon"})
     compact("t", delta_catalog_client=catalog, settings=LOCAL)
-    catalog.append("t", table)
+    catalog.append("t", table, {"day": "mon"})
+    catalog.append("t", table, {"day": "tue"})  # a new partition of it
 
 
 def test_the_schema_mode_is_in_the_tables_document_and_may_change(tmp_path):

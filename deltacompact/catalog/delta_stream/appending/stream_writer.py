@@ -312,12 +312,21 @@ class StreamWriter:
                 continue
             after, checked = schemas.union([file], known), file.schema
             names = [name for name in added(known, after) if name not in declared]
-            check_names(file.schema.names, file.path, known.names)
+            self._check_names(file, known)
             if is_fixed and len(known):
                 check_fixed(known, after, declared, file.path, self._table_id)
             new += names if len(columns) else []
             known = after
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
+
+    def _check_names(self, file: DataFile, known: pa.Schema) -> None:
+        """Raise SchemaError for a column without a name that neither the stream has nor, if it is new, the table."""
+        try:
+            check_names(file.schema.names, file.path, known.names)
+        except SchemaError:
+            if len(known) or not self._partition.names:
+                raise
+            check_names(file.schema.names, file.path, self._columns_of_another_partition().names)
 
     def _columns_of_another_partition(self) -> pa.Schema:
         """The columns of the table's last partition besides this one; none where there is no other."""
