@@ -8,5 +8,5 @@ s3_parts        a multipart upload                                      upload  
 fetched_file    reads ranges of a remote file ahead                     direct_file   writes past the page cache
 retries         stores that are slow, lose requests or are busy         first_answer  a wrong endpoint is told soon
 throttle        leaves room for others                                  traffic       counts requests
-store_clock     the time of now, for ages of objects
+store_clock     the time of now, for ages of objects                    identity      which object a name means
 """

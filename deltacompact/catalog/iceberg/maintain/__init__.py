@@ -10,4 +10,6 @@ rewrite_manifests  few manifests for many, built anew on each head
 reach              the files that snapshots reach, each manifest read once
 sessions           what killed sessions left: closed, so that nobody commits it any more
 orphans            files below the table's location that nothing reaches: listed first, then compared
+signs              signs of other tables among the files
+overlaps           other tables of the catalog whose folders overlap with the searched one
 """
