@@ -28,7 +28,7 @@ import pyarrow as pa
 from stores import ranged
 
 from deltacompact.storage.fetched_file import open_fetched
-from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore
+from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore, Tagged
 
 LIST_PAGE = 1000
 """Keys in one answer to a LIST request."""
@@ -105,6 +105,14 @@ class CountingStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with self._counted("put_if_absent", path):
             return self.inner.put_if_absent(path, data)
+
+    def get_tagged(self, path: str) -> Tagged:
+        with self._counted("get", path):
+            return self.inner.get_tagged(path)
+
+    def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
+        with self._counted("put_if_same", path):
+            return self.inner.put_if_same(path, data, etag)
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
         def fetched() -> Fetched:

@@ -17,7 +17,7 @@ from deltacompact.base.errors import StoreError
 from deltacompact.executors import measure
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import Fetched, ObjectStat
+from deltacompact.storage.objects import Fetched, ObjectStat, Tagged
 
 Intercept = Callable[[str, str, Callable[[], Any]], Any]
 
@@ -42,6 +42,12 @@ class InterceptedStore:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self._intercept("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
+
+    def get_tagged(self, path: str) -> Tagged:
+        return self._intercept("get", path, lambda: self.inner.get_tagged(path))
+
+    def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
+        return self._intercept("put_if_same", path, lambda: self.inner.put_if_same(path, data, etag))
 
     def open(self, path: str) -> pa.NativeFile:
         return self._intercept("open", path, lambda: self.inner.open(path))
@@ -127,9 +133,9 @@ class FailsAt:
         place, self.seen = self.seen, self.seen + 1
         if place != self.at:
             return act()
+        self.failed = f"{kind} {path}"
         if self.after:
             act()
-        self.failed = f"{kind} {path}"
         raise self.error(f"{kind} {path}: failed {'after' if self.after else 'before'} it happened")
 
 

@@ -26,7 +26,7 @@ from sessions.base.model import JobRunState, SessionState
 from sessions.cli import run
 from sessions.events.event import SCHEMA_PATH
 from sessions.events.outbox import Outbox
-from sessions.metrics.collector import exposition
+from sessions.metrics.collector import RecordsCollector, exposition
 from sessions.overview.overview import OverviewReader
 from sessions.planning.learning import RateStore, pool_of
 from sessions.queues.queue import open_queue
@@ -198,7 +198,7 @@ def test_job_runs_on_iceberg_tables_from_submit_to_sla(place, capsys):
     assert told["job_runs"]["desired"] == 1.0, "900 s are enough"
     _check_events(place)
     _check_learned(place)
-    scraped = exposition(OverviewReader(place.state).read).decode()
+    scraped = exposition(RecordsCollector(OverviewReader(place.state).read)).decode()
     assert 'deltacompact_session_rows_total{kind="deleted"} 36.0' in scraped
     assert 'deltacompact_sessions{state="nothing_to_do"} 1.0' in scraped
 

@@ -11,7 +11,7 @@ from stores import InterceptedStore
 
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import Dispatcher, Estimate, JobRunState, SessionState
-from sessions.metrics.collector import SLACKS_MAX, exposition, metrics_of
+from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, exposition, metrics_of
 from sessions.overview.adherence import Outturn, adherence, outturns
 from sessions.overview.overview import OverviewReader
 from sessions.queues.queue import open_queue
@@ -39,7 +39,7 @@ def end(state: StateStore, run_id: str) -> None:
 
 
 def values(state: StateStore, queue=None) -> dict[tuple, float]:
-    text = exposition(OverviewReader(state, queue).read).decode()
+    text = exposition(RecordsCollector(OverviewReader(state, queue).read)).decode()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -133,4 +133,4 @@ def test_the_buffer_is_ten_percent(actual_s, failed, kept):
 def test_nothing_to_report_is_no_error():
     shares = adherence([])
     assert (shares.ended, shares.expected, shares.error_p90) == (0, None, None)
-    assert b"deltacompact_job_runs" in exposition(OverviewReader(StateStore(MemoryStore())).read)
+    assert b"deltacompact_job_runs" in exposition(RecordsCollector(OverviewReader(StateStore(MemoryStore())).read))

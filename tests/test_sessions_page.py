@@ -286,7 +286,7 @@ def test_machines_get_metrics_and_health(state):
     answer = httpx.get(served.address + "metrics")
     assert 'deltacompact_sessions{state="running"} 200.0' in answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert httpx.get(served.address + "healthz").json() == {"status": "ok"}
+    assert httpx.get(served.address + "healthz").json() == {"status": "ok", "unreadable": 0}
     served.stop()
 
     def broken(kind, path, act):

@@ -281,7 +281,7 @@ def started(machine, stops_at, path):
 @pytest.mark.parametrize(
     ("kind", "path", "occurrence"),
     [
-        ("put_if_absent", "sessions/all", 2),
+        ("put_if_same", "sessions/all", 1),
         ("put_if_absent", "plan.json", 1),
         ("put_if_absent", "round-00001", 1),
         ("put_if_absent", "stream/1-", 1),

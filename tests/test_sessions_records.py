@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from counting_store import CountingStore
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sessions_clock import clock  # noqa: F401
 from stores import FailsAt, InterceptedStore
@@ -15,6 +17,7 @@ from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.ids import session_id
 from sessions.base.model import Dispatcher, JobRun, JobRunState, Lease, Session, SessionState
+from sessions.records import swapping
 from sessions.records.leases import LeaseLostError, allowed_skew_s, claim, is_free
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
@@ -27,6 +30,14 @@ def memory(clock):  # noqa: F811
     return MemoryStore(clock=clock)
 
 
+@pytest.fixture(params=["one object", "numbered"])
+def way(request, monkeypatch):
+    """Both ways of replacing a record: with If-Match, and without it."""
+    if request.param == "numbered":
+        monkeypatch.setattr(swapping, "Swaps", type("NoStore", (), {}))
+    return request.param
+
+
 @pytest.fixture
 def state(memory):
     return StateStore(memory)
@@ -35,7 +46,7 @@ def state(memory):
 # --- compare-and-swap ----------------------------------------------------------------------------------------------
 
 
-def test_exactly_the_version_that_was_read_is_replaced(memory):
+def test_exactly_the_version_that_was_read_is_replaced(memory, way):
     records = SwappedRecords(memory)
     with pytest.raises(NotFoundError):
         records.read("a")
@@ -48,11 +59,13 @@ def test_exactly_the_version_that_was_read_is_replaced(memory):
     version = records.read("a")
     for value in range(20):
         version = records.swap(version, value)
-    assert len(list(memory.list("a/"))) == 8, "what nobody reads any more is removed"
+    kept = 8 if way == "numbered" else 1
+    assert len(list(memory.list("a/"))) == kept, "what nobody reads any more is removed"
 
 
-def test_a_writer_that_slept_for_long_learns_that_it_lost(memory):
+def test_a_writer_that_slept_for_long_learns_that_it_lost(memory, monkeypatch):
     """Its slot is free again: others came past it and removed what was there."""
+    monkeypatch.setattr(swapping, "Swaps", type("NoStore", (), {}))
     records = SwappedRecords(memory)
     records.create("a", 0)
     asleep = records.read("a")
@@ -94,7 +107,7 @@ def test_of_many_writers_one_wins_each_version(where, tmp_path, request):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", range(4))
-def test_a_swap_of_which_an_operation_fails_has_happened_or_not(memory, at, after):
+def test_a_swap_of_which_an_operation_fails_has_happened_or_not(memory, at, after, way):
     SwappedRecords(memory).create("a", 0)
     records = SwappedRecords(InterceptedStore(memory, FailsAt(at, after=after)))
     version = SwappedRecords(memory).read("a")
@@ -106,6 +119,108 @@ def test_a_swap_of_which_an_operation_fails_has_happened_or_not(memory, at, afte
     now = SwappedRecords(memory).read("a").value
     assert now == 1 if swapped else now in (0, 1)
     assert SwappedRecords(memory).swap(SwappedRecords(memory).read("a"), 2) is not None
+
+
+def test_a_writer_with_if_match_that_lost_learns_it_however_late(memory):
+    records = SwappedRecords(memory)
+    records.create("a", 0)
+    asleep = version = records.read("a")
+    for value in range(1, 60):
+        version = records.swap(version, value)
+    assert records.swap(asleep, "late") is None and not records.create("a", "late too")
+    assert records.read("a").value == 59 and records.swap(version, 60) is not None
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_whoever_is_told_that_he_won_has_won_although_replies_are_lost_and_puts_repeated(data):
+    """The client puts again where a reply was lost, and is refused for its own put, which others may have replaced."""
+    memory = MemoryStore()
+    others = SwappedRecords(memory)
+    others.create("a", [])
+    others.create("a", ["again"])
+
+    def intercept(kind, path, act):
+        if kind != "put_if_same" or ".put-if-same" in path:
+            return act()
+        for _ in range(data.draw(st.integers(0, 2), "others before")):
+            replaced()
+        first = act() if data.draw(st.booleans(), "carried out, and the reply is lost") else None
+        for _ in range(data.draw(st.integers(0, 2), "others after")):
+            replaced()
+        if data.draw(st.booleans(), "nobody can say"):
+            raise StoreError("no reply")
+        return (first if data.draw(st.booleans(), "answered after all") else None) or act()
+
+    def replaced():
+        found = others.read("a")
+        done.append(f"other-{len(done)}")
+        assert others.swap(found, [*found.value, done[-1]]) is not None
+
+    done: list[str] = []
+    ours = SwappedRecords(InterceptedStore(memory, intercept))
+    certain, lost = [], []
+    for number in range(6):
+        version = ours.read("a")
+        try:
+            swapped = ours.swap(version, [*version.value, f"ours-{number}"])
+        except StoreError:
+            continue
+        (certain if swapped else lost).append(f"ours-{number}")
+        if swapped is not None and data.draw(st.booleans(), "swaps again at once"):
+            before = others.read("a").value
+            try:
+                again = ours.swap(swapped, [*swapped.value, f"next-{number}"])
+            except StoreError:
+                continue
+            assert again is None or before[: len(swapped.value)] == swapped.value
+            (certain if again else lost).append(f"next-{number}")
+    kept = others.read("a").value
+    assert set(done) | set(certain) <= set(kept) and not set(lost) & set(kept)
+    assert len(kept) == len(set(kept))
+
+
+def test_a_record_that_began_numbered_stays_so_for_dispatchers_of_the_version_before(memory, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(swapping, "Swaps", type("NoStore", (), {}))
+        old = SwappedRecords(memory)
+        old.create("a", 1)
+    new = SwappedRecords(memory)
+    replaced = new.swap(new.read("a"), 2)
+    assert replaced is not None and replaced.etag is None
+    assert old.swap(old.read("a"), 3) is not None and new.swap(replaced, 4) is None
+    assert new.read("a").value == 3 and [version.value for version in new.read_all("")] == [3]
+
+
+def test_a_job_run_that_is_one_object_is_damaged_to_the_version_before_which_never_works_on_it(memory, state):
+    """The version before lists numbered objects, takes the greatest one, and reads its key "record"."""
+    state.accept(RUN)
+    (stat,) = memory.list("job-runs/run-1/run/")
+    assert stat.path.endswith("/" + "9" * 20 + ".json")
+    assert "record" not in json.loads(memory.get(stat.path))
+    SwappedRecords(memory).create("rates/local", {"learned": 1})  # what nobody is harmed by, it reads
+    assert json.loads(memory.get(f"rates/local/{'9' * 20}.json"))["record"] == {"learned": 1}
+
+
+def test_a_store_that_ignores_if_match_has_numbered_records(memory):
+    def intercept(kind, path, act):
+        if kind == "put_if_same":
+            memory.put(path, b"overwritten")
+            return "etag"
+        return act()
+
+    records = SwappedRecords(InterceptedStore(memory, intercept))
+    assert records.create("a", 1)
+    assert records.swap(records.read("a"), 2).etag is None and records.read("a").value == 2
+
+
+def test_reading_and_replacing_a_record_take_one_request_each_where_the_store_has_if_match(memory):
+    records = SwappedRecords(memory)
+    records.create("a", 1)
+    counted = CountingStore(memory)
+    records = SwappedRecords(counted)
+    assert records.swap(records.read("a"), 2) is not None
+    assert counted.by_kind() == {"get": 1, "put_if_same": 1}
 
 
 # --- the state store -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from deltacompact.base.errors import NotFoundError
-from deltacompact.storage.objects import ObjectStat
+from deltacompact.storage.objects import ObjectStat, Tagged
 
 
 class MemoryStore:
@@ -24,10 +24,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def get(self, path: str) -> bytes:
-        try:
-            return self._objects[path][0]
-        except KeyError:
-            raise NotFoundError(f"{self.uri}{path} does not exist") from None
+        return self._found(path)[0]
 
     def put(self, path: str, data: bytes) -> None:
         self._objects[path] = (bytes(data), self._clock())
@@ -39,6 +36,17 @@ class MemoryStore:
             self.put(path, data)
             return True
 
+    def get_tagged(self, path: str) -> Tagged:
+        data, modified_s = self._found(path)
+        return Tagged(data, _etag(data), modified_s)
+
+    def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
+        with self._lock:
+            if path not in self._objects or _etag(self._objects[path][0]) != etag:
+                return None
+            self.put(path, data)
+            return _etag(data)
+
     def open(self, path: str) -> pa.NativeFile:
         return pa.BufferReader(self.get(path))
 
@@ -49,14 +57,15 @@ class MemoryStore:
         self.put(path, sink.getvalue().to_pybytes())
 
     def stat(self, path: str) -> ObjectStat:
-        data = self.get(path)
-        return ObjectStat(path, len(data), self._objects[path][1])
+        data, modified_s = self._found(path)
+        return ObjectStat(path, len(data), modified_s)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
         for path in sorted(self._objects):
             if path.startswith(prefix) and path > start_after:
-                data, modified_s = self._objects[path]
-                yield ObjectStat(path, len(data), modified_s)
+                with contextlib.suppress(NotFoundError):  # it was removed meanwhile
+                    data, modified_s = self._found(path)
+                    yield ObjectStat(path, len(data), modified_s, _etag(data))
 
     def folders(self) -> Iterator[str]:
         yield from sorted({path.partition("/")[0] for path in self._objects if "/" in path})
@@ -64,3 +73,13 @@ class MemoryStore:
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             self._objects.pop(path, None)
+
+    def _found(self, path: str) -> tuple[bytes, float]:
+        try:
+            return self._objects[path]
+        except KeyError:
+            raise NotFoundError(f"{self.uri}{path} does not exist") from None
+
+
+def _etag(data: bytes) -> str:
+    return f"{hash(data) & (2**64 - 1):016x}"

@@ -24,13 +24,15 @@ from deltacompact.base.errors import InputError
 
 PROBE = ".put-if-absent"
 """The object that `refuse_overwriting` writes below the root of a store, beside the tables."""
+SWAP_PROBE = ".put-if-same"
+"""The object that `honours_if_match` asks a store to replace. It is never there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
     """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock).
 
-    `stat` also fills in `etag`, if the store has ETags.
+    `etag` is there if the store has ETags.
     """
 
     path: str
@@ -73,11 +75,12 @@ class ObjectStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A range of an object: its bytes, and the size and ETag that the whole object had in the same answer."""
+    """A range of an object: its bytes, and what the same answer said of the whole object: size, ETag, last modified."""
 
     data: pa.Buffer
     object_bytes: int
     etag: str | None
+    modified_s: float | None = None
 
 
 @runtime_checkable
@@ -88,6 +91,29 @@ class Fetches(Protocol):
         """One request for `length` bytes from `start` on, or fewer at the object's end; begun before this returns.
 
         A negative `start` counts from the end. With `etag`, an object that has another one by now is an InputError.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """An object as it was in one answer."""
+
+    data: bytes
+    etag: str
+    modified_s: float
+
+
+@runtime_checkable
+class Swaps(Protocol):
+    """A store that replaces an object only as long as it is the one that was read: S3 does, with `If-Match`."""
+
+    def get_tagged(self, path: str) -> Tagged: ...
+
+    def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
+        """The new ETag. None: the object has another one by now, or is gone.
+
+        A reply may be lost and the put repeated: bytes that no other writer puts tell that it was ours. If they have
+        been replaced since, this says None all the same.
         """
 
 
@@ -119,6 +145,11 @@ def unfinished(store: ObjectStore, prefix: str) -> Iterator[ObjectStat]:
 def discard(store: ObjectStore, begun: Iterable[ObjectStat]) -> None:
     if isinstance(store, LeavesUnfinished):
         store.discard(begun)
+
+
+def honours_if_match(store: Swaps) -> bool:
+    """Whether a put with a wrong ETag is refused. A store that ignores `If-Match` writes the probe."""
+    return store.put_if_same(SWAP_PROBE, b"deltacompact: does this store honour If-Match?\n", "0" * 32) is None
 
 
 def refuse_overwriting(store: ObjectStore) -> None:

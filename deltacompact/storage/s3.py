@@ -33,7 +33,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.first_answer import ANSWERED, FIRST_ANSWER_S, bounded, first_send
-from deltacompact.storage.objects import Fetched, ObjectStat, refuse_overwriting
+from deltacompact.storage.objects import Fetched, ObjectStat, Tagged, refuse_overwriting
 from deltacompact.storage.s3_access import (
     REQUESTS_AT_ONCE,
     SET_THEM,
@@ -165,6 +165,44 @@ class S3Store:
                 time.sleep(0.05 * 2**attempt)
         raise AssertionError("unreachable")
 
+    def get_tagged(self, path: str) -> Tagged:
+        def by_boto3() -> Tagged:
+            answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + path)
+            return Tagged(bytes(answer["Body"].read()), answer["ETag"].strip('"'), answer["LastModified"].timestamp())
+
+        async def get(objects: Objects, key: str) -> Tagged:
+            answer = await objects.get(key)
+            return Tagged(bytes(answer.data), answer.etag or "", answer.modified_s or 0.0)
+
+        return self._answered(path, get, by_boto3)
+
+    def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
+        return self._answered(
+            path,
+            lambda objects, key: objects.put_if_same(key, data, etag),
+            lambda: self._put_if_same(path, data, etag),
+        )
+
+    def _put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
+        from botocore.exceptions import ClientError
+
+        for attempt in range(self._TASK_ERRORS_RETRIED + 1):
+            try:
+                named = {"Bucket": self.bucket, "Key": self.prefix + path, "IfMatch": f'"{etag}"'}
+                return str(self.client.put_object(**named, Body=data, **self.encryption)["ETag"]).strip('"')
+            except ClientError as error:
+                code = _code(error)
+                repeated = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+                if code in ("NoSuchKey", "404") or (code == "PreconditionFailed" and not repeated):
+                    return None
+                if code == "PreconditionFailed":
+                    now = self.get_tagged(path)
+                    return now.etag if now.data == data else None
+                if code != "ConditionalRequestConflict" or attempt == self._TASK_ERRORS_RETRIED:
+                    raise
+                time.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
     def open(self, path: str) -> pa.NativeFile:
         return open_fetched(self, path)
 
@@ -222,7 +260,8 @@ class S3Store:
             for page in pages:
                 for item in page.get("Contents", ()):
                     path = item["Key"][len(self.prefix) :]
-                    yield ObjectStat(path, item["Size"], item["LastModified"].timestamp())
+                    etag = item.get("ETag", "").strip('"') or None
+                    yield ObjectStat(path, item["Size"], item["LastModified"].timestamp(), etag)
 
     def folders(self) -> Iterator[str]:
         with self.asking(""):

@@ -147,11 +147,31 @@ class Objects:
 
         return await self._tried(once)
 
-    async def _put(self, key: str, data: bytes, mode: str) -> None:
+    async def put_if_same(self, key: str, data: bytes, etag: str) -> str | None:
+        """The new ETag; None: another writer was first, or the object is gone. A lost reply as in `put_if_absent`."""
+        may_be_done = False
+
+        async def once() -> str | None:
+            nonlocal may_be_done
+            try:
+                return _etag(await self._put(key, data, {"e_tag": f'"{etag}"'}))
+            except Exception as error:
+                failure = failure_of(error)
+                if failure.code not in ("PreconditionFailed", "NoSuchKey", "404"):
+                    may_be_done |= failure.may_be_done
+                    raise failure from error
+            if not may_be_done:
+                return None
+            now = await self.get(key)
+            return now.etag if now.data.equals(pa.py_buffer(data)) else None
+
+        return await self._tried(once)
+
+    async def _put(self, key: str, data: bytes, mode: Any) -> Any:
         import obstore
 
         tell("PutObject", key, len(data))
-        await obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)  # type: ignore[arg-type]
+        return await obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
 
     async def _read(self, key: str, wanted: Any, etag: str | None, length: int) -> Fetched:
         import obstore
@@ -170,7 +190,8 @@ class Objects:
             begin, end = answer.range
             if received != end - begin:
                 raise RequestFailed("Truncated", f"{received} of {end - begin} bytes came")
-            return Fetched(data, answer.meta["size"], _etag(answer.meta))
+            meta = answer.meta
+            return Fetched(data, meta["size"], _etag(meta), meta["last_modified"].timestamp())
 
         return await self._tried(lambda: _hedged(once, length))
 
@@ -241,7 +262,7 @@ def failure_of(error: Exception) -> RequestFailed:
 
 
 def _etag(meta: Any) -> str | None:
-    return (meta["e_tag"] or "").strip('"') or None
+    return (meta.get("e_tag") or "").strip('"') or None
 
 
 def _opened(reach: Reach) -> Any:

@@ -37,7 +37,7 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     from sessions.records.state_store import StateStore
 
     store = StateStore(state)
-    overview = OverviewReader(store).read()
+    overview = OverviewReader(store, ended_max=None).read()
     of_runs, of_sessions = outturns(overview)
     if as_json:
         say_json(

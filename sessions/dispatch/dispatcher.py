@@ -4,9 +4,12 @@
     sweep     job runs that were accepted and that nobody works on, or whose dispatcher fell silent: claimed, where it
               is their turn
     work      a thread for each job run that is held, see job_run_work.py
-    renew     every lease, at a third of its time
+    renew     every lease, at a third of its time, in a thread of its own
     reap      clusters that no living job run owns
-    say       that we are there, which tells the store's time too
+    say       that we are there, which tells the store's time too, in a thread of its own: no sweep holds it up
+
+An idle dispatcher asks the store for little: it says that it is there every 20 s, and lists open job runs every 15 s.
+What it accepts itself it claims at once, and a job run that waits for one of ours begins as soon as that has ended.
 
 Nothing is kept in memory alone: a dispatcher that is killed anywhere loses nothing, another one goes on after the
 lease's time. SIGTERM drains: running groups may end, then leases are given back. A second signal ends what runs.
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import socket
 import threading
@@ -23,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import Dispatcher as Record
@@ -35,14 +39,21 @@ from sessions.launchers.reaper import Reaper
 from sessions.planning.turns import Turn, missing_launchers
 from sessions.queues.queue import Queue
 from sessions.records.leases import HeldJobRun, LeaseLostError, claim, free_at_s, is_free
-from sessions.records.state_store import StateStore
+from sessions.records.state_store import OpenMark, StateStore
 
 _LOG = logging.getLogger("sessions")
 _TICK_S = 0.1
 _LONG_POLL_S = 20.0
 _POLL_WHEN_DRAINING_S = 1.0
-_SWEEP_EVERY_S = 1.0
-_SAY_EVERY_S = 5.0
+_TROUBLED_FOR_S = 1.0
+_SWEEP_EVERY_S, _SWEEP_OF_LEASE = 15.0, 4
+"""So often open job runs are listed, or four times in a lease."""
+_SWEEP_WAITING_EVERY_S = 5.0
+"""The same while one of them waits for another dispatcher's."""
+_SAY_EVERY_S = 20.0
+_FORGET_EVERY_S = 3600.0
+_LOOK_AGAIN_S = 30.0
+"""So long a job run is left alone that waits for another one which is still open, or that cannot be read."""
 _REAP_EVERY_S = 60.0
 _MISSING_FOR_S = 30.0
 _LOOK_FOR_CANCELLING_S = 30.0
@@ -80,13 +91,16 @@ class Dispatcher:
         self._holding: dict[str, _Holding] = {}
         self._lock = threading.Lock()
         self._busy_until_s: dict[str, float] = {}
+        self._behind: dict[str, str] = {}
         self._started_s = time.time()
         self._now_s = 0.0
         self._open_ids: list[str] = []
         self._said_s = -_SAY_EVERY_S
-        self._swept_s = -_SWEEP_EVERY_S
+        self._forgot_s = -_FORGET_EVERY_S
+        self._sweep_s = 0.0
         self._look_again_s = 0.0
         self._queue_was_empty = threading.Event()
+        self._gone = threading.Event()
         self._accepted = threading.Event()
 
     def run(self) -> None:
@@ -98,8 +112,11 @@ class Dispatcher:
         self._say()
         sessions = counted(self._admission.limits.sessions_max, "group of sessions", "groups of sessions")
         _LOG.info("serving %s, state %s, at most %s at once", self.queue.uri, self.state.uri, sessions)
-        for work in (self._receive_for_ever, self._renew_for_ever, self._reap_for_ever):
+        indexing = lambda: self._guarded(self.state.index_ended)  # noqa: E731
+        for work in (self._receive_for_ever, self._renew_for_ever, self._reap_for_ever, indexing):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        saying = threading.Thread(target=self._say_for_ever, name="say", daemon=True)
+        saying.start()
         stopped_s: float | None = None
         while True:
             self._forget_ended()
@@ -115,11 +132,12 @@ class Dispatcher:
             else:
                 if self._settings.drain and self._is_drained():
                     break
-                self._guarded(self._say)
                 self._guarded(self._sweep)
             time.sleep(_TICK_S)
         self.stopping.gently.set()
         self._launcher.close()
+        self._gone.set()
+        saying.join(self._settings.lease_s)  # so that nothing is said after it was taken back
         self._guarded(lambda: self.state.unsay(self.owner))
 
     def stop(self) -> None:
@@ -145,10 +163,10 @@ class Dispatcher:
                 self._receive(free)
             except DeltaCompactError as error:
                 _LOG.warning("the queue could not be asked: %s", one_line(error))
-                time.sleep(_SWEEP_EVERY_S)
+                time.sleep(_TROUBLED_FOR_S)
             except Exception as error:
                 _LOG.error("receiving failed: %s", one_line(error), exc_info=True)
-                time.sleep(_SWEEP_EVERY_S)
+                time.sleep(_TROUBLED_FOR_S)
 
     def _receive(self, most: int) -> None:
         wait_s = _POLL_WHEN_DRAINING_S if self._settings.drain else _LONG_POLL_S
@@ -165,26 +183,34 @@ class Dispatcher:
 
     def _sweep(self) -> None:
         """Claim what nobody works on, while there are free places."""
-        due = time.monotonic() - self._swept_s >= _SWEEP_EVERY_S or self._accepted.is_set()
-        if not due or not self._free():
+        if (time.monotonic() < self._sweep_s and not self._accepted.is_set()) or not self._free():
             return
         self._accepted.clear()
-        found = False
+        self._sweep_s = time.monotonic() + _TROUBLED_FOR_S
+        every_s = min(_SWEEP_EVERY_S, self._settings.lease_s / _SWEEP_OF_LEASE)
         for job_run_id in self._unheld():
             if not self._free():
-                found = True
+                every_s = 0.0  # there is more: once a place is free
                 break
             self._guarded(lambda job_run_id=job_run_id: self._claim(job_run_id))  # type: ignore[misc]
-        self._swept_s = time.monotonic() - (_SWEEP_EVERY_S if found else 0.0)  # there is more: once a place is free
+        if self._behind.keys() - self._holding.keys():
+            every_s = min(every_s, _SWEEP_WAITING_EVERY_S)
+        next_s = min(self._busy_until_s.values(), default=math.inf)
+        self._sweep_s = min(time.monotonic() + every_s, max(next_s, time.monotonic() + min(every_s, _TROUBLED_FOR_S)))
 
     def _unheld(self) -> Iterator[str]:
-        """Open job runs, the longest accepted first, without those that others were seen to work on just now."""
+        """Open job runs, the longest accepted first, without those that others were seen to work on just now, and those
+        whose turn comes after one that is still open."""
         marks = self.state.open_job_runs()
         self._open_ids = [mark.job_run_id for mark in marks]
         open_ids = set(self._open_ids)
         self._turns = {name: turn for name, turn in self._turns.items() if name in open_ids}
         self._told &= open_ids
         self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
+        for name, ahead in list(self._behind.items()):
+            if name not in open_ids or ahead not in open_ids:
+                del self._behind[name]
+                self._busy_until_s.pop(name, None)  # its turn has come
         for mark in marks:
             busy_until_s = self._busy_until_s.get(mark.job_run_id, 0.0)
             if mark.job_run_id not in self._holding and time.monotonic() >= busy_until_s:
@@ -195,24 +221,34 @@ class Dispatcher:
             stored = self.state.job_run(job_run_id)
         except NotFoundError:
             return  # its mark is put before its record
+        except CorruptionError as error:  # named once; whoever can read it may work on it
+            self.state.leave_out(job_run_id, error)
+            self._busy_until_s[job_run_id] = time.monotonic() + _LOOK_AGAIN_S
+            return
         if stored.value.state.ended:
             self.state.close(stored.value)
             return
-        if not is_free(stored, self._now_s):
-            self._busy_until_s[job_run_id] = time.monotonic() + max(_SWEEP_EVERY_S, free_at_s(stored) - self._now_s)
+        now_s = self._store_now_s()
+        if not is_free(stored, now_s):
+            self._busy_until_s[job_run_id] = time.monotonic() + max(_TROUBLED_FOR_S, free_at_s(stored) - now_s)
             return
         if self._waits(stored.value):
             return
-        held = claim(self.state, stored, self.owner, self._settings.lease_s, self._now_s)
+        held = claim(self.state, stored, self.owner, self._settings.lease_s, now_s)
         if held is None:
             return
         self._told.discard(job_run_id)
+        self._behind.pop(job_run_id, None)
         _LOG.info("job run %s claimed, epoch %s", job_run_id, held.epoch)
         work = JobRunWork(held, self._means)
         thread = threading.Thread(target=work.run, name=job_run_id, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is left: whoever has one may go on
+            held.release()
+            raise
         with self._lock:
             self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
-        thread.start()
 
     def _waits(self, run: JobRun) -> bool:
         """Whether it is not the time, or not our turn. What is to be cancelled waits for nothing."""
@@ -225,7 +261,8 @@ class Dispatcher:
             self._pass_over(run.id, _MISSING_FOR_S, f"it is planned for {', '.join(missing)}, which is not here")
             return True
         if (ahead := self._ahead_of(run)) is not None:
-            self._pass_over(run.id, _SWEEP_EVERY_S, f"{ahead} works on the same stream, or was accepted before it")
+            self._behind[run.id] = ahead
+            self._pass_over(run.id, _LOOK_AGAIN_S, f"{ahead} works on the same stream, or was accepted before it")
             return True
         return False
 
@@ -242,7 +279,7 @@ class Dispatcher:
         for job_run_id in self._open_ids:
             if job_run_id == run.id:
                 continue
-            with contextlib.suppress(NotFoundError):  # it is being accepted just now
+            with contextlib.suppress(NotFoundError, CorruptionError):  # it is being accepted just now, or is damaged
                 if job_run_id not in self._turns:
                     self._turns[job_run_id] = self._turn(job_run_id)
                 other = self._turns[job_run_id]
@@ -266,19 +303,27 @@ class Dispatcher:
             for job_run_id, holding in list(self._holding.items()):
                 if not holding.thread.is_alive():
                     del self._holding[job_run_id]
-                    self._swept_s = -_SWEEP_EVERY_S
+                    if set(self._open_ids) - {job_run_id, *self._holding}:
+                        self._sweep_s = 0.0  # it may be the turn of one of them
                     if not holding.held.run.state.ended:
                         self._busy_until_s[job_run_id] = time.monotonic() + _GIVEN_BACK_FOR_S
 
     def _is_drained(self) -> bool:
-        """The queue is empty, and then: no job run is open. A message is acknowledged after its job run is marked."""
+        """The queue is empty, and then: no job run is open. A message is acknowledged after its job run is recorded."""
         if not self._queue_was_empty.is_set() or self._holding or time.monotonic() < self._look_again_s:
             return False
-        self._look_again_s = time.monotonic() + _SWEEP_EVERY_S
+        self._look_again_s = time.monotonic() + _TROUBLED_FOR_S
         try:
-            return self.queue.depth().is_empty and not self.state.open_job_runs()
-        except DeltaCompactError as error:
+            return self.queue.depth().is_empty and not any(map(self._is_open, self.state.open_job_runs()))
+        except (DeltaCompactError, OSError) as error:
             _LOG.warning("whether all is done could not be asked: %s", one_line(error))
+            return False
+
+    def _is_open(self, mark: OpenMark) -> bool:
+        """Whether there is anything to wait for: a mark may be all that is left, and a record may be damaged."""
+        try:
+            return not self.state.job_run(mark.job_run_id).value.state.ended
+        except (NotFoundError, CorruptionError):
             return False
 
     # Reap
@@ -293,8 +338,13 @@ class Dispatcher:
         listed = reaper.listed()
         job_runs: dict[str, JobRun] = {}
         for job_run_id in {cluster.job_run_id for cluster in listed}:
-            with contextlib.suppress(NotFoundError):
+            try:
                 job_runs[job_run_id] = self.state.job_run(job_run_id).value
+            except NotFoundError:
+                continue
+            except CorruptionError as error:  # whether it lives nobody can say: its clusters stay
+                self.state.leave_out(job_run_id, error)
+                listed = [cluster for cluster in listed if cluster.job_run_id != job_run_id]
         reaper.sweep(listed, job_runs, time.time())
 
     # Renew and say
@@ -318,10 +368,16 @@ class Dispatcher:
         except Exception as error:
             _LOG.warning("job run %s could not be renewed: %s", holding.held.run.id, one_line(error))
 
+    def _say_for_ever(self) -> None:
+        while not self._gone.wait(min(_SAY_EVERY_S, self._settings.lease_s / 3)):
+            self._guarded(self._say)
+
+    def _store_now_s(self) -> float:
+        """The store's time, at most: it told it with its last reply, and our seconds have been as long since."""
+        return self._now_s + (time.monotonic() - self._said_s)
+
     def _say(self) -> None:
-        """Say that we are there. The reply tells the store's time; our clock counts on from it until the next one."""
-        if time.monotonic() - self._said_s < min(_SAY_EVERY_S, self._settings.lease_s / 3):
-            return
+        """Say that we are there. The reply tells the store's time."""
         record = Record(
             owner=self.owner,
             host=socket.gethostname(),
@@ -337,7 +393,9 @@ class Dispatcher:
         self._now_s = self.state.say(record)
         self._means.clock.told(self._now_s)
         self._said_s = time.monotonic()
-        self.state.forget_dispatchers(self._now_s)
+        if self._said_s - self._forgot_s >= _FORGET_EVERY_S:
+            self.state.forget_dispatchers(self._now_s)
+            self._forgot_s = self._said_s
 
     @staticmethod
     def _guarded(work: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@
 A job run goes in an order that leaves no harm wherever it stops:
 
     watch-ends/…          how it ended, where a trigger submitted it: no watcher sends its document again
-    open/run-1            its mark, if a dispatcher died before it took that away: a mark without a record stays open
+    open/run-1, ended/…   its marks: one in open/ is left if a dispatcher died before it took that away
     logs/run-1.…          what its groups printed
     job-runs/run-1/…      sessions, groups, events
     job-runs/run-1/run/…  its record, last: as long as it is there, no other job run gets the id, and the next expiry
@@ -81,7 +81,7 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
 def _remove(state: StateStore, stored: Stored[JobRun], paths: Iterable[str], logs: Iterable[str]) -> None:
     run = stored.value
     remember_end(state.store, run)
-    state.close(run)
+    state.forget(run)
     record = f"job-runs/{run.id}/run/"
     state.store.delete([*logs, *(path for path in paths if not path.startswith(record))])
     try:

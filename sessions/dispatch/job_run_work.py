@@ -174,7 +174,8 @@ class JobRunWork:
         self._clock = means.clock
         self._policy = RetryPolicy(means.settings.give_up_after_s, means.settings.tries)
         self._groups: list[_Group] = []
-        self._look_again_s = 0.0
+        self._planned_sessions: list[Session] = []
+        self._look_again_s = time.monotonic() + _LOOK_AT_SESSIONS_EVERY_S
         self._delays_left = 0
 
     def run(self) -> None:
@@ -271,7 +272,7 @@ class JobRunWork:
         for plan in plans:
             groups.setdefault(plan.group, []).append(plan)
         with ThreadPoolExecutor(_WRITERS) as threads:
-            list(threads.map(self._recorded, plans))
+            self._planned_sessions = list(threads.map(self._recorded, plans))
         names = {group: [session_id(plan.partition) for plan in members] for group, members in groups.items()}
         for group, of_group in names.items():
             self._state.put_group(run.id, group, of_group)
@@ -294,7 +295,7 @@ class JobRunWork:
             trouble=None,
         )
 
-    def _recorded(self, plan: SessionPlan) -> None:
+    def _recorded(self, plan: SessionPlan) -> Session:
         name, run = session_id(plan.partition), self._held.run
         session = Session(name, run.id, plan.partition, plan=plan, life=run.life)
         session = replace(session, expected_first=plan.expected, expected=plan.expected)
@@ -304,13 +305,15 @@ class JobRunWork:
             again = _again(stored.value, session, was_ours=name in run.session_ids)
             if again != stored.value and self._state.change_session(stored, again) is None:
                 raise StoreError(f"session {name} was changed meanwhile")
+            return again
+        return session
 
     # Groups
 
     def _taken(self, attempts: Attempts) -> list[_Group]:
         """The sessions as they are recorded, in groups. What an earlier epoch has launched can publish no more."""
         groups: dict[str, _Group] = {}
-        sessions = self._state.some_sessions(self._held.run.id, self._held.run.session_ids)
+        sessions = self._planned_sessions or self._state.some_sessions(self._held.run.id, self._held.run.session_ids)
         launched = [session for session in sessions if session.attempt is not None and not session.state.ended]
         taken = {session.id: session for session in [*sessions, *self._each(launched, self._next(attempts))]}
         for session in taken.values():
@@ -348,9 +351,20 @@ class JobRunWork:
         group.launched_sessions = tuple(session.id for session in group.unended)
         spec = self._spec(group)
         group.launched_s, group.silent_s = time.monotonic(), 0.0
-        self._asking(lambda: self._launcher.launch(spec))
+        try:
+            self._launcher.launch(spec)
+        except StoreError as error:
+            self._not_launched(group, attempts, one_line(error))
+            return
         group.launched = spec.id
         _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
+
+    def _not_launched(self, group: _Group, attempts: Attempts, why: str) -> None:
+        """This machine lacks what a process takes: the group waits, and no session has failed for it."""
+        self._left(group)
+        cause = Cause.RESOURCES
+        group.update(self._each(group.unended, lambda session: self._failed(attempts, session, why, cause)))
+        self._wait_for_trouble(group)
 
     def _follow(self, group: _Group, attempts: Attempts) -> None:
         """Once a group has ended or hangs: what became of its sessions, and when they are tried again."""

@@ -1,12 +1,13 @@
 """Sends recorded events to their topics, from one thread of a dispatcher.
 
+    ours, no topic    ->  nothing, until we end run-1
     pending/run-1     ->  read run-1, list its events, publish those that are not marked, mark them
                           run-1 has ended: record what a crash kept back, send that too, remove pending/run-1
     the topic fails   ->  run-1 is tried again after 1, 2, 4, … 300 s; no job run waits for its events
 
 Each dispatcher delivers for the job runs that it claimed, and for those that it accepted and nobody has claimed yet.
-What was left by one that died is delivered with the next claim, or, where the job run has ended, by whoever finds it a
-minute later. So two may send an event each; it has the same id both times.
+What was left by one that died is delivered with the next claim, or, where the job run has ended, by whoever finds it
+some minutes later. So two may send an event each; it has the same id both times.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.model import JobRun
 from sessions.events.event import EventType
@@ -33,6 +34,8 @@ logger = logging.getLogger("sessions")
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 300.0
 _LOOK_S = 30.0
 """So often a job run is looked at whose events do not say that it has ended."""
+_STRAYS_EVERY_S = 300.0
+"""So often all marks are listed, which costs a request: for what dispatchers have left that died."""
 _STRAY_S = 60.0
 """So long after its end a job run's events are anybody's."""
 _GIVEN_UP_S = 24 * 3600.0
@@ -44,7 +47,7 @@ _ENDS = (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED, EventType.JOB_RU
 class _Delivery:
     """How far the events of one job run are: the run as it was last read, what is sent, when to try again."""
 
-    sent: set[str] = field(default_factory=set)
+    sent: set[str] | None = None
     run: JobRun | None = None
     read_s: float = 0.0
     failures: int = 0
@@ -90,39 +93,61 @@ class Courier:
 
     def deliver(self) -> None:
         """Look once at every job run that may have events to send."""
-        strays = self._clock() - self._strays_s >= _STRAY_S
+        strays = self._clock() - self._strays_s >= _STRAYS_EVERY_S
         if strays:
             self._strays_s = self._clock()
-        for job_run_id in self._outbox.expected():
-            if not self._is_ours(job_run_id, strays):
-                continue
-            delivery = self._deliveries.get(job_run_id)
-            if delivery is None:
-                delivery = self._deliveries[job_run_id] = _Delivery(self._outbox.sent(job_run_id))
+        for job_run_id in self._expected(strays):
+            delivery = self._deliveries.setdefault(job_run_id, _Delivery())
             if self._clock() < delivery.not_before_s:
                 continue
             try:
-                self._deliver(job_run_id, delivery)
+                if self._is_ours(job_run_id, strays):
+                    self._deliver(job_run_id, delivery)
                 delivery.failures = 0
             except Exception as error:
                 self._failed(job_run_id, delivery, error)
 
+    def _expected(self, strays: bool) -> list[str]:
+        """Job runs with a mark. Ours are known, so that nothing is listed for them."""
+        if self._recorder is None or strays:
+            expected = self._outbox.expected()
+            self._deliveries = {name: self._deliveries[name] for name in expected if name in self._deliveries}
+            return expected
+        return sorted(self._recorder.claimed | self._recorder.accepted)
+
     def _deliver(self, job_run_id: str, delivery: _Delivery) -> None:
-        recorded = self._outbox.recorded(job_run_id)
-        if delivery.run is None or _says_the_end(recorded, delivery.run) or self._clock() - delivery.read_s > _LOOK_S:
-            try:
-                delivery.run, delivery.read_s = self._state.job_run(job_run_id).value, self._clock()
-            except NotFoundError:  # it is being accepted, or its dispatcher died right then
-                return
-        run = delivery.run
+        run = self._run(job_run_id, delivery)
+        if run is None:
+            return
+        topic = self._topic(run)
         if run.state.ended:
             record_missing(self._state, run)
-            recorded = self._outbox.recorded(job_run_id)
-        topic = self._topic(run)
         if topic is not None:
-            self._send(topic, run, recorded, delivery)
+            if delivery.sent is None:
+                delivery.sent = self._outbox.sent(job_run_id)
+            recorded = self._outbox.recorded(job_run_id)
+            self._send(topic, run, recorded, delivery.sent)
+            if not run.state.ended and _says_the_end(recorded, run):
+                delivery.read_s = -_LOOK_S  # somebody else has ended it
         if run.state.ended:
             self._finish(job_run_id)
+
+    def _run(self, job_run_id: str, delivery: _Delivery) -> JobRun | None:
+        """The job run: what we wrote of it last, and as it is recorded now and then. None: there is nothing to do."""
+        ours = self._recorder.latest.get(job_run_id) if self._recorder else None
+        if ours is not None:
+            delivery.run = ours
+            delivery.read_s = delivery.read_s or self._clock()
+        if ours is not None and ours.state.ended:
+            return ours
+        if delivery.run is None or self._clock() - delivery.read_s > _LOOK_S:
+            try:
+                delivery.run, delivery.read_s = self._state.job_run(job_run_id).value, self._clock()
+            except NotFoundError:  # it is being accepted, or its dispatcher died right then, or it has expired
+                if self._recorder is not None:
+                    self._recorder.claimed.discard(job_run_id)
+                return None
+        return delivery.run
 
     def _is_ours(self, job_run_id: str, strays: bool) -> bool:
         recorder = self._recorder
@@ -140,18 +165,29 @@ class Courier:
             recorder.accepted.discard(job_run_id)  # whoever claimed it delivers
         return job_run_id in recorder.accepted
 
-    def _send(self, topic: Topic, run: JobRun, recorded: set[str], delivery: _Delivery) -> None:
+    def _send(self, topic: Topic, run: JobRun, recorded: set[str], sent: set[str]) -> None:
         """Publish what was not sent, the oldest first."""
-        unsent = [(name, self._outbox.read(run.id, name)) for name in recorded - delivery.sent]
+        unsent = [(name, data) for name in recorded - sent if (data := self._event(run, name)) is not None]
         unsent.sort(key=lambda event: (json.loads(event[1])["time"], event[0]))
         for start in range(0, len(unsent), BATCH_MAX):
             batch = unsent[start : start + BATCH_MAX]
             taken = topic.publish(run.id, batch)
             if taken:
                 self._outbox.mark_sent(run.id, taken)
-                delivery.sent |= set(taken)
+                sent |= set(taken)
             if len(taken) < len(batch):
                 raise RuntimeError(f"{topic.arn} took {len(taken)} of {len(batch)} events")
+
+    def _event(self, run: JobRun, name: str) -> bytes | None:
+        """An event; None where it is damaged: it is noted, and the others are sent."""
+        data = self._outbox.read(run.id, name)
+        path = f"job-runs/{run.id}/events/{name}.json"
+        try:
+            _ = json.loads(data)["time"] < ""
+        except (ValueError, LookupError, TypeError, RecursionError):
+            self._state.unreadable.note(path, CorruptionError("it is no event"))
+            return None
+        return data
 
     def _failed(self, job_run_id: str, delivery: _Delivery, error: Exception) -> None:
         run, now_s = delivery.run, self._clock()
@@ -170,6 +206,7 @@ class Courier:
         if self._recorder is not None:
             self._recorder.claimed.discard(job_run_id)
             self._recorder.accepted.discard(job_run_id)
+            self._recorder.latest.pop(job_run_id, None)
 
     def _topic(self, run: JobRun) -> Topic | None:
         arn = run.document.get("sns_event_topic_arn") or self._default_topic

@@ -10,11 +10,19 @@ An event is sent before it is marked. A crash in between sends it again.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterable
 
+from pydantic import TypeAdapter, ValidationError
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
 from sessions.events.event import Event
+
+_LOG = logging.getLogger("sessions")
+_BATCH = TypeAdapter(list[str])
 
 
 class Outbox:
@@ -36,8 +44,13 @@ class Outbox:
 
     def sent(self, job_run_id: str) -> set[str]:
         """Names of the events that were sent."""
-        batches = [stat.path for stat in self._store.list(f"job-runs/{job_run_id}/events-sent/")]
-        return {name for path in batches for name in json.loads(self._store.get(path))}
+        names: set[str] = set()
+        for stat in self._store.list(f"job-runs/{job_run_id}/events-sent/"):
+            try:
+                names |= set(_BATCH.validate_json(self._store.get(stat.path)))
+            except (InputError, ValidationError) as error:  # its events are sent again, with the same ids
+                _LOG.warning("%s is left out: %s", stat.path, one_line(error))
+        return names
 
     def mark_sent(self, job_run_id: str, names: Iterable[str]) -> None:
         path = f"job-runs/{job_run_id}/events-sent/{uuid.uuid4().hex}.json"

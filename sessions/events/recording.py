@@ -10,7 +10,9 @@ It runs wherever records are written: in dispatchers and in the processes of ses
 
 from __future__ import annotations
 
-from deltacompact.base.errors import DeltaCompactError
+from collections.abc import Iterable
+
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from sessions.base.model import JobRun, Session
 from sessions.events.due import estimate_told, events_of_job_run, events_of_session, is_news
 from sessions.events.event import Event
@@ -21,15 +23,21 @@ from sessions.records.state_store import StateStore
 class EventRecorder:
     """Records events. Job runs are remembered for what their sessions' events say of them.
 
-    `accepted` and `claimed` are the job runs that this process did so with: whose events its courier delivers.
+    `accepted` and `claimed` are the job runs that this process did so with: whose events its courier delivers. Of those
+    that it claimed, `latest` is what it last wrote.
     """
 
     def __init__(self, state: StateStore) -> None:
         self.accepted: set[str] = set()
         self.claimed: set[str] = set()
+        self.latest: dict[str, JobRun] = {}
         self._state = state
         self._outbox = Outbox(state.store)
         self._job_runs: dict[str, JobRun] = {}
+
+    def know(self, run: JobRun) -> None:
+        """A job run that was read already: events say of it what never changes."""
+        self._job_runs.setdefault(run.id, run)
 
     def changed(self, before: JobRun | Session | None, after: JobRun | Session) -> None:
         if isinstance(after, JobRun):
@@ -42,11 +50,15 @@ class EventRecorder:
     def _job_run_changed(self, before: JobRun | None, after: JobRun) -> None:
         if before is None or _epoch(before) != _epoch(after):
             (self.accepted if before is None else self.claimed).add(after.id)
-            self._outbox.expect(after.id)
-            known = []
+            ours = before is not None and after.id in self.accepted  # what follows from it was recorded when we did so
+            if not ours:
+                self._outbox.expect(after.id)
+            known = events_of_job_run(before) if ours and before is not None else []
         else:
             known = events_of_job_run(before)
         self._job_runs[after.id] = after
+        if after.id in self.claimed:
+            self.latest[after.id] = after
         self._record(known, events_of_job_run(after))
         self._record_estimate(before, after, after)
         if after.state.ended:
@@ -86,10 +98,18 @@ def record_missing(state: StateStore, run: JobRun) -> None:
     """Record what follows from the records of a job run that has ended, and a crash kept back."""
     outbox = Outbox(state.store)
     recorded = outbox.recorded(run.id)
-    events = [event for session in state.sessions(run.id) for event in events_of_session(session, run)]
+    events = [event for session in _sessions(state, run) for event in events_of_session(session, run)]
     for event in [*events, *events_of_job_run(run)]:
         if event.name not in recorded:
             outbox.record(event)
+
+
+def _sessions(state: StateStore, run: JobRun) -> Iterable[Session]:
+    """By their names, where all are there: a listing costs a request more, and finds what is damaged or missing."""
+    try:
+        return state.some_sessions(run.id, run.session_ids)
+    except (InputError, CorruptionError):
+        return state.sessions(run.id)
 
 
 def _epoch(run: JobRun) -> int:

@@ -51,8 +51,8 @@ class Launchers:
 
     def launch(self, spec: GroupSpec) -> None:
         launcher = self._by_name[spec.launcher]
-        self._of_group[spec.id] = launcher
         launcher.launch(spec)
+        self._of_group[spec.id] = launcher
 
     def status(self, group_id: str) -> GroupStatus:
         launcher = self._of_group.get(group_id)

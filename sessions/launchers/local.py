@@ -6,6 +6,10 @@
 A group starts in some 10 ms, where a fresh interpreter takes a second of CPU to import pyarrow. The dispatcher has
 threads, so it is not forked itself: that is what the fork server of `multiprocessing` is for. When a dispatcher is
 killed, its groups go on until they see that they were superseded.
+
+    runs           two pipes to it are open here
+    has ended      they are closed; how it ended is remembered until the group is terminated, then nothing is
+    out of files   StoreError before anything is started: the group is tried again
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from deltacompact.base.errors import StoreError
+from deltacompact.base.wording import one_line
+from sessions.base.exhaustion import exhausted
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 
 RunGroup = Callable[[str, str, str, int], int]
@@ -30,6 +37,8 @@ RunGroup = Callable[[str, str, str, int], int]
 _PRELOADED = ["sessions.runner.group", "deltacompact.compact", "deltacompact.executors.local", "pandas"]
 """pandas: pyarrow imports it with the first array that it makes of Python values, in 0.2 s."""
 _TERMINATED_WITHIN_S = 5.0
+_DESCRIPTORS_TO_START = 12
+"""A socket, two pipes and their copies; the fork server's, where it has to be started anew."""
 _LOG_BYTES_SHOWN = 64 << 10
 
 
@@ -46,7 +55,8 @@ class LocalLauncher:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
         forkserver.ensure_running()  # it imports while the first job run is planned
-        self._groups: dict[str, ForkServerProcess] = {}
+        self._groups: dict[str, ForkServerProcess | GroupStatus] = {}
+        self._dying: list[ForkServerProcess] = []
         self._lock = threading.Lock()
         self._is_ready = False
 
@@ -55,28 +65,33 @@ class LocalLauncher:
         with self._lock:
             if not self._is_ready:
                 process = self._context.Process(target=_nothing)
-                process.start()
+                _started(process)
                 process.join()
+                process.close()
                 self._is_ready = True
 
     def launch(self, spec: GroupSpec) -> None:
+        """Raises StoreError where this machine lacks what a process takes; whether it was started is unknown then."""
         with self._lock:  # multiprocessing keeps a list of its children that is not for several threads
+            self._dying = [process for process in self._dying if _ended(process) is None]
             if spec.id not in self._groups:
                 arguments = (self._run, spec, str(self._log(spec.id)))
                 process = self._context.Process(target=run_in_own_session, args=arguments)
-                process.start()
+                _started(process)
                 self._groups[spec.id] = process
 
     def status(self, group_id: str) -> GroupStatus:
         with self._lock:
-            process = self._groups.get(group_id)
-            if process is None:
+            group = self._groups.get(group_id)
+            if group is None:
                 return GroupStatus(GroupState.UNKNOWN)
-            code = process.exitcode
-        if code is None:
-            return GroupStatus(GroupState.RUNNING)
-        killed = f"killed by {signal.Signals(-code).name}" if code < 0 else ""
-        return GroupStatus(GroupState.ENDED, 128 - code if code < 0 else code, killed)
+            if isinstance(group, GroupStatus):
+                return group
+            ended = _ended(group)
+            if ended is None:
+                return GroupStatus(GroupState.RUNNING)
+            self._groups[group_id] = ended
+            return ended
 
     def logs(self, group_id: str) -> str:
         try:
@@ -87,22 +102,34 @@ class LocalLauncher:
             return ""
 
     def terminate(self, group_id: str) -> None:
-        with self._lock:
-            process = self._groups.get(group_id)
-        if process is None or self.status(group_id).state is GroupState.ENDED:
-            return
+        """Nothing of the group runs, and nothing is remembered of it, when this returns."""
         for sent in (signal.SIGTERM, signal.SIGKILL):
-            self._signal(process, sent)
-            deadline_s = time.monotonic() + _TERMINATED_WITHIN_S
-            while time.monotonic() < deadline_s:
-                if self.status(group_id).state is GroupState.ENDED:
-                    return
-                time.sleep(0.02)
+            if self._ends(group_id, sent):
+                break
+        with self._lock:
+            left = self._groups.pop(group_id, None)
+            if left is not None and not isinstance(left, GroupStatus):
+                self._dying.append(left)  # the kernel has not let go of it yet
+
+    def _ends(self, group_id: str, sent: signal.Signals) -> bool:
+        """Whether a group ends in time after a signal, or has ended already."""
+        deadline_s = time.monotonic() + _TERMINATED_WITHIN_S
+        told = False
+        while self.status(group_id).state is GroupState.RUNNING:
+            if not told:
+                with self._lock:  # a process that has ended is closed under it
+                    process = self._groups.get(group_id)
+                    if process is not None and not isinstance(process, GroupStatus):
+                        self._signal(process, sent)
+                told = True
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.02)
+        return True
 
     def close(self) -> None:
         for group_id in list(self._groups):
-            if self.status(group_id).state is GroupState.RUNNING:
-                self.terminate(group_id)
+            self.terminate(group_id)
 
     @staticmethod
     def _signal(process: ForkServerProcess, sent: signal.Signals) -> None:
@@ -116,6 +143,31 @@ class LocalLauncher:
 
     def _log(self, group_id: str) -> Path:
         return self._logs / f"{group_id}.log"
+
+
+def _started(process: ForkServerProcess) -> None:
+    """Start it if the descriptors for it are there: of too few, multiprocessing would leave the first ones open."""
+    try:
+        spare: list[int] = []
+        try:
+            for _ in range(_DESCRIPTORS_TO_START):
+                spare.append(os.open(os.devnull, os.O_RDONLY))
+        finally:
+            for descriptor in spare:
+                os.close(descriptor)
+        process.start()
+    except (OSError, EOFError, MemoryError, RuntimeError) as error:  # EOF: the fork server died of it
+        raise StoreError(f"this machine cannot start a process: {exhausted(error) or one_line(error)}") from error
+
+
+def _ended(process: ForkServerProcess) -> GroupStatus | None:
+    """How a process has ended, its pipes closed; None while it runs."""
+    code = process.exitcode
+    if code is None:
+        return None
+    process.close()
+    killed = f"killed by {signal.Signals(-code).name}" if code < 0 else ""
+    return GroupStatus(GroupState.ENDED, 128 - code if code < 0 else code, killed)
 
 
 def _nothing() -> None:

@@ -4,12 +4,16 @@
     deltacompact_session_rows_total{kind="live"} 9.1e+08
     deltacompact_sla_slack_seconds{job_run="run-1"} 188
 
+An overview holds the job runs that ended last. Counters never fall for it: what a job run had added stays added when
+it leaves the overview.
+
 Labels are states, stages and kinds, of which there are few; of job runs, only those that are open have a label of
 their own, and of those the 50 whose SLA is nearest.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -17,10 +21,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from sessions.base.model import JobRunState, Session, SessionState
 from sessions.overview.adherence import Outturn, adherence, outturns
-from sessions.overview.overview import Overview
+from sessions.overview.overview import JobRunSeen, Overview
 
 SLACKS_MAX = 50
 _STAGES_MAX = 30
@@ -28,29 +33,48 @@ _ROWS = ("rows_in", "live", "superseded", "deleted")
 
 
 class RecordsCollector(Collector):
-    """Makes metrics of an overview, which is read when they are asked for."""
+    """Makes metrics of an overview, which is read when they are asked for. Safe to use from several threads."""
 
     def __init__(self, read: Callable[[], Overview]) -> None:
         self._read = read
+        self._seen: dict[str, JobRunSeen] = {}
+        self._gone: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
-        yield from metrics_of(self._read())
+        overview = self._read()
+        with self._lock:
+            now = {seen.run.id: seen for seen in overview.job_runs}
+            gone = Overview(overview.at_s, tuple(seen for name, seen in self._seen.items() if name not in now))
+            self._seen = now
+            for metric in metrics_of(gone) if gone.job_runs else ():
+                self._gone.update({_named(sample): sample.value for sample in _counted(metric)})
+            added = dict(self._gone)
+        for metric in metrics_of(overview):
+            counted = {_named(sample): sample for sample in _counted(metric)}
+            if counted:
+                metric.samples = [
+                    sample._replace(value=sample.value + added.get(name, 0.0)) for name, sample in counted.items()
+                ]
+            yield metric
 
     def describe(self) -> Iterable[Metric]:
         """Describe nothing, so that registering the collector reads nothing."""
         return ()
 
 
-def exposition(read: Callable[[], Overview]) -> bytes:
+def exposition(collector: RecordsCollector) -> bytes:
     """The text that Prometheus scrapes."""
     registry = CollectorRegistry()
-    registry.register(RecordsCollector(read))
+    registry.register(collector)
     return generate_latest(registry)
 
 
 def metrics_of(overview: Overview) -> Iterator[Metric]:
     yield from _of_the_queue(overview)
     yield from _of_dispatchers(overview)
+    unreadable = len(overview.unreadable) + (overview.depth.unreadable if overview.depth else 0)
+    yield _gauge("unreadable_objects", "Damaged or foreign objects that are left out", [], {(): unreadable})
     runs, sessions = [seen.run for seen in overview.job_runs], overview.sessions
     yield _gauge("job_runs", "Job runs by state", ["state"], _states(JobRunState, [run.state for run in runs]))
     yield _gauge(
@@ -137,6 +161,14 @@ def _states(kind: type[JobRunState] | type[SessionState], states: Iterable[str])
     """Every state has a value, so that none is missed while it is 0."""
     counted = Counter(states)
     return {(state.value,): counted[state] for state in kind}
+
+
+def _counted(metric: Metric) -> list[Sample]:
+    return metric.samples if isinstance(metric, CounterMetricFamily) else []
+
+
+def _named(sample: Sample) -> tuple[str, tuple[str, ...]]:
+    return sample.name, tuple(sample.labels.values())
 
 
 def _gauge(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:

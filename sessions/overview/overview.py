@@ -1,7 +1,9 @@
-"""All job runs with their sessions, the dispatchers and the queue, as read at one moment.
+"""Job runs with their sessions, the dispatchers and the queue, as read at one moment.
 
-A record that has ended never changes, so it is read once. Of a job run that is open, sessions are read again where
-their record was replaced: a listing says so. An overview of 1,000 sessions that stand still costs a few listings.
+    open       all of them. Sessions are read again where their record was replaced: a listing says so
+    ended      the latest 1,000, by their index: one request, whatever has ended before. Each is read once
+
+An overview of 1,000 sessions that stand still costs a few listings, and 100,000 job runs that have ended cost nothing.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
 from sessions.base.model import Delay, Dispatcher, JobRun, Session
 from sessions.base.troubles import told
 from sessions.planning.turns import held_up
@@ -21,7 +23,8 @@ from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import KeptDecision, kept_decisions
 from sessions.records.state_store import Said, StateStore, Stored
 
-_ALL_EVERY_S = 30.0
+ENDED_MAX = 1000
+_ENDED_EVERY_S = 30.0
 """So often job runs are looked for that were accepted and ended between two looks."""
 _DECISIONS_EVERY_S = 5.0
 _READERS = 16
@@ -41,12 +44,16 @@ class JobRunSeen:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`job_runs` begin with the one that was accepted last. `depth` is None where no queue is known or it is silent."""
+    """`job_runs` begin with the one that was accepted last. `depth` is None where no queue is known or it is silent.
+
+    `unreadable` are objects that were left out, each with the reason.
+    """
 
     at_s: float
     job_runs: tuple[JobRunSeen, ...] = ()
     dispatchers: tuple[Said, ...] = ()
     depth: Depth | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def delays(self) -> dict[str, Delay]:
@@ -71,10 +78,20 @@ def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[Dispatcher]) -> dict
 
 
 class OverviewReader:
-    """Reads overviews of one state. Safe to use from several threads, which share what was read."""
+    """Reads overviews of one state. Safe to use from several threads, which share what was read.
 
-    def __init__(self, state: StateStore, queue: Queue | None = None, clock: Callable[[], float] = time.time) -> None:
+    `ended_max`: so many job runs that have ended, the latest; None reads them all, which costs as much as was ever run.
+    """
+
+    def __init__(
+        self,
+        state: StateStore,
+        queue: Queue | None = None,
+        clock: Callable[[], float] = time.time,
+        ended_max: int | None = ENDED_MAX,
+    ) -> None:
         self._state = state
+        self._ended_max = ended_max
         self._queue = queue
         self._clock = clock
         self._ended: dict[str, JobRunSeen] = {}
@@ -89,8 +106,13 @@ class OverviewReader:
         """What triggers decided last, read at most every few seconds."""
         with self._lock:
             if self._decided_s is None or self._clock() - self._decided_s > _DECISIONS_EVERY_S:
-                self._decisions, self._decided_s = kept_decisions(self._state.store), self._clock()
+                kept = kept_decisions(self._state.store, self._state.unreadable)
+                self._decisions, self._decided_s = kept, self._clock()
             return self._decisions
+
+    def unreadable(self) -> int:
+        """How many objects were left out so far, because they cannot be read."""
+        return len(self._state.unreadable)
 
     def read(self, at_most_s: float = 0.0) -> Overview:
         """The records as they are, or as they were at most so many seconds ago."""
@@ -101,9 +123,9 @@ class OverviewReader:
 
     def _read(self) -> Overview:
         found = {mark.job_run_id for mark in self._state.open_job_runs()} | set(self._open)
-        if self._listed_s is None or self._clock() - self._listed_s > _ALL_EVERY_S:
-            listed = set(self._state.job_run_ids())
-            self._ended = {name: seen for name, seen in self._ended.items() if name in listed}  # others have expired
+        if self._listed_s is None or self._clock() - self._listed_s > _ENDED_EVERY_S:
+            listed = set(self._listed())
+            self._ended = {name: seen for name, seen in self._ended.items() if name in listed}
             found |= listed - set(self._ended)
             self._listed_s = self._clock()
         with ThreadPoolExecutor(_READERS) as threads:
@@ -118,14 +140,28 @@ class OverviewReader:
         if self._queue is not None:
             with contextlib.suppress(StoreError):
                 depth = self._queue.depth()
-        return Overview(self._clock(), tuple(reversed(everything)), tuple(self._state.dispatchers()), depth)
+        dispatchers = tuple(self._state.dispatchers())
+        return Overview(self._clock(), tuple(reversed(everything)), dispatchers, depth, self._state.unreadable.why)
+
+    def _listed(self) -> Iterable[str]:
+        """Job runs that have ended, at most so many, or every one that has a folder."""
+        return self._state.job_run_ids() if self._ended_max is None else self._state.recently_ended(self._ended_max)
 
     def _job_run(self, job_run_id: str) -> JobRunSeen | None:
-        """The run is read before its sessions: where it has ended, so have they. None: it is being accepted."""
+        """The run is read before its sessions: where it has ended, so have they. None: it is being accepted, has
+        expired, or cannot be read."""
         try:
             run = self._state.job_run(job_run_id).value
         except NotFoundError:
+            self._open.pop(job_run_id, None)
             return None
+        except (InputError, CorruptionError) as error:
+            self._state.leave_out(job_run_id, error)
+            return None
+        if run.state.ended and job_run_id not in self._open and run.session_ids:
+            with contextlib.suppress(InputError, CorruptionError):  # of one alone: a listing finds the others
+                sessions = self._state.some_sessions(job_run_id, sorted(run.session_ids))
+                return JobRunSeen(run, tuple(sessions))
         known = self._state.changed_sessions(job_run_id, self._open.get(job_run_id, {}))
         self._open[job_run_id] = known
         ours = set(run.session_ids) or set(known)  # those of an earlier document are history

@@ -36,12 +36,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deltacompact.base.wording import one_line
-from sessions.metrics.collector import exposition
+from sessions.metrics.collector import RecordsCollector, exposition
 from sessions.overview.overview import JobRunSeen, Overview, OverviewReader
 from sessions.page.documents import details, row, summary, triggers
 
 LOOPBACK = "127.0.0.1"
 _EVERY_S = 1.0
+_METRICS_S, _HEALTH_S = 15.0, 60.0
+"""Machines ask often and for ever: what was read so long ago is good enough for them, and each look costs requests."""
 _STATIC = Path(__file__).with_name("static")
 _FILES = {
     "/": ("page.html", "text/html"),
@@ -90,6 +92,7 @@ def app(
 class _Page:
     def __init__(self, reader: OverviewReader, healthy: Callable[[], str | None], stopping: threading.Event) -> None:
         self._reader = reader
+        self._collector = RecordsCollector(lambda: reader.read(_METRICS_S))
         self._healthy = healthy
         self._stopping = stopping
 
@@ -117,17 +120,18 @@ class _Page:
         return JSONResponse(triggers(await to_thread.run_sync(self._reader.decisions)))
 
     async def metrics(self, request: Request) -> Response:
-        text = await to_thread.run_sync(lambda: exposition(lambda: self._reader.read(_EVERY_S)))
+        text = await to_thread.run_sync(lambda: exposition(self._collector))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(self, request: Request) -> Response:
         wrong = self._healthy()
         if wrong is None:
             try:
-                await self._read(at_most_s=10.0)
+                await self._read(_HEALTH_S)
             except Exception as error:
                 wrong = one_line(error)
-        return JSONResponse({"status": "ok" if wrong is None else wrong}, 200 if wrong is None else 503)
+        answer = {"status": "ok" if wrong is None else wrong, "unreadable": self._reader.unreadable()}
+        return JSONResponse(answer, 200 if wrong is None else 503)
 
     async def _stream(self, job_run_id: str | None) -> AsyncIterator[str]:
         """What changed since the last message: the summary where it did, and rows of the job run that is looked at."""

@@ -35,6 +35,7 @@ def summary(overview: Overview) -> dict[str, Any]:
         "at_s": overview.at_s,
         "job_runs": [job_run(seen, delays.get(seen.run.id)) for seen in shown(overview)],
         "job_runs_in_all": len(overview.job_runs),
+        "unreadable": len(overview.unreadable),
         "dispatchers": [
             {
                 "owner": said.dispatcher.owner,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import CorruptionError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.model import Session, SessionState
 from sessions.planning.rates import Expectation, Observation, Rates, expectation
@@ -58,8 +58,11 @@ class RateStore:
     def rates(self, pool: str) -> Rates:
         """The rates of a pool. They are empty if nobody has added to it, or if the record cannot be understood."""
         try:
-            return _understood(pool, self._records.read(_folder(pool)).value)
+            return _understood(pool, self._records.read_to_update(_folder(pool)).value)
         except NotFoundError:
+            return Rates(pool)
+        except CorruptionError as error:
+            self._records.unreadable.note(_folder(pool), error)
             return Rates(pool)
 
     def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter, ValidationError
 
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import CorruptionError, NotFoundError
 from sessions.planning.prices import Offer
 from sessions.records.swapping import SwappedRecords
 
@@ -46,8 +46,11 @@ class StartStore:
 
     def read(self) -> Starts:
         try:
-            return _understood(self._records.read(_FOLDER).value)
+            return _understood(self._records.read_to_update(_FOLDER).value)
         except NotFoundError:
+            return Starts()
+        except CorruptionError as error:
+            self._records.unreadable.note(_FOLDER, error)
             return Starts()
 
     def learn(self, way: str, seconds: float) -> None:

@@ -23,6 +23,8 @@ from urllib.parse import unquote
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage.opening import uri_parts
+from sessions.base.exhaustion import exhausted
+from sessions.base.unreadable import Unreadable
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
 RECEIVES_MAX = 20
@@ -49,6 +51,7 @@ class DirectoryQueue:
         self._visibility_s = visibility_s
         self._receives_max = receives_max
         self._clock = clock
+        self.unreadable = Unreadable()
         for name in ("ready", "leased", "dead", "unfinished"):
             try:
                 (folder / name).mkdir(parents=True, exist_ok=True)
@@ -100,12 +103,16 @@ class DirectoryQueue:
         self.acknowledge(message)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
-        for path in sorted((self._folder / "dead").iterdir()):
-            with contextlib.suppress(FileNotFoundError):
-                try:
-                    yield DeadLetter(id=path.name.removesuffix(".json"), **json.loads(path.read_bytes()))
-                except (ValueError, TypeError):
-                    raise StoreError(f"{path} is no dead letter") from None
+        """The dead letters. A file that is none is noted and left out."""
+        for path in sorted(self._files("dead")):
+            try:
+                letter = DeadLetter(id=path.name.removesuffix(".json"), **json.loads(path.read_bytes()))
+            except FileNotFoundError:
+                continue
+            except (ValueError, TypeError, RecursionError, OSError) as error:
+                self._left_out(path, error)
+                continue
+            yield letter
 
     def redrive(self, dead: DeadLetter) -> None:
         self._write(self._folder / "ready" / f"{dead.id}.0", _encoded(dead.body))
@@ -113,11 +120,12 @@ class DirectoryQueue:
 
     def depth(self) -> Depth:
         now_s = self._clock()
-        waiting = list((self._folder / "ready").iterdir())
-        leased = list((self._folder / "leased").iterdir())
+        waiting = [path for path in self._files("ready") if self._is_message(path, _READY)]
+        leased = [path for path in self._files("leased") if self._is_message(path, _LEASED)]
         sent_s = min((_sent_s(path.name) for path in (*waiting, *leased)), default=None)
-        dead = sum(1 for _ in (self._folder / "dead").iterdir())
-        return Depth(len(waiting), len(leased), dead, max(0.0, now_s - sent_s) if sent_s is not None else None)
+        dead = [path for path in self._files("dead") if str(path) not in self.unreadable.why]
+        oldest_s = max(0.0, now_s - sent_s) if sent_s is not None else None
+        return Depth(len(waiting), len(leased), len(dead), oldest_s, len(self.unreadable))
 
     # Inside
 
@@ -140,11 +148,11 @@ class DirectoryQueue:
         """Files of messages that may be received now, with id and number of receives; the first sent first."""
         now_s = self._clock()
         found = []
-        for path in (self._folder / "leased").iterdir():
+        for path in self._files("leased"):
             with contextlib.suppress(FileNotFoundError):
                 if (name := _LEASED.fullmatch(path.name)) and self._is_ready(path.stat().st_mtime, now_s):
                     found.append((path, name["id"], int(name["receives"])))
-        for path in (self._folder / "ready").iterdir():
+        for path in self._files("ready"):
             if name := _READY.fullmatch(path.name):
                 found.append((path, name["id"], int(name["receives"])))
         yield from sorted(found, key=lambda file: file[1])
@@ -158,12 +166,41 @@ class DirectoryQueue:
         leased = self._folder / "leased" / f"{number}.{receives}.{receipt}"
         ready_s = self._clock() + self._visibility_s
         try:
-            os.utime(path, (ready_s, ready_s))  # first: a file in leased/ always has its time
+            body = path.read_bytes()  # first: what cannot be read is not received
+            os.utime(path, (ready_s, ready_s))  # before it is leased: a file in leased/ always has its time
             os.rename(path, leased)
-            body = leased.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if exhausted(error):
+                raise StoreError(f"queue {self._folder} cannot be read: {error.strerror or error}") from error
+            self._left_out(path, error)  # a folder, or not ours to read
+            return None
+        self.unreadable.forget(str(path))
         return Message(number, body.decode(errors="surrogateescape"), receipt, receives, _sent_s(number))
+
+    def _files(self, name: str) -> list[Path]:
+        """What lies in a folder of the queue. Raises StoreError."""
+        try:
+            found = list((self._folder / name).iterdir())
+        except OSError as error:
+            raise StoreError(f"queue {self._folder} cannot be read: {error.strerror or error}") from error
+        prefix = f"{self._folder / name}/"
+        listed = {str(path) for path in found}
+        for path in [path for path in self.unreadable.why if path.startswith(prefix) and path not in listed]:
+            self.unreadable.forget(path)
+        return found
+
+    def _is_message(self, path: Path, named: re.Pattern[str]) -> bool:
+        """Whether a file is a message. What is none is noted, and nobody waits for it."""
+        if named.fullmatch(path.name) and not path.is_dir():
+            return str(path) not in self.unreadable.why
+        self._left_out(path, ValueError("it is no message"))
+        return False
+
+    def _left_out(self, path: Path, error: Exception) -> None:
+        if not path.name.startswith("."):  # .DS_Store, .nfs…: they say nothing
+            self.unreadable.note(str(path), error)
 
     def _leased(self, message: Message) -> Path:
         return self._folder / "leased" / f"{message.id}.{message.receives}.{message.receipt}"

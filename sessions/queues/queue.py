@@ -61,12 +61,16 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many messages wait, are received and not acknowledged, and are dead; how long the oldest has waited."""
+    """How many messages wait, are received and not acknowledged, and are dead; how long the oldest has waited.
+
+    `unreadable` lie among them and are no messages.
+    """
 
     ready: int
     leased: int
     dead: int
     oldest_s: float | None = None
+    unreadable: int = 0
 
     @property
     def is_empty(self) -> bool:

@@ -6,15 +6,15 @@ watch-decisions/5c5c….json    orders   day=2024-01-01   policy "orders"   subm
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from deltacompact.base.errors import NotFoundError
+from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.storage.objects import ObjectStore
+from sessions.base.unreadable import Unreadable
 
 _FOLDER = "watch-decisions/"
 
@@ -41,13 +41,20 @@ def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Itera
     store.put(f"{_FOLDER}{table}.json", json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
 
 
-def kept_decisions(store: ObjectStore) -> list[KeptDecision]:
+def kept_decisions(store: ObjectStore, unreadable: Unreadable | None = None) -> list[KeptDecision]:
     """The decisions about all tables. A record that another release wrote otherwise is left out, and written again."""
     found: list[KeptDecision] = []
+    damaged: dict[str, Exception] = {}
     for stat in store.list(_FOLDER):
-        with contextlib.suppress(NotFoundError, ValidationError, ValueError, LookupError, TypeError):
+        try:
             document = json.loads(store.get(stat.path))
             found += [
                 _KIND.validate_python({**decision, "at_s": document["at_s"]}) for decision in document["decisions"]
             ]
+        except NotFoundError:
+            continue
+        except (InputError, ValueError, LookupError, TypeError, RecursionError) as error:  # pydantic's are ValueErrors
+            damaged[stat.path] = error
+    if unreadable is not None:
+        unreadable.replace(_FOLDER, damaged)
     return found

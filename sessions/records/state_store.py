@@ -1,6 +1,8 @@
 """The state that dispatchers share: job runs, sessions, who works on what.
 
     open/run-1                          run-1 was accepted and has not ended: what a sweep looks at
+    ended/8204618700.run-1              run-1 has ended, the latest first: what the page shows without looking at all
+    ended-indexed                       every job run that has ended has such a mark
     job-runs/run-1/run/…                its record
     job-runs/run-1/sessions/day=…/…     one record for each partition
     job-runs/run-1/groups/g0.json       which of them share a process or cluster
@@ -8,7 +10,8 @@
     clock                               put by whoever asks for the store's time
 
 A mark in open/ is put before the record, and removed after the record says that the job run has ended: so a job run
-that was accepted and has not ended always has its mark.
+that was accepted and has not ended always has its mark. In between, the mark in ended/ is put. Its number is what is
+left of the seconds until the year 2286, so that one request lists what ended last, however much has ended before.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,15 +33,25 @@ from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
+from sessions.base.ids import JOB_RUN_ID
 from sessions.base.model import Dispatcher, JobRun, Session
 from sessions.base.observer import Observer, Unobserved
-from sessions.records.swapping import SwappedRecords, Version
+from sessions.base.unreadable import Unreadable
+from sessions.records.swapping import SwappedRecords
+from sessions.records.versions import NEW, Version
 
 R = TypeVar("R", JobRun, Session)
 
 _LOG = logging.getLogger("sessions")
 _JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(Session), TypeAdapter(Dispatcher)
+_GROUP = TypeAdapter(list[str])
 _READERS = 16
+_FORMAT = 2
+"""Of records: 1 had no number. A later one is left alone."""
+_INDEXED = "ended-indexed"
+_LAST_S = 9_999_999_999
+_ENDED = re.compile(rf"[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
+_FOREIGN = InputError("it is no mark of a job run")
 _DISPATCHER_FORGOTTEN_S = 24 * 3600
 
 
@@ -74,7 +89,8 @@ class StateStore:
     def __init__(self, where: str | ObjectStore, observer: Observer | None = None) -> None:
         self.store = _opened(where) if isinstance(where, str) else where
         self.uri = self.store.uri
-        self._records = SwappedRecords(self.store)
+        self.unreadable = Unreadable()
+        self._records = SwappedRecords(self.store, NEW, self.unreadable)
         self._observer = observer or Unobserved()
 
     @property
@@ -93,19 +109,22 @@ class StateStore:
         except NotFoundError:
             pass
         self._mark_open(run.id)
-        if not self._records.create(_run_folder(run.id), _JOB_RUN.dump_python(run, mode="json")):
+        if not self._records.create(_run_folder(run.id), _value(_JOB_RUN, run)):
             return False
         self._tell(None, run)
         return True
 
     def job_run(self, job_run_id: str) -> Stored[JobRun]:
-        """Raises NotFoundError."""
-        return _stored(_JOB_RUN, self._records.read(_run_folder(job_run_id)))
+        """Raises NotFoundError, CorruptionError."""
+        stored = _stored(_JOB_RUN, self._records.read(_run_folder(job_run_id)))
+        self.unreadable.forget(_run_folder(job_run_id))
+        return stored
 
     def job_runs(self) -> Iterator[JobRun]:
-        """All job runs, ended ones as well, in the order of their ids."""
+        """All job runs, ended ones as well, in the order of their ids; without those that cannot be read."""
         for version in self._records.read_all("job-runs/", "/run"):
-            yield _stored(_JOB_RUN, version).value
+            if (stored := self._understood(_JOB_RUN, version)) is not None:
+                yield stored.value
 
     def job_run_ids(self) -> Iterator[str]:
         """The ids of all job runs, in order. This lists, and reads no record."""
@@ -117,16 +136,35 @@ class StateStore:
 
     def open_job_runs(self) -> list[OpenMark]:
         """The job runs that have not ended, the longest accepted first."""
-        marks = [OpenMark(stat.path.removeprefix("open/"), stat.modified_s) for stat in self.store.list("open/")]
+        listed = [(stat.path.removeprefix("open/"), stat) for stat in self.store.list("open/")]
+        foreign = {stat.path: _FOREIGN for name, stat in listed if not re.fullmatch(JOB_RUN_ID, name)}
+        self.unreadable.replace("open/", foreign)
+        marks = [OpenMark(name, stat.modified_s) for name, stat in listed if stat.path not in foreign]
         return sorted(marks, key=lambda mark: (mark.accepted_s, mark.job_run_id))
 
     def change_job_run(self, stored: Stored[JobRun], after: JobRun) -> Stored[JobRun] | None:
         """Replace exactly the version that was read; None where somebody else has replaced it."""
         return self._swapped(_JOB_RUN, stored, after)
 
+    def recently_ended(self, most: int) -> list[str]:
+        """The ids of the job runs that ended last, the latest first."""
+        names = (stat.path.removeprefix("ended/") for stat in islice(self.store.list("ended/"), most))
+        return [found["id"] for name in names if (found := _ENDED.fullmatch(name))]
+
+    def index_ended(self) -> None:
+        """Put the marks of job runs that ended under a release which put none: it reads every record, once a state."""
+        try:
+            self.store.stat(_INDEXED)
+        except NotFoundError:
+            for run in self.job_runs():
+                if run.state.ended:
+                    self.store.put(_ended_path(run), b"")
+            self.store.put(_INDEXED, b"")
+
     def close(self, run: JobRun) -> None:
         """Take the mark of a job run that has ended away, unless it was reopened meanwhile."""
         assert run.state.ended
+        self.store.put(_ended_path(run), b"")
         self.store.delete([f"open/{run.id}"])
         with contextlib.suppress(NotFoundError):
             if not self.job_run(run.id).value.state.ended:
@@ -141,16 +179,22 @@ class StateStore:
         reopened = self._swapped(_JOB_RUN, stored, after)
         if reopened is not None:
             self._mark_open(after.id)
+            self.store.delete([_ended_path(stored.value)])
         return reopened
 
     def _mark_open(self, job_run_id: str) -> None:
         self.store.put_if_absent(f"open/{job_run_id}", b"")
 
+    def forget(self, run: JobRun) -> None:
+        """Take all marks of a job run away, because its record goes."""
+        assert run.state.ended
+        self.store.delete([f"open/{run.id}", _ended_path(run)])
+
     # Sessions
 
     def add_session(self, session: Session) -> bool:
         """Record a session that nobody has recorded."""
-        added = self._records.create(_session_folder(session), _SESSION.dump_python(session, mode="json"))
+        added = self._records.create(_session_folder(session), _value(_SESSION, session))
         if added:
             self._tell(None, session)
         return added
@@ -164,15 +208,18 @@ class StateStore:
         folder = f"job-runs/{job_run_id}/sessions/"
         versions = {folder + name: stored.version for name, stored in known.items()}
         read = self._records.read_changed(folder, versions)
-        return {
-            path.removeprefix(folder): known[name] if version is versions.get(path) else _stored(_SESSION, version)
-            for path, version in read.items()
-            for name in [path.removeprefix(folder)]
-        }
+        now: dict[str, Stored[Session]] = {}
+        for path, version in read.items():
+            name = path.removeprefix(folder)
+            same = known.get(name) if version is versions.get(path) else None
+            if (stored := same or self._understood(_SESSION, version)) is not None:
+                now[name] = stored
+        return now
 
     def stored_sessions(self, job_run_id: str) -> Iterator[Stored[Session]]:
         for version in self._records.read_all(f"job-runs/{job_run_id}/sessions/"):
-            yield _stored(_SESSION, version)
+            if (stored := self._understood(_SESSION, version)) is not None:
+                yield stored
 
     def sessions(self, job_run_id: str) -> Iterator[Session]:
         for stored in self.stored_sessions(job_run_id):
@@ -194,9 +241,12 @@ class StateStore:
         self.store.put(_group_path(job_run_id, group), json.dumps(list(session_ids)).encode())
 
     def group(self, job_run_id: str, group: str) -> list[str]:
-        """The ids of the sessions of a group. Raises NotFoundError."""
-        session_ids: list[str] = json.loads(self.store.get(_group_path(job_run_id, group)))
-        return session_ids
+        """The ids of the sessions of a group. Raises NotFoundError, CorruptionError."""
+        path = _group_path(job_run_id, group)
+        try:
+            return _GROUP.validate_json(self.store.get(path))
+        except ValidationError:
+            raise CorruptionError(f"{self.uri}{path} is damaged") from None
 
     # Dispatchers
 
@@ -217,11 +267,15 @@ class StateStore:
 
     def dispatchers(self) -> Iterator[Said]:
         """The dispatchers that have not ended in order, and when each was last heard of."""
+        damaged: dict[str, Exception] = {}
         for stat in self.store.list("dispatchers/"):
             try:
                 yield Said(_DISPATCHER.validate_json(self.store.get(stat.path)), stat.modified_s)
-            except (NotFoundError, ValidationError):
-                continue  # gone meanwhile, or no record of ours
+            except NotFoundError:
+                continue  # gone meanwhile
+            except (InputError, ValidationError) as error:
+                damaged[stat.path] = error
+        self.unreadable.replace("dispatchers/", damaged)
 
     def forget_dispatchers(self, now_s: float) -> None:
         """Remove the dispatchers that have been silent for a day."""
@@ -231,11 +285,25 @@ class StateStore:
     # Inside
 
     def _swapped(self, kind: TypeAdapter[R], stored: Stored[R], after: R) -> Stored[R] | None:
-        version = self._records.swap(stored.version, kind.dump_python(after, mode="json"))
+        version = self._records.swap(stored.version, _value(kind, after))
         if version is None:
             return None
         self._tell(stored.value, after)
         return Stored(after, version)
+
+    def _understood(self, kind: TypeAdapter[R], version: Version) -> Stored[R] | None:
+        """None where a record of a listing means nothing to us: it is noted, and the others go on."""
+        try:
+            stored = _stored(kind, version)
+        except CorruptionError as error:
+            self.unreadable.note(version.folder, error)
+            return None
+        self.unreadable.forget(version.folder)
+        return stored
+
+    def leave_out(self, job_run_id: str, error: Exception) -> None:
+        """A job run cannot be read: it is named, and the others go on."""
+        self.unreadable.note(_run_folder(job_run_id), error)
 
     def _tell(self, before: JobRun | Session | None, after: JobRun | Session) -> None:
         try:
@@ -254,12 +322,28 @@ def _opened(uri: str) -> ObjectStore:
     return store
 
 
+def _value(kind: TypeAdapter[R], record: R) -> Any:
+    return {"format": _FORMAT, **kind.dump_python(record, mode="json")}
+
+
 def _stored(kind: TypeAdapter[R], version: Version) -> Stored[R]:
+    """Raises CorruptionError for a record that cannot be understood: so nobody replaces what a newer release wrote."""
+    format_ = version.value.get("format", 1) if isinstance(version.value, dict) else 1
+    if format_ != 1 and format_ != _FORMAT:
+        raise CorruptionError(
+            f"{version.folder} has format {format_}, and this release reads 1 to {_FORMAT}: a newer one wrote it, "
+            "so update this one"
+        )
     try:
         return Stored(kind.validate_python(version.value), version)
     except ValidationError as error:
         first = error.errors()[0]
         raise CorruptionError(f"{version.folder}: {first['msg']} at {first['loc']}") from None
+
+
+def _ended_path(run: JobRun) -> str:
+    ended_s = int(run.finished_s or run.accepted_s)
+    return f"ended/{min(_LAST_S, max(0, _LAST_S - ended_s)):010d}.{run.id}"
 
 
 def _run_folder(job_run_id: str) -> str:

@@ -1,175 +1,153 @@
-"""Compare-and-swap on the one primitive that the catalog needs of a store as well: put if absent.
+"""JSON records, each replaced by compare-and-swap, in whichever way the store has.
 
-    job-runs/run-1/run/00000000000000000007.json     was replaced; a few of these stay for readers that are at them
-    job-runs/run-1/run/00000000000000000008.json     the record as it is: the greatest number counts
+    S3, memory      one object, replaced with If-Match: one request to read, one to swap
+    a folder        an object for each version, put if absent: numbered.py
 
-    swap 8 -> 9      put 9 if absent, look whether 8 is there and nothing above 9, remove what lies well below
-    swap 8 -> 9      the slot is taken: somebody else was first, nothing happened
+    job-runs/run-1/run/99999999999999999999.json     the one object
 
-A writer may sleep between its read of 8 and its put of 9 for so long that 9 was written and removed by others. Its put
-succeeds then, but a newer record lies above, and no reader ever looks at the late 9. A newer record may also lie above
-because somebody has replaced our own 9 already: each record names the ones before it, so the newest tells which it is.
+Its name is the greatest number, and it lies where the numbered objects of the version before lie. A record that began
+numbered stays so to its end: a dispatcher of the version before may work on it as well. One that began as one object is
+damaged to that version, which leaves it alone; so two versions never work on one job run without knowing of each other.
 
-    newest 12, written by d after c (11), b (10), a (9)     our 9 is "a": it won        our 9 is "x": it came late
-
-No lock is held at any time: a writer that is suspended anywhere holds nobody up.
+    swap 5c5c…       If-Match holds                   replaced
+    swap 5c5c…       refused, newest names ours       it was ours: a reply was lost, or it has been replaced already
+    swap 5c5c…       refused, newest does not         somebody else was first
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import re
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.base.errors import CorruptionError, NotFoundError, StoreError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
 from deltacompact.catalog.delta_stream.log.certain_put import put_certainly
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore, Swaps, honours_if_match
+from sessions.base.unreadable import Unreadable
+from sessions.records.numbered import NumberedRecords, newest, number_of
+from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
-_NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
+_ONE = "9" * 20 + ".json"
 _READERS = 16
-_KEPT = 8
-"""Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
-_REMEMBERED = 32
-"""A writer that sleeps between its put and its look, while more versions than that come, cannot be told who won."""
 _SWAPS_MAX = 20
-_READS_MAX = 100
-"""A record that is replaced under a reader's eyes is read again, so often."""
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version of a record. `modified_s` is when it was put, by the store's clock.
-
-    `written` names this put, and those of the versions before it, the latest first.
-    """
-
-    folder: str
-    number: int
-    modified_s: float
-    value: Any
-    written: tuple[str, ...]
 
 
 class SwappedRecords:
-    """JSON values by folder, each of them replaced by compare-and-swap."""
+    """Records by folder. `key` is that of their values: NEW for those that the version before must not touch."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, key: str = READABLE_BEFORE, unreadable: Unreadable | None = None) -> None:
         self._store = store
+        self._key = key
+        self._swaps = store if isinstance(store, Swaps) else None
+        self._numbered = NumberedRecords(store, looks=1 if self._swaps else 2)
+        self._probed = False
+        self._known: dict[str, Version] = {}  # of records that are updated: most often nobody else has done so since
+        self.unreadable = Unreadable() if unreadable is None else unreadable
 
     def read(self, folder: str) -> Version:
-        """The record as it is. Raises NotFoundError."""
-        for attempt in range(_READS_MAX):
-            newest = _newest(self._store.list(folder + "/")).get(folder)
-            if newest is None:
-                if attempt:
-                    raise NotFoundError(f"{self._store.uri}{folder} does not exist")
-                continue
+        """The record as it is. Raises NotFoundError, CorruptionError."""
+        if self._swaps is not None:
             with contextlib.suppress(NotFoundError):
-                return self._version(newest)
-        raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be read")
+                return self._one(self._swaps, folder)
+        return self._numbered.read(folder)
+
+    def read_to_update(self, folder: str) -> Version:
+        """The same. It is remembered: an update later reads it only if somebody else has replaced it."""
+        self._known[folder] = version = self.read(folder)
+        return version
 
     def read_all(self, prefix: str, name: str = "") -> Iterator[Version]:
-        """Every record below a prefix whose folder ends in `name`. One that vanishes meanwhile is left out."""
-        found = {folder: stat for folder, stat in _newest(self._store.list(prefix)).items() if folder.endswith(name)}
-        with ThreadPoolExecutor(_READERS) as threads:
-            for version in threads.map(self._version_now, found, found.values()):
-                if version is not None:
-                    yield version
+        """Every record below a prefix whose folder ends in `name`. What cannot be read is noted and left out."""
+        yield from self.read_changed(prefix, {}, name).values()
 
-    def read_changed(self, prefix: str, known: Mapping[str, Version]) -> dict[str, Version]:
-        """Every record below a prefix by folder; those whose number is known are not read again."""
-        found = _newest(self._store.list(prefix))
-        same = {
-            path: known[path] for path, stat in found.items() if path in known and known[path].number == _number(stat)
-        }
-        changed = {path: stat for path, stat in found.items() if path not in same}
+    def read_changed(self, prefix: str, known: Mapping[str, Version], name: str = "") -> dict[str, Version]:
+        """The same by folder; those that have not changed since they were known are not read again."""
+        found = {folder: stat for folder, stat in newest(self._store.list(prefix)).items() if folder.endswith(name)}
+        same = {folder: known[folder] for folder, stat in found.items() if _is(stat, known.get(folder))}
+        changed = {folder: stat for folder, stat in found.items() if folder not in same}
+
+        def version(folder: str, stat: ObjectStat) -> Version | None:
+            try:
+                return self._version(folder, stat)
+            except NotFoundError:
+                return None
+            except (CorruptionError, InputError) as error:
+                self.unreadable.note(folder, error)
+                return None
+
         with ThreadPoolExecutor(_READERS) as threads:
-            read = dict(zip(changed, threads.map(self._version_now, changed, changed.values()), strict=True))
-        return {**same, **{path: version for path, version in read.items() if version is not None}}
+            read = dict(zip(changed, threads.map(version, changed, changed.values()), strict=True))
+        self.unreadable.keep(prefix, name, found)
+        return {**same, **{folder: made for folder, made in read.items() if made is not None}}
 
     def create(self, folder: str, value: Any) -> bool:
         """Put the first version. False where the record is there already."""
-        return self._put(folder, 0, value, ()) is not None
+        if self._one_object() is None:
+            return self._numbered.put(folder, 0, value, ()) is not None
+        return put_certainly(self._store, f"{folder}/{_ONE}", self._bytes(0, value, next_written(())))
 
     def swap(self, version: Version, value: Any) -> Version | None:
         """Replace exactly this version. None where somebody else has replaced it.
 
         Raises StoreError where nobody can say: read the record then.
         """
-        return self._put(version.folder, version.number + 1, value, version.written)
+        if version.etag is None or self._swaps is None:
+            return self._numbered.put(version.folder, version.number + 1, value, version.written)
+        number, written = version.number + 1, next_written(version.written)
+        path = f"{version.folder}/{_ONE}"
+        etag = self._swaps.put_if_same(path, self._bytes(number, value, written), version.etag)
+        if etag is None:
+            found = self._one(self._swaps, version.folder)
+            if written[0] not in found.written:
+                return None
+            etag = found.etag if found.number == number else "replaced"
+        return Version(version.folder, number, math.inf, value, written, etag)
 
     def update(self, folder: str, change: Callable[[Any], Any]) -> None:
         """Replace the record by what `change` makes of it, again where somebody was faster; None: there is none yet."""
         for _ in range(_SWAPS_MAX):
             try:
-                version = self.read(folder)
+                version = self._known.pop(folder, None) or self.read(folder)
             except NotFoundError:
                 if self.create(folder, change(None)):
                     return
                 continue
-            if self.swap(version, change(version.value)) is not None:
+            if (swapped := self.swap(version, change(version.value))) is not None:
+                self._known[folder] = swapped
                 return
         raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be changed")
 
-    def _put(self, folder: str, number: int, value: Any, before: tuple[str, ...]) -> Version | None:
-        path = f"{folder}/{number:020d}.json"
-        written = (uuid.uuid4().hex[:16], *before)[:_REMEMBERED]
-        data = json.dumps({"written": written, "record": value}, separators=(",", ":")).encode()
-        if not put_certainly(self._store, path, data):
-            return None
-        versions = {_number(stat): stat for stat in self._store.list(folder + "/") if _NUMBERED.fullmatch(stat.path)}
-        if max(versions, default=number) > number or (number and number - 1 not in versions):
-            return self._replaced_already(folder, number, value, written)
-        replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
-        with contextlib.suppress(StoreError):  # the next swap removes them
-            self._store.delete(replaced)
-        stat = versions.get(number) or self._store.stat(path)
-        return Version(folder, number, stat.modified_s, value, written)
+    def _one_object(self) -> Swaps | None:
+        """The store, where a record can be one object of it. A store that ignores If-Match has numbered ones."""
+        if self._swaps is not None and not self._probed:
+            if not honours_if_match(self._swaps):
+                self._swaps = None
+            self._probed = True
+        return self._swaps
 
-    def _replaced_already(self, folder: str, number: int, value: Any, written: tuple[str, ...]) -> Version | None:
-        """What became of a put above which a newer version lies: it won and was replaced, or it came late."""
-        newest = self.read(folder)
-        since = newest.number - number
-        if since >= len(newest.written):
-            if number == 0:
-                return None  # it is there already, whoever put it
-            raise StoreError(f"{self._store.uri}{folder} was replaced {since} times meanwhile: read it again")
-        return (
-            Version(folder, number, newest.modified_s, value, written) if newest.written[since] == written[0] else None
-        )
+    def _bytes(self, number: int, value: Any, written: tuple[str, ...]) -> bytes:
+        return to_bytes(written=written, number=number, **{self._key: value})
 
-    def _version_now(self, folder: str, newest: ObjectStat) -> Version | None:
-        """The record that was listed, or the one that has replaced it; None where it is gone altogether."""
+    def _one(self, store: Swaps, folder: str) -> Version:
+        path = f"{folder}/{_ONE}"
+        found = store.get_tagged(path)
+        value, written, number = of_bytes(found.data, self._store.uri + path)
+        return Version(folder, number, found.modified_s, value, written, found.etag)
+
+    def _version(self, folder: str, stat: ObjectStat) -> Version:
+        """The record that was listed, or the one that has replaced it. Raises NotFoundError where it is gone."""
+        if stat.path.endswith(_ONE) and self._swaps is not None:
+            return self._one(self._swaps, folder)
         try:
-            return self._version(newest)
+            return self._numbered.version(stat)
         except NotFoundError:
-            with contextlib.suppress(NotFoundError):
-                return self.read(folder)
-        return None
-
-    def _version(self, stat: ObjectStat) -> Version:
-        data = self._store.get(stat.path)
-        try:
-            document = json.loads(data)
-            value, written = document["record"], tuple(document["written"])
-        except (ValueError, LookupError, TypeError):
-            raise CorruptionError(f"{self._store.uri}{stat.path} is damaged") from None
-        return Version(stat.path.rpartition("/")[0], _number(stat), stat.modified_s, value, written)
+            return self.read(folder)
 
 
-def _newest(listed: Iterable[ObjectStat]) -> dict[str, ObjectStat]:
-    """The newest version of each record. Paths come in order, and numbers have 20 digits."""
-    newest = {}
-    for stat in listed:
-        if found := _NUMBERED.fullmatch(stat.path):
-            newest[found["folder"]] = stat
-    return newest
-
-
-def _number(stat: ObjectStat) -> int:
-    return int(stat.path[-25:-5])
+def _is(stat: ObjectStat, known: Version | None) -> bool:
+    """Whether a listed object is the version that is known."""
+    if known is None:
+        return False
+    return stat.etag == known.etag if known.etag is not None else number_of(stat) == known.number

@@ -57,8 +57,10 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     signal.signal(signal.SIGINT, _terminate)
     try:
         unobserved = StateStore(state_uri)
-        state = StateStore(unobserved.store, EventRecorder(unobserved))
-        return GroupRun(state, job_run_id, epoch).run(group)
+        recorder = EventRecorder(unobserved)
+        runner = GroupRun(StateStore(unobserved.store, recorder), job_run_id, epoch)
+        recorder.know(runner.job_run)
+        return runner.run(group)
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
         return EXIT_SUPERSEDED
@@ -85,13 +87,14 @@ class GroupRun:
         self._watch = LeaseWatch(state, job_run_id, epoch)
         self._epoch = epoch
         self._now_s = StoreClock()
-        self._instruction = of_values(state.job_run(job_run_id).value.document)
+        self.job_run = state.job_run(job_run_id).value
+        self._instruction = of_values(self.job_run.document)
         self._open_catalog = open_catalog
         self._catalog: DeltaStreamCatalog | IcebergCatalog | None = None
 
     def run(self, group: str) -> int:
         """Every session of the group that is this epoch's and has not begun; an exit status."""
-        self._watch.check()
+        self._watch.see(self.job_run)
         again = False
         for session_id in self._state.group(self._job_run_id, group):
             stored = self._state.session(self._job_run_id, session_id)

@@ -12,6 +12,7 @@ that took over has changed the record first, and it fences off what had started 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +31,7 @@ from deltacompact.base.events import (
 )
 from deltacompact.base.wording import one_line
 from sessions.base.clock import StoreClock
-from sessions.base.model import Progress, Session, SessionState
+from sessions.base.model import JobRun, Progress, Session, SessionState
 from sessions.base.patience import patiently
 from sessions.planning.refine import later, refine, share_done
 from sessions.records.state_store import StateStore, Stored
@@ -65,9 +66,14 @@ class LeaseWatch:
     def check(self) -> None:
         """Raises Superseded where the lease is of another epoch."""
         try:
-            lease = self._state.job_run(self._job_run_id).value.lease
+            run = self._state.job_run(self._job_run_id).value
         except NotFoundError:
-            lease = None
+            raise Superseded(f"job run {self._job_run_id} is no more") from None
+        self.see(run)
+
+    def see(self, run: JobRun) -> None:
+        """The same of a job run that was read just now."""
+        lease = run.lease
         if lease is None or lease.epoch != self._epoch:
             raise Superseded(f"job run {self._job_run_id} is in epoch {lease.epoch if lease else None}")
         self._next_s = self._clock() + lease.ttl_s / 3
@@ -135,6 +141,8 @@ class SessionReport:
             error_named=None,
             cause=None,
         )
+        if not self.now_s.is_told:  # where a reply does not say when, reading what was just written does
+            self.now_s.told(self._state.session(self.session.job_run_id, self.session.id).modified_s)
         started_s = self.session.started_s or self.now_s()
         self._lost_s = self.now_s() - started_s
         self._unwritten = {"started_s": started_s}
@@ -151,7 +159,8 @@ class SessionReport:
             swapped = self._state.change_session(self._stored, after)
             if swapped is not None:
                 self._stored, self._written_s, self._unwritten = swapped, time.monotonic(), {}
-                self.now_s.told(swapped.modified_s)
+                if math.isfinite(swapped.modified_s):
+                    self.now_s.told(swapped.modified_s)
                 return
             found = self._state.session(self.session.job_run_id, self.session.id)
             ours = found.value.attempt == self._attempt and not found.value.state.ended

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
 from deltacompact.base.model import ICEBERG, partition_text
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
@@ -106,9 +106,11 @@ class Watcher:
         for table in self._tables.values():
             try:
                 decided += table.look()
-            except DeltaCompactError as error:
-                self.failed[table.name] = error
-                _LOG.warning("table %s of %s: %s", table.name, table.catalog_uri, one_line(error))
+            except Exception as error:  # a fault of ours, too, is that of one table
+                foreseen = error if isinstance(error, DeltaCompactError) else None
+                self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))
+                said = (table.name, table.catalog_uri, one_line(error))
+                _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
         return decided
 
 
@@ -202,7 +204,7 @@ class _Table:
         """Job runs under way by session id; "" stands for all partitions."""
         running: dict[str, str] = {}
         for mark in self._state.open_job_runs():
-            with contextlib.suppress(NotFoundError):
+            with contextlib.suppress(NotFoundError, CorruptionError):
                 run = self._state.job_run(mark.job_run_id).value
                 if not run.state.ended and self._is_ours(run.document):
                     for name in _named(run.document):
@@ -223,6 +225,8 @@ class _Table:
                 run = self._state.job_run(submission.job_run_id).value
             except NotFoundError:
                 return False
+            except CorruptionError:  # it was accepted, whatever became of it
+                return True
             if run.state.ended:
                 self._ended[run.id] = run.state
         return True

@@ -1,0 +1,98 @@
+"""Compare-and-swap on the one primitive that every store has: put if absent.
+
+    job-runs/run-1/run/00000000000000000007.json     was replaced; a few of these stay for readers that are at them
+    job-runs/run-1/run/00000000000000000008.json     the record as it is: the greatest number counts
+
+    swap 8 -> 9      put 9 if absent, look whether 8 is there and nothing above 9, remove what lies well below
+    swap 8 -> 9      the slot is taken: somebody else was first, nothing happened
+
+A writer may sleep between its read of 8 and its put of 9 for so long that 9 was written and removed by others. Its put
+succeeds then, but a newer record lies above, and no reader ever looks at the late 9. A newer record may also lie above
+because somebody has replaced our own 9 already: each record names the ones before it, so the newest tells which it is.
+
+    newest 12, written by d after c (11), b (10), a (9)     our 9 is "a": it won        our 9 is "x": it came late
+
+No lock is held at any time: a writer that is suspended anywhere holds nobody up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.catalog.delta_stream.log.certain_put import put_certainly
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
+
+_NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
+_KEPT = 8
+"""Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
+_READS_MAX = 100
+"""A record that is replaced under a reader's eyes is read again, so often."""
+
+
+def newest(listed: Iterable[ObjectStat]) -> dict[str, ObjectStat]:
+    """The newest version of each record. Paths come in order, and numbers have 20 digits."""
+    found = {}
+    for stat in listed:
+        if named := _NUMBERED.fullmatch(stat.path):
+            found[named["folder"]] = stat
+    return found
+
+
+def number_of(stat: ObjectStat) -> int:
+    return int(stat.path[-25:-5])
+
+
+class NumberedRecords:
+    """Each version of a record in an object of its own."""
+
+    def __init__(self, store: ObjectStore, looks: int = 2) -> None:
+        """`looks`: so often a record that is not listed is looked for, because a disk is no snapshot."""
+        self._store = store
+        self._looks = looks
+
+    def read(self, folder: str) -> Version:
+        """The record as it is. Raises NotFoundError."""
+        for attempt in range(_READS_MAX):
+            found = newest(self._store.list(folder + "/")).get(folder)
+            if found is None:
+                if attempt + 1 >= self._looks:
+                    raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+                continue
+            with contextlib.suppress(NotFoundError):
+                return self.version(found)
+        raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be read")
+
+    def put(self, folder: str, number: int, value: Any, before: tuple[str, ...]) -> Version | None:
+        """Put a version after exactly the one before; None where somebody else was faster."""
+        path = f"{folder}/{number:020d}.json"
+        written = next_written(before)
+        if not put_certainly(self._store, path, to_bytes(written=written, **{READABLE_BEFORE: value})):
+            return None
+        versions = {number_of(stat): stat for stat in self._store.list(folder + "/") if _NUMBERED.fullmatch(stat.path)}
+        if max(versions, default=number) > number or (number and number - 1 not in versions):
+            return self._replaced_already(folder, number, value, written)
+        replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
+        with contextlib.suppress(StoreError):  # the next swap removes them
+            self._store.delete(replaced)
+        stat = versions.get(number) or self._store.stat(path)
+        return Version(folder, number, stat.modified_s, value, written)
+
+    def version(self, stat: ObjectStat) -> Version:
+        """The version in a listed object. Raises NotFoundError, CorruptionError."""
+        value, written, _ = of_bytes(self._store.get(stat.path), self._store.uri + stat.path)
+        return Version(stat.path.rpartition("/")[0], number_of(stat), stat.modified_s, value, written)
+
+    def _replaced_already(self, folder: str, number: int, value: Any, written: tuple[str, ...]) -> Version | None:
+        """What became of a put above which a newer version lies: it won and was replaced, or it came late."""
+        found = self.read(folder)
+        since = found.number - number
+        if since >= len(found.written):
+            if number == 0:
+                return None  # it is there already, whoever put it
+            raise StoreError(f"{self._store.uri}{folder} was replaced {since} times meanwhile: read it again")
+        return Version(folder, number, found.modified_s, value, written) if found.written[since] == written[0] else None

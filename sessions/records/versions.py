@@ -1,0 +1,58 @@
+"""One version of a record, and the bytes that hold it.
+
+{"written": ["9f3a…", "5c5c…"], "number": 7, "value": {…}}     put as 9f3a…, it replaced 5c5c…
+{"written": ["9f3a…", "5c5c…"], "record": {…}}                 the same as a numbered object, whose name has the number
+
+Each put has a name of its own. So a writer whose reply was lost, or whose record has been replaced already, finds in
+the newest version whether its own one was among those before it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import CorruptionError
+
+_REMEMBERED = 32
+"""A writer that sleeps between its put and its look, while more versions than that come, cannot be told who won."""
+READABLE_BEFORE = "record"
+"""The key of a value that the version before reads too."""
+NEW = "value"
+"""The key of one that it must not touch: it takes the object for damaged, and leaves it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a record. `modified_s` is when it was put, by the store's clock; infinity: by us, just now.
+
+    `written` names this put, and those of the versions before it, the latest first. `etag` is that of the one object
+    that the record is, None where it is a numbered one.
+    """
+
+    folder: str
+    number: int
+    modified_s: float
+    value: Any
+    written: tuple[str, ...]
+    etag: str | None = None
+
+
+def next_written(before: tuple[str, ...]) -> tuple[str, ...]:
+    return (uuid.uuid4().hex[:16], *before)[:_REMEMBERED]
+
+
+def to_bytes(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def of_bytes(data: bytes, uri: str) -> tuple[Any, tuple[str, ...], int]:
+    """Value, names of puts, and number, which is 0 where the bytes do not say it. Raises CorruptionError."""
+    try:
+        document = json.loads(data)
+        value = document[NEW] if NEW in document else document[READABLE_BEFORE]
+        return value, tuple(document["written"]), int(document.get("number", 0))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise CorruptionError(f"{uri} is damaged") from None
