@@ -24,6 +24,7 @@ from sessions.documents.instruction import of_values
 from sessions.queues.queue import open_queue
 from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
+from sessions.watch import submissions
 from sessions.watch.evaluate import Action, History, Reason, evaluate, sealed_s, window_begin_s
 from sessions.watch.policy import (
     SCHEMA_PATH,
@@ -351,6 +352,61 @@ def test_a_watcher_that_starts_again_submits_nothing_anew_after_its_job_runs_exp
     assert reasons(place.watcher(cooldown=100).look()) == {"1": "cooling_down" if failed else "nothing_new"}
     place.now_s += 1
     assert reasons(place.watcher(cooldown=100).look()) == {"1": "deltas" if failed else "nothing_new"}
+
+
+def test_what_was_submitted_does_not_grow_for_ever_and_is_remembered_all_the_same(place, monkeypatch):
+    """Two watchers take turns over a table, for many job runs; one of them starts again each time."""
+    monkeypatch.setattr(submissions, "FOLDED_AT", 4)
+    place.append("other")
+    standing = place.watcher()
+    seen, most = set(), 0
+    for number in range(24):
+        place.append()
+        place.now_s += 3600
+        watcher = standing if number % 3 == 0 else place.watcher()
+        looked = reasons(watcher.look())
+        assert looked["1"] == "deltas", number
+        documents = place.received()
+        assert len(documents) == 1 and documents[0]["job_run_id"] not in seen, "submitted once, under a new name"
+        seen.add(documents[0]["job_run_id"])
+        place.end(documents[0], failed=number % 5 == 4)
+        assert reasons(place.watcher().look())["1"] in ("nothing_new", "deltas", "cooling_down")
+        for document in place.received():  # one that had failed is asked for again
+            seen.add(document["job_run_id"])
+            place.end(document)
+        expire(place.state, 0.0)
+        most = max(most, len(list(place.state.store.list("watch/"))) + len(list(place.state.store.list("watch-ends/"))))
+    assert most <= 16, "slots are folded, and ends that were said of them are forgotten"
+    assert reasons(place.watcher().look()) == {"1": "nothing_new", "other": "nothing_new"}
+
+
+def test_a_watcher_whose_slot_was_folded_meanwhile_has_not_submitted(monkeypatch):
+    monkeypatch.setattr(submissions, "FOLDED_AT", 2)
+    store = MemoryStore()
+    asleep, awake = submissions.Submissions(store, "t"), submissions.Submissions(store, "t")
+
+    def submission(log, number):
+        return submissions.Submission("p", log.next_job_run_id(), ({"day": "1"},), float(number), "deltas", {})
+
+    asleep.read(), awake.read()
+    for number in range(5):
+        assert awake.put(submission(awake, number))
+    ended = {submitted.job_run_id: JobRunState.FAILED for submitted in awake.read()[1:]}
+    awake.fold(ended, {"day=1"})
+    assert [submitted.at_s for submitted in awake.read()] == [0.0], "what has not ended stays"
+    slot = asleep.next_job_run_id()
+    assert not asleep.put(submission(asleep, 9))
+    asleep._next = 1
+    assert not asleep.put(submission(asleep, 9)), "slot 1 was free again"
+    asleep.read()
+    assert asleep.next_job_run_id() == awake.next_job_run_id() != slot
+    for log in (asleep, awake, submissions.Submissions(store, "t")):
+        assert [submitted.at_s for submitted in log.read()] == [0.0]
+        assert log.submitted({})["day=1"] == submissions.Submitted({"p": 4.0}, {}, 4)
+    awake.fold({**ended, awake.read()[0].job_run_id: JobRunState.SUCCEEDED}, {"day=1"})
+    for number in range(5, 8):
+        assert asleep.put(submission(asleep, number)) and not awake.put(submission(awake, number))
+        awake.read()
 
 
 @pytest.mark.parametrize("after", [False, True])

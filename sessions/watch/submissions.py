@@ -6,20 +6,36 @@
 
 The slot is put before the document is sent. Whoever dies in between leaves a job run that no record knows; the next
 look sends its document again, and a job run is accepted once however often it is sent.
+
+Slots whose job runs have ended are folded into one record, and removed: what is kept of them is what decisions need.
+
+    watch-history/5c5c…    read from slot 64 on, and slot 12, whose job run goes on; day=2024-01-01: last submitted by
+                           "orders" at 10:00, 2 failures since
+
+Who puts a slot that was folded meanwhile sees that in the history, and has not submitted. Slot 0 stays, as a word that
+no watcher of the version before understands: it must not begin at slot 0 again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from deltacompact.base.errors import NotFoundError
 from deltacompact.storage.objects import ObjectStore
+from sessions.base.ids import session_id
 from sessions.base.model import JobRunState
-from sessions.records.trigger_ends import remembered_ends, slot_path, submitted_id
+from sessions.base.unreadable import Unreadable
+from sessions.records.swapping import SwappedRecords
+from sessions.records.trigger_ends import forget_ends, remembered_ends, slot_path, submitted_id
+
+FOLDED_AT = 64
+"""So many slots are kept before those that have ended are folded."""
+_FOLDED = b'{"folded": "into watch-history/ by a newer release"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +51,173 @@ class Submission:
     marks: tuple[str, ...] = ()
 
 
-_KIND = TypeAdapter(Submission)
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What is kept of a partition: when each policy submitted it last, with which mark; failures since a success."""
+
+    last_s: dict[str, float] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
+    failures: int = 0
+
+    def after(self, submission: Submission, place: int, state: JobRunState | None) -> Submitted:
+        """The same after one more submission, whose job run is open or has ended."""
+        marks = {submission.policy: submission.marks[place]} if submission.marks else {}
+        failures = self.failures
+        if state is not None and state.ended:
+            failures = failures + 1 if state is JobRunState.FAILED else 0
+        last_s = max(submission.at_s, self.last_s.get(submission.policy, submission.at_s))
+        return Submitted({**self.last_s, submission.policy: last_s}, {**self.marks, **marks}, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """Slots below `next` were folded, except for those that are `open`."""
+
+    next: int = 0
+    open: tuple[int, ...] = ()
+    partitions: dict[str, Submitted] = field(default_factory=dict)
+
+
+_KIND, _HISTORY = TypeAdapter(Submission), TypeAdapter(_Folded)
 
 
 class Submissions:
     """The log of one table, by a text that names it and no other. What was read once is remembered."""
 
-    def __init__(self, store: ObjectStore, table: str) -> None:
-        digest = hashlib.sha256(table.encode()).hexdigest()[:16]
+    def __init__(self, store: ObjectStore, table: str, unreadable: Unreadable | None = None) -> None:
+        self._digest = hashlib.sha256(table.encode()).hexdigest()[:16]
         self._store = store
-        self._digest = digest
-        self._folder = f"watch/{digest}/"
-        self._known: list[Submission] = []
+        self._folder = f"watch/{self._digest}/"
+        self._records = SwappedRecords(store)
+        self._unreadable = Unreadable() if unreadable is None else unreadable
+        self._known: dict[int, Submission] = {}
+        self._folded = _Folded()
+        self._next = 0
+        self._is_stale = True
 
     def read(self) -> list[Submission]:
-        """All submissions, the first one first."""
-        last = self._path(len(self._known) - 1) if self._known else self._folder
-        for stat in self._store.list(self._folder, last):
-            if stat.path == self._path(len(self._known)):
-                self._known.append(_KIND.validate_json(self._store.get(stat.path)))
-        return list(self._known)
+        """All submissions that are not folded, the first one first."""
+        if self._is_stale or not self._read_new():
+            self._read_history()
+            self._read_new()
+        return self.read_before
 
-    def next_job_run_id(self, ahead: int = 0) -> str:
-        return submitted_id(self._digest, len(self._known) + ahead)
+    def not_folded(self) -> list[Submission]:
+        """Those that nobody has folded by now. Ask for `ends` before: what is in the history is forgotten there."""
+        self._read_history()
+        return self.read_before
+
+    @property
+    def read_before(self) -> list[Submission]:
+        return [self._known[slot] for slot in sorted(self._known)]
+
+    def submitted(self, states: Mapping[str, JobRunState]) -> dict[str, Submitted]:
+        """What is known of each partition, by its session's id; `states` are those of job runs that have ended."""
+        return _merged(self._folded.partitions, self.read_before, states)
+
+    def next_job_run_id(self) -> str:
+        return submitted_id(self._digest, self._next)
 
     def put(self, submission: Submission) -> bool:
         """Take the next slot. False: somebody else has; read, and decide anew."""
-        if not self._store.put_if_absent(self._path(len(self._known)), _KIND.dump_json(submission)):
+        slot = self._next
+        if not self._store.put_if_absent(self._path(slot), _KIND.dump_json(submission)):
             return False
-        self._known.append(submission)
+        if self._history().next > slot:  # it was taken, folded and removed since we read
+            self._is_stale = True
+            return False
+        self._known[slot] = submission
+        self._next = slot + 1
         return True
 
     def ends(self) -> dict[str, JobRunState]:
         """How job runs ended whose records have expired, by their ids."""
-        return {
-            submitted_id(self._digest, slot): state
-            for slot, state in remembered_ends(self._store, self._digest).items()
-        }
+        ends = remembered_ends(self._store, self._digest)
+        return {submitted_id(self._digest, slot): state for slot, state in ends.items()}
+
+    def fold(self, states: Mapping[str, JobRunState], partitions: Container[str]) -> None:
+        """Fold the slots whose job runs have ended, once there are many, for partitions that the table still has."""
+        ended = [slot for slot, submission in self._known.items() if submission.job_run_id in states]
+        if len(ended) < FOLDED_AT:
+            return
+        left = tuple(sorted(set(self._known) - set(ended)))
+        merged = _merged(self._folded.partitions, (self._known[slot] for slot in sorted(ended)), states)
+        kept = {name: submitted for name, submitted in merged.items() if name in partitions}
+        folded = _Folded(self._next, left, kept)
+        self._is_stale = not self._replace_history(folded)
+        if not self._is_stale:
+            self._folded = folded
+            if 0 in ended:
+                self._store.put(self._path(0), _FOLDED)
+            self._store.delete([self._path(slot) for slot in ended if slot])
+            forget_ends(self._store, self._digest, ended)
+            self._known = {slot: self._known[slot] for slot in left}
+
+    def _read_new(self) -> bool:
+        """Read the slots that are new. False: there is a gap before them, so some were folded."""
+        last = self._path(self._next - 1) if self._next else self._folder
+        listed = [stat.path for stat in self._store.list(self._folder, last)]
+        while self._path(self._next) in listed:
+            self._read_slot(self._next)
+            self._next += 1
+        return not listed or listed[-1] < self._path(self._next)
+
+    def _read_slot(self, slot: int) -> None:
+        path = self._path(slot)
+        try:
+            self._known[slot] = _KIND.validate_json(self._store.get(path))
+        except NotFoundError:
+            return  # it was folded just now
+        except ValidationError as error:  # the others go on; what it submitted may be submitted once more
+            self._unreadable.note(path, error)
+
+    def _read_history(self) -> None:
+        """Begin after what was folded, by whichever watcher."""
+        folded, self._is_stale = self._history(), False
+        if folded != self._folded:
+            gone = [slot for slot in self._known if slot < folded.next and slot not in folded.open]
+            for slot in gone:
+                del self._known[slot]
+            for slot in folded.open:
+                if slot not in self._known:
+                    self._read_slot(slot)
+            self._next = max(self._next, folded.next)
+        self._folded = folded
+
+    def _history(self) -> _Folded:
+        try:
+            return _HISTORY.validate_python(self._records.read(self._history_folder).value)
+        except NotFoundError:
+            return _Folded()
+
+    def _replace_history(self, folded: _Folded) -> bool:
+        """False where another watcher has folded meanwhile: the next look reads what it has left."""
+        value = _HISTORY.dump_python(folded, mode="json")
+        try:
+            version = self._records.read(self._history_folder)
+        except NotFoundError:
+            return self._records.create(self._history_folder, value)
+        if _HISTORY.validate_python(version.value) != self._folded:
+            return False
+        return self._records.swap(version, value) is not None
+
+    @property
+    def _history_folder(self) -> str:
+        return f"watch-history/{self._digest}"
 
     def _path(self, number: int) -> str:
         return slot_path(self._digest, number)
+
+
+def _merged(
+    before: Mapping[str, Submitted], submissions: Iterable[Submission], states: Mapping[str, JobRunState]
+) -> dict[str, Submitted]:
+    found = dict(before)
+    for submission in submissions:
+        for place, partition in enumerate(submission.partitions):
+            name = session_id(partition)
+            found[name] = found.get(name, Submitted()).after(submission, place, states.get(submission.job_run_id))
+    return found
 
 
 def batches(partitions: list[dict[str, str | None]], most: int) -> Iterator[list[dict[str, str | None]]]:

@@ -36,7 +36,7 @@ from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Action, Decision, History, evaluate
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
-from sessions.watch.submissions import Submission, Submissions, batches
+from sessions.watch.submissions import Submission, Submissions, Submitted, batches
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
@@ -126,7 +126,7 @@ class _Table:
         self._state = watcher._state
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
         self._named = "\n".join([_normal(catalog_uri), name, *([branch] if branch else [])])
-        self._submissions = Submissions(self._state.store, self._named)
+        self._submissions = Submissions(self._state.store, self._named, self._state.unreadable)
         self._ended: dict[str, JobRunState] = {}
         self._sent_s: dict[str, float] = {}
         self._kept: dict[tuple[str, str], Decision] = {}
@@ -163,6 +163,9 @@ class _Table:
                 for statistics, decision in decisions
             ]
         self._keep(decided)
+        self._submissions.fold(self._ended, histories)
+        left = {submission.job_run_id for submission in self._submissions.read_before}
+        self._ended = {name: state for name, state in self._ended.items() if name in left}
         return decided
 
     def _looking(self) -> Callable[[], Sequence[Statistics]]:
@@ -181,24 +184,12 @@ class _Table:
     ) -> dict[str, History]:
         """The history of each partition, by its session's id."""
         running = self._running(submissions, now_s)
-        last_s: dict[str, dict[str, float]] = {}
-        marks: dict[str, dict[str, str]] = {}
-        failures: dict[str, int] = {}
-        for submission in submissions:
-            ended = self._ended.get(submission.job_run_id)
-            for place, partition in enumerate(submission.partitions):
-                name = session_id(partition)
-                if submission.marks:
-                    marks.setdefault(name, {})[submission.policy] = submission.marks[place]
-                last_s.setdefault(name, {})[submission.policy] = submission.at_s
-                if ended is not None:
-                    failures[name] = failures.get(name, 0) + 1 if ended is JobRunState.FAILED else 0
-        return {
-            name: History(
-                running.get(name, running.get("")), last_s.get(name, {}), failures.get(name, 0), marks.get(name, {})
-            )
-            for name in (session_id(statistics.partition) for statistics in found)
-        }
+        submitted, never = self._submissions.submitted(self._ended), Submitted()
+        histories = {}
+        for name in (session_id(statistics.partition) for statistics in found):
+            known = submitted.get(name, never)
+            histories[name] = History(running.get(name, running.get("")), known.last_s, known.failures, known.marks)
+        return histories
 
     def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:
         """Job runs under way by session id; "" stands for all partitions."""
@@ -212,6 +203,8 @@ class _Table:
         unknown = [submission for submission in submissions if not self._is_recorded(submission)]
         if unknown:
             self._ended |= self._submissions.ends()  # of records that have expired
+            left = {submission.job_run_id for submission in self._submissions.not_folded()}
+            unknown = [submission for submission in unknown if submission.job_run_id in left]
         for submission in unknown:
             if submission.job_run_id not in self._ended:
                 self._send_again(submission, now_s)
