@@ -13,6 +13,7 @@ from stores import InterceptedStore
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.storage.memory import MemoryStore
+from sessions import cli
 from sessions.base.model import Dispatcher, JobRunState
 from sessions.dispatch.expiry import expire
 from sessions.events.courier import Courier
@@ -184,3 +185,17 @@ def test_a_damaged_dead_letter_leaves_the_others_to_be_listed_and_sent_back(tmp_
     assert letter.body == "bad document"
     queue.redrive(letter)
     assert [received.body for received in queue.receive(1, 0)] == ["bad document"]
+
+
+def test_status_shows_the_others_and_says_what_was_left_out(tmp_path, capsys):
+    state = StateStore(str(tmp_path))
+    accepted(state.store, "bad", GOOD)
+    (stat,) = state.store.list("job-runs/bad/run/")
+    state.store.put(stat.path, b"{")
+    assert cli.run(["status", "--state", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert GOOD in said and "1 object left out: job-runs/bad/run:" in said and "is damaged" in said
+    assert cli.run(["status", "--state", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [run["id"] for run in told["job_runs"]] == [GOOD] and list(told["unreadable"]) == ["job-runs/bad/run"]
+    assert cli.run(["sla", "--state", str(tmp_path)]) == 0

@@ -11,6 +11,8 @@ import click
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sessions.base.model import Delay, JobRun, Session
     from sessions.records.state_store import StateStore
 
@@ -41,6 +43,7 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
         say_json(_document(store, runs))
     else:
         _print(store, runs, in_full=job_run is not None)
+        _print_unreadable(store)
 
 
 def _named(store: StateStore, job_run_id: str) -> JobRun:
@@ -75,7 +78,7 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
         document["sessions"] = [as_document(session) for session in store.sessions(run.id)]
         told.append(document)
     said = [{**as_document(heard.dispatcher), "heard_of_s": heard.modified_s} for heard in store.dispatchers()]
-    return {"job_runs": told, "dispatchers": said}
+    return {"job_runs": told, "dispatchers": said, "unreadable": store.unreadable.why}
 
 
 def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
@@ -114,8 +117,26 @@ def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
 
     if all(run.state.ended for run in runs):
         return {}
-    every = runs if len(runs) > 1 else list(store.job_runs())
+    every = runs if len(runs) > 1 else list(_open_ones(store))
     return delays_of(every, [said.dispatcher for said in store.dispatchers()])
+
+
+def _open_ones(store: StateStore) -> Iterator[JobRun]:
+    from deltacompact.base.errors import CorruptionError, NotFoundError
+
+    for mark in store.open_job_runs():
+        with contextlib.suppress(NotFoundError, CorruptionError):
+            yield store.job_run(mark.job_run_id).value
+
+
+def _print_unreadable(store: StateStore) -> None:
+    from deltacompact.base.wording import counted
+    from deltacompact.cli.console import out
+    from sessions.cli.printed import visible
+
+    if why := store.unreadable.why:
+        path, text = next(iter(why.items()))
+        out.print(visible(f"{counted(len(why), 'object')} left out: {path}: {text}"), soft_wrap=True)
 
 
 def _sessions_table(sessions: list[Session]) -> Any:
