@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_stream.taking_out import retract_file
     from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
     from deltacompact.catalog.delta_stream.versions import retract, rollback
     from deltacompact.catalog.iceberg.catalog import IcebergCatalog
@@ -81,6 +82,7 @@ __all__ = [
     "compact",
     "open_catalog",
     "retract",
+    "retract_file",
     "rollback",
     "vacuum",
 ]
@@ -88,6 +90,7 @@ __all__ = [
 _MODULES = {
     "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
     "catalog.delta_stream.vacuum.vacuum": ("vacuum",),
+    "catalog.delta_stream.taking_out": ("retract_file",),
     "catalog.delta_stream.versions": ("retract", "rollback"),
     "catalog.iceberg.catalog": ("IcebergCatalog",),
     "catalog.iceberg.convert.convert": ("ConvertResult",),

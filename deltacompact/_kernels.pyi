@@ -303,6 +303,16 @@ class ParquetFooter:
     def encrypted(self) -> bool:
         """Whether some pages are encrypted, though the footer is not."""
 
+    @property
+    def created_by(self) -> str:
+        """Who wrote the file; empty: it does not say."""
+
+    def kinds(self) -> list[list[tuple[str, list[str], list[str], str]]]:
+        """For each row group the kinds of its chunks, each once: physical type, encodings, types of pages, codec.
+
+        A footer need not tell the types of pages: then there are none.
+        """
+
     def refusals(self, template: bytes) -> list[str | None]:
         """For each row group why it cannot be copied into a file that is begun with this template, or None."""
 
@@ -338,7 +348,8 @@ class ParquetAssembler:
         ``copy(start, length)`` asks the sink to append 5 MiB or more of the file's bytes by itself; all earlier bytes
         have been written by then. False: it cannot, so they are read and written.
 
-        ValueError: no such row group, or one that ``footer.refusals`` refuses. Exceptions of ``read`` and ``write`` are
+        ValueError: no such row group, one that ``footer.refusals`` refuses, or a page whose checksum is wrong; pages
+        are verified where the file has checksums, unless ``copy`` took them. Exceptions of ``read`` and ``write`` are
         raised unchanged. An assembler that has failed only raises RuntimeError from then on.
         """
 

@@ -40,7 +40,7 @@ def file(rows: int, data_bytes: int = 100 * MIB, number: int = 0, dead: int = 0,
     """A Parquet file of the table, of which some rows are dead already."""
     deletions = DeletionVector(dead, "t/index/s/0.masks.arrow", 0) if dead else None
     path = f"t/data/{number}.parquet"
-    whole = DataFile(number, path, ContentType.PARQUET, rows, data_bytes, SCHEMA, deletions)
+    whole = DataFile(number, path, ContentType.PARQUET, rows, data_bytes, SCHEMA, deletions, decodes=True)
     return replace(whole, **changes)
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import boto3
 import pyarrow as pa
@@ -22,7 +22,7 @@ from deltacompact.base.errors import StoreError
 from deltacompact.storage import s3_parts
 from deltacompact.storage import upload as uploads
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import Copies
+from deltacompact.storage.objects import Copies, Fetched
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 from deltacompact.storage.throttle import Pace, paced
@@ -287,3 +287,30 @@ def test_blocks_grow_so_that_ten_thousand_make_five_terabytes():
     assert [len(target.sent[number]) for number in (1, 1000, 1001, 2000, 2001, 2010)] == [2, 2, 4, 4, 8, 8]
     assert len(target.sent) == 2010
     assert sum(BLOCK_BYTES << number // 1000 for number in range(10_000)) > 5 << 40
+
+
+class _Short:
+    """A store whose answers have no more than so many bytes of what is there, the first few times."""
+
+    uri = "s3://short/"
+
+    def __init__(self, times):
+        self.times, self.asked = times, 0
+
+    def fetch(self, path, start, length, etag=None):
+        self.asked += 1
+        answer = Future()
+        data = DATA[start : start + (length if self.asked > self.times else length - 1)]
+        answer.set_result(Fetched(pa.py_buffer(data), len(DATA), "etag"))
+        return answer
+
+
+@pytest.mark.parametrize("times", [0, 2, 3])
+def test_a_range_that_comes_short_is_asked_for_again_and_never_taken_for_whole(times):
+    store = _Short(times)
+    if times < 3:
+        assert uploads._whole(store, "x", 10, 1000).to_pybytes() == DATA[10:1010]
+        assert store.asked == times + 1
+        return
+    with pytest.raises(StoreError, match=r"^s3://short/x: the store returned 999 of 1000 bytes from 10$"):
+        uploads._whole(store, "x", 10, 1000)

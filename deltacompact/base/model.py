@@ -264,6 +264,7 @@ class DataFile:
     fills           what rows have in columns, matched by field id, that the file lacks or in which it has nulls
     far             the ranges of values that a wider type might not hold; None: not measured
     nulls           rows with null in each key column that has some; None: not counted
+    decodes         all its pages have been decoded, or are of a kind that is known to decode: it may be copied blindly
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -282,6 +283,7 @@ class DataFile:
     fills: tuple[Fill, ...] = field(default=(), hash=False)
     far: FarValues | None = None
     nulls: tuple[tuple[str, int], ...] | None = None
+    decodes: bool = False
 
     @property
     def live_rows(self) -> int:

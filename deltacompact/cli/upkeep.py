@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 @catalog_argument
 @table_argument
 @partition_option
-@click.option("--quick", is_flag=True, help="Do not read the rows, so compare no digests.")
+@click.option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
 @json_option
 def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
     """Verify log, files and index of a table. Nothing is repaired.
+
+    Every column of every live file is decoded, a batch at a time, unless --quick.
 
     \b
     deltacompact check ./lake orders --quick

@@ -1,7 +1,8 @@
 """Looking after a table: check it, and rehash its index.
 
-check   the log has no hole and no contradiction, positions ascend · every file has its rows · every delta can be folded
-        · every live row has one index entry with its digest in the right bucket, and every entry has a row
+check   the log has no hole and no contradiction, positions ascend · every file has its rows, and every column can be
+        decoded · every delta can be folded · every live row has one index entry with its digest in the right bucket,
+        and every entry has a row
 rehash  the entries of the index move to another number of hash buckets; an `index` log entry puts it into force
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -68,7 +69,8 @@ def check(
 ) -> list[CheckResult]:
     """Verify log, files and index, and that the deltas can be folded.
 
-    `quick` reads no rows: it checks neither the digests of the compacted rows nor the values of deltas.
+    `quick` reads no rows: it checks neither that all columns can be decoded, nor the digests of the compacted rows, nor
+    the values of deltas.
     """
     expect.flag("quick", quick)
     chosen = catalog.chosen(table_id, partition)
@@ -103,6 +105,8 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
                 problems.append(f"file {file.path}: {found}, the log says {logged}")
         except Exception as error:
             problems.append(f"file: {one_line(error)}")
+    if state.compacted and not quick:
+        problems += _undecodable(catalog.store, state.compacted.files)
     if state.compacted and state.index and not problems:
         try:
             manifest = read_manifest(catalog.store, state.index)
@@ -116,6 +120,16 @@ def _check_stream(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         problems.append(f"deltas: {one_line(error)}")
     advised = [with_advice(problem, catalog, table_id, partition, state) for problem in dict.fromkeys(problems)]
     return CheckResult(partition, versions, len(described), rows, entries, tuple(advised))
+
+
+def _undecodable(store: ObjectStore, compacted: Sequence[DataFile]) -> Iterator[str]:
+    """One line for every compacted file that has a column which cannot be decoded. A batch at a time is in memory."""
+    for file in compacted:
+        try:
+            for _ in files.read(store, file):
+                pass
+        except Exception as error:
+            yield f"file: {one_line(error)}"
 
 
 def _fold_problems(

@@ -56,6 +56,7 @@ class Reason(enum.StrEnum):
     OTHER_FORMAT = "other_format"
     OTHER_CODEC = "other_codec"
     OTHER_SCHEMA = "other_schema"
+    NOT_DECODED = "not_decoded"
     NOT_OWNED = "not_owned"
     PURGE = "purge"
 
@@ -71,6 +72,7 @@ _WORDS = {
     Reason.LARGE_AND_WHOLE: "large delta file, no row died",
     Reason.TOO_LARGE: "larger than a compacted file",
     Reason.OTHER_CODEC: "compression is set",
+    Reason.NOT_DECODED: "not known to decode",
     Reason.NOT_OWNED: "not owned by the table",
     Reason.PURGE: "purge of dead rows",
 }
@@ -197,6 +199,8 @@ def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
         return Reason.OTHER_CODEC
     if not file.schema.equals(plan.schema):
         return Reason.OTHER_SCHEMA
+    if not file.decodes:
+        return Reason.NOT_DECODED  # what cannot be read must not become a compacted file
     bytes_max = options.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
     if file.rows > options.rows_per_compacted_file or file.bytes > bytes_max:
         return Reason.TOO_LARGE

@@ -225,4 +225,4 @@ class _OpenFiles:
         measured = replace(
             described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes, far=file.far
         )
-        self._done.append((*kind, replace(measured, nulls=file.nulls if self._keys else None)))
+        self._done.append((*kind, replace(measured, nulls=file.nulls if self._keys else None, decodes=True)))

@@ -4,7 +4,8 @@
                                                 live rows 0‥2 of file 8   -> rows 2‥4
 
 Live bitmaps filter the rows in sequence, and only row groups with live rows are read. Row groups in which every row
-lives are copied without decoding (row_group_copy.py). The rows of all others are decoded, filtered and encoded.
+lives are copied without decoding if they are known to decode (row_group_copy.py). The rows of all others are decoded,
+filtered and encoded.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
         _check_rows(task, out.rows)
     copied = sum(groups.stop - groups.start for piece in pieces for groups in piece.copied)
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
-    return Materialized(replace(described, decoded_bytes=_decoded_bytes(task)), copied)
+    return Materialized(replace(described, decoded_bytes=_decoded_bytes(task), decodes=True), copied)
 
 
 def _decoded_bytes(task: MaterializeTask) -> int | None:
@@ -243,7 +244,7 @@ def _steps(
 
 def _copy(out: CopyingWriter, step: Copy) -> None:
     reader = step.reader
-    with naming(reader.file.path):
+    with naming(reader.file.path, CorruptionError):
         out.copy(reader.source, step.groups, reader.origin if reader.file.managed else None)
     if not reader.is_remote:
         reader.close()

@@ -19,6 +19,7 @@ from concurrent.futures import Executor, Future, wait
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
+from deltacompact.base.errors import StoreError
 from deltacompact.storage.objects import Fetches, ObjectStore
 
 MIB = 1 << 20
@@ -28,6 +29,7 @@ LARGEST_COPY_BYTES = 512 * MIB
 """S3 allows 5 GiB. Smaller copies run side by side, and are answered before a time-out."""
 IN_FLIGHT_BYTES = 32 * MIB
 
+_SHORT_ANSWERS_MAX = 3
 _PARTS_PER_SIZE = 1000
 _PARTS_MAX = 10_000
 
@@ -121,7 +123,7 @@ class Upload(io.RawIOBase):
     def _write_from(self, store: ObjectStore, path: str, start: int, length: int) -> None:
         assert isinstance(store, Fetches)
         for begin in range(start, start + length, self._block_bytes):
-            self.write(store.fetch(path, begin, min(self._block_bytes, start + length - begin)).result().data)
+            self.write(_whole(store, path, begin, min(self._block_bytes, start + length - begin)))
 
     def complete(self) -> None:
         """Make the object visible."""
@@ -170,6 +172,17 @@ class Upload(io.RawIOBase):
         part = self._threads.submit(lambda: act(upload.result(), number, *arguments))
         self._parts.append(part)
         return part
+
+
+def _whole(store: Fetches, path: str, start: int, length: int) -> Any:
+    """A range of an object, which has it. An answer that is too short is asked for again. Raises StoreError."""
+    for _ in range(_SHORT_ANSWERS_MAX):
+        data = store.fetch(path, start, length).result().data
+        if data.size == length:
+            return data
+    raise StoreError(
+        f"{getattr(store, 'uri', '')}{path}: the store returned {data.size} of {length} bytes from {start}"
+    )
 
 
 def _pieces(start: int, length: int) -> Iterator[tuple[int, int]]:

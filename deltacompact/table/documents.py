@@ -46,6 +46,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["nulls"] = dict(file.nulls)
     if file.managed is is_uri(file.path):
         document["managed"] = file.managed
+    if file.decodes:
+        document["decodes"] = True
     return document
 
 
@@ -65,6 +67,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         value.get("managed", not is_uri(value["path"])),
         far=far_from_json(value),
         nulls=tuple(value["nulls"].items()) if "nulls" in value else None,
+        decodes=value.get("decodes", False),
     )
 
 

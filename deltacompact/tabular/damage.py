@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError, NotFoundError, StoreError
+from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.wording import text_of
 
 SHOWN_CHARACTERS = 300
@@ -24,20 +24,26 @@ _DAMAGE = re.compile(
 """Arrow raises OSError for broken connections and for broken bytes. These words mean broken bytes."""
 
 
+CANNOT_BE_READ = "cannot be read"
+"""Every message about a file with broken bytes has these words, which advice looks for."""
+
+
 @contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Make every error of a reader name its file, in one line."""
+def naming(path: str, *kinds: type[DeltaCompactError]) -> Iterator[None]:
+    """Make every error of a reader name its file, in one line; so are errors of these kinds, which name none."""
     try:
         yield
     except NotFoundError:
         raise
+    except kinds as error:
+        raise type(error)(f"{path} {CANNOT_BE_READ}: {error}") from error
     except InputError as error:
         if path in str(error):
             raise
         raise type(error)(f"{path}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
         kind = StoreError if is_stores_fault(error) else InputError
-        raise kind(f"{path} cannot be read: {text_of(error)[:SHOWN_CHARACTERS]}") from error
+        raise kind(f"{path} {CANNOT_BE_READ}: {text_of(error)[:SHOWN_CHARACTERS]}") from error
 
 
 def is_stores_fault(error: BaseException) -> bool:

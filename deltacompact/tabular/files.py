@@ -34,6 +34,7 @@ from deltacompact.tabular import far_values, field_ids, null_counts, parquet_rea
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
+from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import ROW_GROUP_ROWS
 from deltacompact.tabular.text_files import read_text
@@ -49,12 +50,14 @@ def inspect(
     managed: bool = True,
     hashed: bool = False,
     keys: Sequence[str] = (),
+    decoded: bool = False,
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
     Nulls are counted in the columns `keys`. With `partition`, the file's partition columns are checked against its
     values. A file that is not managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file
-    must not change meanwhile.
+    must not change meanwhile. With `decoded`, all rows of a file that is near are decoded, but for Parquet pages that are
+    known to decode.
     """
     file_store, name = open_object(store, path)
     with naming(path):
@@ -64,6 +67,8 @@ def inspect(
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             found = _described(source, path, content_type, known, partition, keys)
+            file = DataFile(UNNUMBERED, path, content_type, found.rows, stat.bytes, found.schema)
+            decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
         if hashed and stat.etag is None and file_store.stat(name) != stat:
@@ -80,7 +85,32 @@ def inspect(
         managed=managed,
         far=found.far,
         nulls=found.nulls,
+        decodes=decodes,
     )
+
+
+def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
+    """Whether all pages of an opened file are known to decode. With `decoded`, those of a file that is near are.
+
+    Raises the errors of a reader: a file that cannot be read must not get into a table.
+    """
+    names, parquet, groups = list(file.schema.names), None, list[tuple[int, int]]()
+    if file.content_type is ContentType.PARQUET:
+        parquet = parquet_read.described(source)
+        groups = parquet_read.unknown_rows(parquet, known_groups(parquet.footer, parquet.metadata.num_row_groups))
+        if not groups:
+            return True
+    if not decoded or not parquet_read.is_near(source):
+        return False
+    if parquet is None:
+        source.seek(0)
+        stored = [_units(source, file, names, 0, file.rows)]
+    else:
+        stored = [parquet_read.batches(source, parquet, names, *rows, READ_LIMITS) for rows in groups]
+    for units in stored:
+        for _, table in units:
+            schemas.computable(table, file.path)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

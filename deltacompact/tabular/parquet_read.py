@@ -26,7 +26,9 @@ import pyarrow.parquet as pq
 from deltacompact import _kernels
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
+from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import FetchedFile, Range
+from deltacompact.tabular.damage import is_stores_fault
 
 WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
@@ -47,7 +49,7 @@ ReadAt = Callable[[int, int], pa.Buffer]
 
 def is_near(source: pa.NativeFile) -> bool:
     """Whether reading needs no round trip over a network."""
-    return isinstance(source, (pa.MemoryMappedFile, pa.BufferReader))
+    return isinstance(source, (pa.OSFile, pa.BufferReader))
 
 
 def pieces(source: pa.NativeFile) -> ReadAt:
@@ -151,7 +153,7 @@ def stored_schema(source: pa.NativeFile, parquet: Described, int96_unit: str | N
 
 def _streams(source: pa.NativeFile, parquet: Described, columns: Sequence[str], limits: ReadLimits) -> bool:
     """Whether to read page by page. Otherwise pyarrow reads a chunk whole before it decodes the first page."""
-    return isinstance(source, FetchedFile) and any(
+    return not isinstance(source, pa.BufferReader) and any(
         _is_large(chunk, limits) for group in group_chunks(parquet, columns) for chunk in group.chunks
     )
 
@@ -174,6 +176,7 @@ def batches(
         pre_buffer=not fetches_by_itself,
         buffer_size=buffer_bytes,
         coerce_int96_timestamp_unit=int96_unit,
+        page_checksum_verification=True,
     )
     sizes = _groups(parquet, columns)
     waiting, waiting_first, waiting_bytes, waiting_rows = list[int](), 0, 0, 0
@@ -198,6 +201,16 @@ def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[in
         if first + rows > start and first < stop:
             yield group, first
         first += rows
+
+
+def unknown_rows(parquet: Described, known: Sequence[bool]) -> list[tuple[int, int]]:
+    """The half-open ranges of rows of the row groups that are not known."""
+    ranges, first = list[tuple[int, int]](), 0
+    for (rows, _), is_known in zip(_groups(parquet, []), known, strict=True):
+        if not is_known:
+            ranges.append((first, first + rows))
+        first += rows
+    return ranges
 
 
 def decoded_bytes(parquet: Described, columns: list[str]) -> int:
@@ -228,9 +241,26 @@ def _read_groups(
     row_bytes = max(1.0, size / max(1, rows))
     rows_max = limits.batch_rows_max if size <= WIDE_GROUP_BYTES else WIDE_BATCH_ROWS_MAX
     batch_rows = min(rows_max, int(limits.batch_bytes / row_bytes))
-    for batch in _decoded(reader, groups, columns, max(1, batch_rows), limits.batch_bytes):
-        yield first, pa.Table.from_batches([batch]).select(columns)
-        first += batch.num_rows
+    try:
+        for batch in _decoded(reader, groups, columns, max(1, batch_rows), limits.batch_bytes):
+            yield first, pa.Table.from_batches([batch]).select(columns)
+            first += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if is_stores_fault(error) or (culprit := _culprit(reader, groups, columns)) is None:
+            raise
+        raise pa.ArrowInvalid(culprit) from error
+
+
+def _culprit(reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> str | None:
+    """The first column chunk that cannot be decoded, and why. None: each can be."""
+    for group in groups:
+        for column in columns:
+            try:
+                for _ in reader.iter_batches(WIDE_BATCH_ROWS_MAX, row_groups=[group], columns=[column]):
+                    pass
+            except (pa.ArrowException, OSError) as error:
+                return f"column {column!r}, row group {group}: {text_of(error)}"
+    return None
 
 
 def _decoded(

@@ -5,8 +5,9 @@
 
 A full rewrite decodes and encodes every byte; copying does not. The kernel reads the source's footer and decides which
 row groups can be copied: the output must store the columns in the same way, and the footer must be right about the
-bytes. Such a group is copied if it has the wanted codec and is large enough. Statistics, page indexes and histograms
-are copied with it. The rows of all other groups are decoded. On S3, long runs of row groups are copied inside S3.
+bytes. Such a group is copied if its pages are known to decode (known_pages.py), if it has the wanted codec and is large
+enough. Checksums of pages are verified on the way. Statistics, page indexes and histograms are copied with it. The rows
+of all other groups are decoded. On S3, long runs of row groups are copied inside S3.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import Range, announce
 from deltacompact.storage.objects import Copies, ObjectStore
 from deltacompact.tabular import field_ids, schemas
+from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
@@ -75,13 +77,14 @@ def copyable_ranges(
     metadata, footer = parquet.metadata, parquet.footer
     if footer is None or not field_ids.agree(file, schema) or not _stored_alike(file.schema, schema):
         return []
+    known = [file.decodes or of_group for of_group in known_groups(footer, metadata.num_row_groups)]
     ranges, begin = list[GroupRange](), 0
     for group, refusal in enumerate(footer.refusals(_template(schema))):
         described = metadata.row_group(group)
         end = begin + described.num_rows
         inside = rows[0] <= begin and end <= rows[1] and lives[begin:end].all()
         share = max(described.num_rows / options.row_group_rows, described.total_byte_size / ROW_GROUP_BYTES)
-        fits = refusal is None and group_share_min <= share <= GROUP_SHARE_MAX
+        fits = refusal is None and known[group] and group_share_min <= share <= GROUP_SHARE_MAX
         if inside and fits and _codec_fits(described, options.codec):
             if ranges and ranges[-1].groups.stop == group:
                 before = ranges.pop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
@@ -172,9 +173,8 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
     with writer(store, path, table.schema, options) as out:
         out.write(table)
     schema = schemas.unmarked(table.schema)
-    return DataFile(
-        UNNUMBERED, path, options.content_type, table.num_rows, out.bytes, schema, decoded_bytes=out.decoded_bytes
-    )
+    written = DataFile(UNNUMBERED, path, options.content_type, table.num_rows, out.bytes, schema, decodes=True)
+    return replace(written, decoded_bytes=out.decoded_bytes)
 
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:

@@ -10,6 +10,7 @@
 //! them: some readers expect an index for all chunks if one has it. `parquet_footer.rs` decides what can be copied.
 
 use crate::Refused;
+use crate::page_checksums::Pages;
 use crate::parquet_footer::{Footer, chunk_begin, dictionary_begin};
 use crate::source::{ReadAt, Source, refused};
 use parquet::errors::{ParquetError, Result};
@@ -20,7 +21,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::reader::ChunkReader;
 use parquet::file::writer::TrackedWrite;
 use parquet::schema::types::SchemaDescPtr;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 
 /// Asks the sink to append so many bytes of the source from an offset on, without our seeing them. False: it cannot.
 pub type CopyRange<'a> = dyn Fn(u64, u64) -> io::Result<bool> + Send + Sync + 'a;
@@ -69,20 +70,50 @@ impl<W: Write> Assembler<W> {
         }
         let file = Source { size, read };
         let mut at = self.sink.bytes_written() as i64;
-        footer.runs(row_groups).into_iter().try_for_each(|run| self.bring(&file, run, copy)).map_err(refused)?;
+        let mut pages = footer.lengths(row_groups);
+        for run in footer.runs(row_groups) {
+            self.bring(&file, run, &mut pages, copy).map_err(refused)?;
+        }
         row_groups.iter().try_for_each(|&place| self.describe(footer, place, &mut at)).map_err(refused)
     }
 
-    /// Appends bytes of the source.
-    fn bring(&mut self, file: &Source, (begin, length): (u64, u64), copy: Option<&CopyRange>) -> Result<()> {
+    /// Appends bytes of the source: whole chunks, whose lengths are the next ones of `lengths`.
+    fn bring(
+        &mut self,
+        file: &Source,
+        (begin, length): (u64, u64),
+        lengths: &mut impl Iterator<Item = u64>,
+        copy: Option<&CopyRange>,
+    ) -> Result<()> {
+        let mut rest = length;
+        let mut pages = Pages::of(std::iter::from_fn(|| {
+            let next = (rest > 0).then(|| lengths.next()).flatten()?;
+            rest = rest.saturating_sub(next);
+            Some(next)
+        }));
         if self.is_copied(begin, length, copy)? {
             return Ok(());
         }
         let only = Source { size: file.size.min(begin.saturating_add(length)), ..*file };
-        match io::copy(&mut only.get_read(begin)?, &mut self.sink)? {
-            copied if copied == length => Ok(()),
-            copied => Err(ParquetError::EOF(format!("the pages from {begin} on end after {copied} of {length} bytes"))),
+        let mut source = only.get_read(begin)?;
+        let mut copied = 0;
+        loop {
+            let bytes = source.fill_buf()?;
+            if bytes.is_empty() {
+                break;
+            }
+            if !pages.take(bytes) {
+                return Err(ParquetError::General(format!("the checksum of a page from {begin} on is wrong")));
+            }
+            self.sink.write_all(bytes)?;
+            let taken = bytes.len();
+            source.consume(taken);
+            copied += taken as u64;
         }
+        if copied == length {
+            return Ok(());
+        }
+        Err(ParquetError::EOF(format!("the pages from {begin} on end after {copied} of {length} bytes")))
     }
 
     /// Whether the sink appended the bytes by itself.

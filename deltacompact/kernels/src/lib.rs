@@ -26,6 +26,7 @@ mod fold;
 mod key_bytes;
 mod key_state;
 mod new_entries;
+mod page_checksums;
 mod parquet_footer;
 mod parquet_schema;
 mod pointers;
@@ -37,6 +38,7 @@ mod sha1_backend;
 mod sha1_simd;
 mod sort_keys;
 mod source;
+mod thrift;
 
 /// Why an input is refused, in words for the caller. It becomes a Python `ValueError`.
 pub type Refused = String;

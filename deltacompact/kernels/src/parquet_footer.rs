@@ -11,6 +11,7 @@
 use crate::Refused;
 use crate::parquet_schema;
 use crate::source::{ReadAt, Source, refused};
+use crate::thrift::{Compact, STOP};
 use bytes::Bytes;
 use parquet::basic::{CompressionCodec, ConvertedType, Encoding, LogicalType, SortOrder, Type as Physical};
 use parquet::data_type::AsBytes;
@@ -22,7 +23,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::reader::ChunkReader;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::schema::types::ColumnDescriptor;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const TAIL_BYTES: u64 = 8;
 const MAGIC_BYTES: u64 = 4;
@@ -88,6 +89,7 @@ impl Footer {
 
     /// For each row group its rows, and about the decoded bytes of these columns: never too few if the footer is right.
     pub fn decoded(&self, columns: &[String]) -> Vec<(i64, i64)> {
+        let columns: HashSet<&String> = columns.iter().collect();
         let wanted =
             |chunk: &&ColumnChunkMetaData| chunk.column_path().parts().first().is_some_and(|name| columns.contains(name));
         let group = |group: &RowGroupMetaData| {
@@ -99,6 +101,7 @@ impl Footer {
 
     /// For each row group the chunks of these columns, by their places in the file: first byte and length.
     pub fn chunks(&self, columns: &[String]) -> Vec<Vec<(i64, i64)>> {
+        let columns: HashSet<&String> = columns.iter().collect();
         let wanted =
             |chunk: &&ColumnChunkMetaData| chunk.column_path().parts().first().is_some_and(|name| columns.contains(name));
         let group = |group: &RowGroupMetaData| {
@@ -108,6 +111,23 @@ impl Footer {
             found
         };
         self.metadata.row_groups().iter().map(group).collect()
+    }
+
+    /// The lengths of the chunks of these row groups, in the order of `runs`.
+    pub fn lengths(&self, row_groups: &[usize]) -> impl Iterator<Item = u64> {
+        let of = |&place: &usize| self.metadata.row_group(place).columns().iter();
+        row_groups.iter().flat_map(of).map(|chunk| chunk.compressed_size() as u64)
+    }
+
+    /// Who wrote the file; empty: it does not say.
+    pub fn created_by(&self) -> &str {
+        self.metadata.file_metadata().created_by().unwrap_or("")
+    }
+
+    /// For each row group the kinds of its chunks, each once.
+    pub fn kinds(&self) -> Vec<Vec<ChunkKind>> {
+        let group = |group: &RowGroupMetaData| group.columns().iter().map(kind_of).collect::<BTreeSet<_>>();
+        self.metadata.row_groups().iter().map(|of| group(of).into_iter().collect()).collect()
     }
 
     /// The chunks of these row groups in their order, those that follow each other in the file as one run of bytes.
@@ -168,8 +188,7 @@ impl Footer {
 
     /// Whether a writer of this name wrote the file, in an unknown version or in one before this.
     fn writer_is(&self, name: &str, before: (u32, u32)) -> bool {
-        let writer = self.metadata.file_metadata().created_by().unwrap_or("");
-        let Some(rest) = writer.strip_prefix(name) else { return false };
+        let Some(rest) = self.created_by().strip_prefix(name) else { return false };
         let mut numbers = rest.trim_start_matches(" version ").split('.').map(|number| number.parse::<u32>().ok());
         match (numbers.next().flatten(), numbers.next().flatten()) {
             (Some(major), Some(minor)) => (major, minor) < before,
@@ -250,6 +269,18 @@ fn decoded_bytes(chunk: &ColumnChunkMetaData) -> i64 {
         _ => 0,
     };
     values.saturating_mul(width).saturating_add(characters)
+}
+
+/// How a chunk is stored: physical type, encodings, types of pages (none: the footer does not tell), codec.
+pub type ChunkKind = (String, Vec<String>, Vec<String>, String);
+
+fn kind_of(chunk: &ColumnChunkMetaData) -> ChunkKind {
+    let stats = chunk.page_encoding_stats().map(Vec::as_slice).unwrap_or_default();
+    let encodings: BTreeSet<_> =
+        chunk.encodings().chain(stats.iter().map(|of| of.encoding)).map(|encoding| encoding.to_string()).collect();
+    let pages: BTreeSet<_> = stats.iter().map(|of| of.page_type.to_string()).collect();
+    let (physical, codec) = (chunk.column_descr().physical_type(), chunk.compression_codec());
+    (physical.to_string(), encodings.into_iter().collect(), pages.into_iter().collect(), codec.to_string())
 }
 
 /// The first byte of a chunk, or of its dictionary page, if it has one. Some writers say 0 if it has none.
@@ -402,96 +433,5 @@ fn is_encrypted(footer: &[u8]) -> Option<bool> {
             _ => input.skip(kind, 0)?,
         }
         field = id;
-    }
-}
-
-/// As much of Thrift's compact protocol as it takes to skip fields.
-struct Compact<'a>(&'a [u8]);
-
-const STOP: u8 = 0;
-const DEPTH_MAX: u32 = 32;
-
-impl Compact<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    /// The kind and the number of the field after the one of this number.
-    fn field(&mut self, before: i16) -> Option<(u8, i16)> {
-        let head = self.byte()?;
-        if head & 0xf == STOP {
-            return Some((STOP, 0));
-        }
-        let id = match i16::from(head >> 4) {
-            0 => {
-                let zigzag = self.varint()? as i16;
-                (zigzag as u16 >> 1) as i16 ^ -(zigzag & 1)
-            }
-            delta => before.checked_add(delta)?,
-        };
-        Some((head & 0xf, id))
-    }
-
-    fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
-        if depth > DEPTH_MAX {
-            return None;
-        }
-        match kind {
-            1 | 2 => {} // the kind is the boolean's value
-            3 => drop(self.byte()?),
-            4..=6 => drop(self.varint()?),
-            7 => self.0 = self.0.get(8..)?,
-            8 => {
-                let length = self.varint()?;
-                self.0 = self.0.get(usize::try_from(length).ok()?..)?;
-            }
-            9 | 10 => {
-                let head = self.byte()?;
-                let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                for _ in 0..count {
-                    self.element(head & 0xf, depth)?;
-                }
-            }
-            11 => {
-                let count = self.varint()?;
-                let kinds = if count == 0 { 0 } else { self.byte()? };
-                for _ in 0..count {
-                    self.element(kinds >> 4, depth)?;
-                    self.element(kinds & 0xf, depth)?;
-                }
-            }
-            12 => {
-                let mut field = 0;
-                loop {
-                    let (kind, id) = self.field(field)?;
-                    if kind == STOP {
-                        break;
-                    }
-                    self.skip(kind, depth + 1)?;
-                    field = id;
-                }
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// In a list, a boolean takes a byte.
-    fn element(&mut self, kind: u8, depth: u32) -> Option<()> {
-        if kind == 1 || kind == 2 { self.byte().map(drop) } else { self.skip(kind, depth + 1) }
     }
 }

@@ -4,6 +4,9 @@ t/data/5c….parquet: key column 'id' is missing
 ->  tuesday.csv (t/data/5c….parquet): key column 'id' is missing; take out the upsert at stream position 90:
     deltacompact retract file:///lake/ t --position 90
 
+t/data/5c….parquet cannot be read: column 'v', row group 2: …       where the file is compacted, or one of several
+->  …; it is compacted: … deltacompact retract file:///lake/ t --file t/data/5c….parquet
+
 The command loses a commit, so it is printed only with a proof that the delta blocks: see blocking.py. An error about a
 compacted file may come from a delta that waits. Without a proof, the error only gets the user's name of the file.
 """
@@ -18,8 +21,10 @@ from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.model import DataFile, Partition, TableKeys
+from deltacompact.base.wording import counted
 from deltacompact.catalog.delta_stream.appending.blocking import culprit
 from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.tabular.damage import CANNOT_BE_READ
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
@@ -31,10 +36,19 @@ _COMPACTED = ("the compacted files", "the primary key index")
 
 def retract_command(catalog_uri: str, table_id: str, partition: Partition, position: int) -> str:
     """The command that takes out a delta."""
-    words = [catalog_uri, table_id, "--position", str(position)]
-    for name, value in partition.values:
-        words += ["--partition", name if value is None else f"{name}={value}"]
+    words = [catalog_uri, table_id, "--position", str(position), *_partition_words(partition)]
     return " ".join([_COMMAND, *map(shlex.quote, words)])
+
+
+def _file_command(catalog_uri: str, table_id: str, partition: Partition, path: str) -> str:
+    """The command that takes out one file, which may be compacted already, and nothing else."""
+    words = [catalog_uri, table_id, "--file", path, *_partition_words(partition)]
+    return " ".join([_COMMAND, *map(shlex.quote, words)])
+
+
+def _partition_words(partition: Partition) -> Iterator[str]:
+    for name, value in partition.values:
+        yield from ("--partition", name if value is None else f"{name}={value}")
 
 
 def with_advice(
@@ -56,6 +70,10 @@ def with_advice(
     found = [file for file in (*waiting, *compacted) if file.path in text]
     named = max(found, key=lambda file: len(file.path), default=None)  # a.csv is a part of a.csv.gz
     said = text if named is None else _named(text, named)
+    if named is not None and named in compacted and CANNOT_BE_READ in text:  # the error is the proof
+        command = _file_command(catalog.uri, table_id, partition, named.path)
+        what = f"restore it, or take out its {counted(named.live_rows, 'row')} and append them again"
+        return f"{said}; it is compacted: {what}: {command}"
     blocking = None
     if waiting and (named is not None or any(words in text for words in _COMPACTED)):
         with contextlib.suppress(DeltaCompactError):  # of the store, or of what is damaged beside: nothing is proved
@@ -66,6 +84,9 @@ def with_advice(
     if file is not named:
         said = f"{said}; {_named(why, file)}"
     what = f"the {delta.operation.value} at stream position {delta.position}"
+    if CANNOT_BE_READ in text and len(delta.files) > 1:
+        command = _file_command(catalog.uri, table_id, partition, file.path)
+        return f"{said}; take out this file of {what}: {command}"
     command = retract_command(catalog.uri, table_id, partition, delta.position)
     return f"{said}; {_first(text, file)} out {what}: {command}"
 

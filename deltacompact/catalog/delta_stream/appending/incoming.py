@@ -108,6 +108,7 @@ def write_rows(
         decoded_bytes=out.decoded_bytes,
         far=far,
         nulls=nulls if keys else None,
+        decodes=True,
     )
 
 

@@ -208,7 +208,15 @@ class StreamWriter:
         format_ = content_type or formats.content_type_of(source)
         digested = key_columns(keys, self._partition)
         file = tabular.inspect(
-            self._store, uri, format_, types, self._partition, managed=False, hashed=reference, keys=digested
+            self._store,
+            uri,
+            format_,
+            types,
+            self._partition,
+            managed=False,
+            hashed=reference,
+            keys=digested,
+            decoded=True,
         )
         if keys is None:
             file = replace(file, nulls=None)
@@ -227,7 +235,7 @@ class StreamWriter:
             try:
                 digested = key_columns(keys, self._partition)
                 described = tabular.inspect(
-                    self._store, path, source.content_type, types, self._partition, keys=digested
+                    self._store, path, source.content_type, types, self._partition, keys=digested, decoded=True
                 )
                 return measured_file(self._store, replace(described, name=name), keys)
             except InputError as error:

@@ -36,8 +36,19 @@ from deltacompact.table.documents import SchemaTable, far_from_json, file_from_j
 
 
 @dataclass(frozen=True, slots=True)
+class TakenOut:
+    """A file that the parent had and this version lacks, and the live rows that went with it."""
+
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
-    """The first entry of a version. `lineage` names the genesis or restatement from which the contents descend."""
+    """The first entry of a version. `lineage` names the genesis or restatement from which the contents descend.
+
+    `taken_out`: the version was written to take out a file.
+    """
 
     number: int
     parent: str | None
@@ -45,6 +56,7 @@ class Opened:
     tokens: Tokens
     last_position: int | None
     time_ms: int = 0
+    taken_out: TakenOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,7 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
                 tokens,
                 document["last_position"],
                 document["time_ms"],
+                TakenOut(**document["taken_out"]) if "taken_out" in document else None,
             )
         case "compacted":
             delta = _compacted_from(document["delta"], schemas)
@@ -168,6 +181,7 @@ def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
                 "tokens": entry.tokens.to_json(),
                 "last_position": entry.last_position,
                 "time_ms": entry.time_ms,
+                **({"taken_out": dataclasses.asdict(entry.taken_out)} if entry.taken_out else {}),
             }
         case Compacted(delta):
             known = {field.name: getattr(delta, field.name) for field in dataclasses.fields(delta)}

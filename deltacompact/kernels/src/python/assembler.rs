@@ -3,7 +3,7 @@
 
 use super::arguments::*;
 use crate::assembler::{Assembler, CopyRange};
-use crate::parquet_footer::Footer;
+use crate::parquet_footer::{ChunkKind, Footer};
 use crate::source::ReadAt;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -66,6 +66,17 @@ impl ParquetFooter {
             Some(place) => Err(refuse(format!("row group {place}: there is none"))),
             None => Ok(self.0.runs(&row_groups)),
         }
+    }
+
+    /// Who wrote the file; empty: it does not say.
+    #[getter]
+    fn created_by(&self) -> &str {
+        self.0.created_by()
+    }
+
+    /// For each row group the kinds of its chunks, each once: physical type, encodings, types of pages, codec.
+    fn kinds(&self) -> Vec<Vec<ChunkKind>> {
+        self.0.kinds()
     }
 
     /// Whether some of its pages are encrypted, though the footer is not.

@@ -1,0 +1,102 @@
+//! Verifies the checksums of pages as their bytes pass by, where a file has them.
+//!
+//! ```text
+//! the bytes of a chunk    header: 900 bytes follow, CRC-32 5c0f…   900 bytes   header: 870 follow, no CRC   870 bytes …
+//!                         compared with the CRC-32 of these 900               nothing to compare
+//! ```
+//!
+//! The bytes come in pieces of any size. A header that cannot be understood ends the verification of its chunk: what
+//! lies behind the last page of a chunk is nobody's, and readers do not look at it.
+
+use crate::thrift::{Compact, STOP};
+use crc32fast::Hasher;
+
+/// A longer header is not one: it has the statistics of a page.
+const HEADER_BYTES_MAX: usize = 8 << 20;
+
+/// The pages of consecutive chunks.
+#[derive(Default)]
+pub struct Pages {
+    /// The bytes of each chunk that have not come, the next one first.
+    chunks: std::collections::VecDeque<u64>,
+    header: Vec<u8>,
+    /// The bytes of the page that have not come.
+    page: u64,
+    checksum: Option<(u32, Hasher)>,
+    /// Whether the rest of the chunk is passed over.
+    passing: bool,
+}
+
+impl Pages {
+    /// Of chunks of these lengths.
+    pub fn of(chunks: impl Iterator<Item = u64>) -> Self {
+        Self { chunks: chunks.filter(|&length| length > 0).collect(), ..Self::default() }
+    }
+
+    /// Looks at the next bytes. False: those of a page that ends here are not what was written.
+    pub fn take(&mut self, mut bytes: &[u8]) -> bool {
+        while let (false, Some(left)) = (bytes.is_empty(), self.chunks.front().copied()) {
+            let (now, rest) = bytes.split_at(bytes.len().min(left as usize));
+            if !self.of_chunk(now) {
+                return false;
+            }
+            bytes = rest;
+            self.chunks[0] = left - now.len() as u64;
+            if self.chunks[0] == 0 {
+                self.chunks.pop_front();
+                *self = Self { chunks: std::mem::take(&mut self.chunks), ..Self::default() };
+            }
+        }
+        true
+    }
+
+    fn of_chunk(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() && !self.passing {
+            if self.page == 0 {
+                let known = self.header.len();
+                self.header.extend_from_slice(&bytes[..bytes.len().min(HEADER_BYTES_MAX)]);
+                let Some((length, page, checksum)) = page_header(&self.header) else {
+                    self.passing = self.header.len() >= HEADER_BYTES_MAX;
+                    return true;
+                };
+                bytes = &bytes[length - known..];
+                self.header.clear();
+                self.page = page;
+                self.checksum = checksum.map(|checksum| (checksum, Hasher::new()));
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(self.page as usize));
+            if let Some((_, hasher)) = &mut self.checksum {
+                hasher.update(now);
+            }
+            bytes = rest;
+            self.page -= now.len() as u64;
+            if self.page == 0 && self.checksum.take().is_some_and(|(told, found)| told != found.finalize()) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The bytes of a page's header, those of the page, and its checksum. None: the header is not whole, or none.
+fn page_header(bytes: &[u8]) -> Option<(usize, u64, Option<u32>)> {
+    const I32: u8 = 5;
+    const COMPRESSED_SIZE: i16 = 3;
+    const CRC: i16 = 4;
+    let (mut input, mut field, mut size, mut checksum) = (Compact(bytes), 0, None, None);
+    loop {
+        let (kind, id) = input.field(field)?;
+        match (kind, id) {
+            (STOP, _) => break,
+            (I32, COMPRESSED_SIZE) => size = Some(unzigzag(input.varint()?)),
+            (I32, CRC) => checksum = Some(unzigzag(input.varint()?) as u32),
+            _ => input.skip(kind, 0)?,
+        }
+        field = id;
+    }
+    Some((bytes.len() - input.0.len(), u64::try_from(size?).ok()?, checksum))
+}
+
+fn unzigzag(value: u64) -> i32 {
+    (value as u32 >> 1) as i32 ^ -((value & 1) as i32)
+}

@@ -1,0 +1,229 @@
+"""Pages that cannot be decoded do not get into a table unseen; where they are in it, one file is taken out."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+from tables import compacted_files, problems
+
+import deltacompact
+from deltacompact import DeltaStreamCatalog, SessionResult, Settings, cli, compact
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError
+from deltacompact.base.model import DataFile, Partition
+from deltacompact.catalog.delta_stream import taking_out
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.opening import open_store
+
+ROWS = 40_000
+LOCAL = Settings(executor="local", local_threads=1, row_group_rows=ROWS // 2)
+EVERYWHERE = Partition()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> DeltaStreamCatalog:
+    made = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    made.create_table("t", (), ["id"])
+    return made
+
+
+def rows(first: int = 0, count: int = ROWS) -> pa.Table:
+    rng = np.random.default_rng(first)
+    return pa.table({"id": np.arange(first, first + count), "v": rng.integers(-(2**31), 2**31, count, np.int32)})
+
+
+def run(catalog: DeltaStreamCatalog, **arguments: Any) -> SessionResult:
+    (session,) = compact("t", delta_catalog_client=catalog, settings=LOCAL, **arguments).sessions
+    assert session.error is None, session.error
+    return session
+
+
+def damage(path: Path, column: int = 1, group: int = 0, where: float = 0.0) -> None:
+    """Other bytes in the pages of a column: by default in the header of the first."""
+    chunk = pq.read_metadata(path).row_group(group).column(column)
+    begin = chunk.dictionary_page_offset or chunk.data_page_offset
+    with path.open("r+b") as file:
+        file.seek(begin + int(where * chunk.total_compressed_size))
+        file.write(b"\xff" * 40)
+
+
+def written_by_pyarrow(path: Path, first: int = 0, **how: Any) -> Path:
+    pq.write_table(rows(first), path, row_group_size=ROWS // 2, compression="zstd", **how)
+    return path
+
+
+def test_a_file_that_our_reader_cannot_decode_is_refused_at_append_by_column_and_row_group(
+    catalog: DeltaStreamCatalog, tmp_path: Path
+) -> None:
+    written = rows()
+    path = tmp_path / "packed.parquet"
+    duckdb.sql(f"copy (from written) to '{path}' (format parquet, parquet_version 'V2')")
+    assert written.num_rows
+    for reference in (False, True):
+        with pytest.raises(
+            InputError, match=r"packed\.parquet cannot be read: column 'v', row group 0: .*InitBlock EOF"
+        ):
+            catalog.append_files("t", [path], reference=reference)
+    catalog.append("t", rows(count=3))
+    assert catalog.read("t").num_rows == 3
+
+
+def test_a_file_of_a_writer_that_nobody_knows_is_decoded_at_append_and_then_copied(
+    catalog: DeltaStreamCatalog, tmp_path: Path
+) -> None:
+    path = written_by_pyarrow(tmp_path / "a.parquet")
+    data = path.read_bytes()
+    assert data.count(b"parquet-cpp-arrow version 26") == 1
+    path.write_bytes(data.replace(b"parquet-cpp-arrow version 26", b"carbon-cpp-arrow version 126"))
+    (file,) = catalog.append_files("t", [path]).files
+    assert file.decodes
+    assert run(catalog).rows_copied == ROWS
+    assert catalog.read("t").sort_by("id").equals(rows())
+    damage(path)
+    with pytest.raises(InputError, match=r"a\.parquet cannot be read: column 'v', row group 0"):
+        catalog.append_files("t", [path])
+
+
+def test_a_record_of_the_version_before_is_not_trusted(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
+
+    (file,) = catalog.append_files("t", [written_by_pyarrow(tmp_path / "a.parquet")]).files
+    schemas = SchemaTable()
+    document = file_to_json(file, schemas)
+    assert document.pop("decodes") is True
+    assert file_from_json(document, schemas) == replace(file, decodes=False)
+
+
+def test_a_page_whose_checksum_is_wrong_is_not_copied(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:
+    path = written_by_pyarrow(tmp_path / "a.parquet", write_page_checksum=True, use_dictionary=False)
+    catalog.append_files("t", [path])
+    (delta,) = catalog.state("t", EVERYWHERE).deltas
+    damage(tmp_path / "lake" / delta.files[0].path, where=0.5)
+    with pytest.raises(DeltaCompactError, match=r"a\.parquet.*cannot be read: .*the checksum of a page.*--position"):
+        compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    with pytest.raises(DeltaCompactError, match=r"cannot be read: column 'v', row group 0: .*CRC"):
+        catalog.read("t")
+
+
+def test_a_damaged_feather_file_is_refused_at_append(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    feather.write_feather(rows(), path, compression="zstd", chunksize=1000)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4000] = b"\xff" * 4000
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"a\.arrow"):
+        catalog.append_files("t", [path])
+
+
+@pytest.fixture
+def damaged(catalog: DeltaStreamCatalog, tmp_path: Path) -> tuple[DeltaStreamCatalog, DataFile]:
+    """Two compacted files, one of which is damaged in a column that is no key; a delta waits."""
+    catalog.append_files("t", [written_by_pyarrow(tmp_path / "a.parquet")])
+    run(catalog, rows_per_compacted_file=ROWS)
+    catalog.append("t", rows(ROWS), token="second")
+    run(catalog, rows_per_compacted_file=ROWS)
+    catalog.append("t", rows(5, 10), operation="upsert", token=("etl", 7))
+    broken, _ = compacted_files(catalog)
+    damage(tmp_path / "lake" / broken.path)
+    return catalog, broken
+
+
+def commands(text: str) -> list[str]:
+    return shlex.split(re.search(r"deltacompact (retract .*)$", text)[1])  # type: ignore[index]
+
+
+def test_check_decodes_every_column_unless_it_is_to_be_quick(damaged: Any) -> None:
+    catalog, broken = damaged
+    (problem,) = problems(catalog)
+    assert f"{broken.path} cannot be read: column 'v', row group 0" in problem
+    assert f"retract {catalog.uri} t --file {broken.path}" in problem
+    (quick,) = deltacompact.check(catalog, "t", quick=True)
+    assert quick.problems == ()
+
+
+def test_damage_that_is_compacted_is_taken_out_by_the_command_of_the_message_and_no_other_row_is_lost(
+    damaged: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog, broken = damaged
+    lost = broken.live_rows
+    with pytest.raises(DeltaCompactError) as raised:
+        catalog.read("t")
+    words = commands(str(raised.value))
+    before = catalog.read("t", columns=["id"]).num_rows
+    assert cli.run([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["rows"] == lost and said["retracted_file"] == broken.path
+    again = DeltaStreamCatalog(open_store(catalog.uri))
+    state = again.state("t", EVERYWHERE)
+    assert state.version == said["version"] and state.opened.taken_out.rows == lost
+    assert problems(again) == []
+    left = before - lost + 10  # ten of the keys have a row in the delta that waits
+    assert again.read("t").num_rows == left
+    assert not again.append("t", rows(0, 1), token="second").committed, "tokens stay known"
+    run(again)
+    assert problems(again) == []
+    assert again.read("t").num_rows == left
+    again.append("t", rows(0, 2 * ROWS))  # whoever has the rows appends them again
+    run(again)
+    assert again.read("t").num_rows == 2 * ROWS and problems(again) == []
+
+
+def test_one_damaged_file_of_several_goes_and_the_others_of_its_delta_stay(
+    catalog: DeltaStreamCatalog, tmp_path: Path
+) -> None:
+    paths = [written_by_pyarrow(tmp_path / f"{number}.parquet", number * ROWS) for number in range(3)]
+    delta = catalog.append_files("t", paths)
+    damage(tmp_path / "lake" / delta.files[1].path)
+    with pytest.raises(DeltaCompactError, match=rf"1\.parquet.*take out this file.*--file {delta.files[1].path}$"):
+        catalog.read("t")
+    deltacompact.retract_file(catalog, "t", str(paths[1]))
+    assert catalog.read("t").num_rows == 2 * ROWS
+    run(catalog)
+    assert problems(catalog) == [] and catalog.read("t").num_rows == 2 * ROWS
+
+
+def test_taking_out_is_nothing_until_its_seal_and_loses_no_commit_that_comes_meanwhile(
+    damaged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, broken = damaged
+    contents, other = taking_out._contents, DeltaStreamCatalog(open_store(catalog.uri))
+
+    def killed(*arguments: Any) -> Any:
+        contents(*arguments)
+        raise KeyboardInterrupt
+
+    version = catalog.state("t", EVERYWHERE).version
+    monkeypatch.setattr(taking_out, "_contents", killed)
+    with pytest.raises(KeyboardInterrupt):
+        deltacompact.retract_file(catalog, "t", broken.path)
+    assert catalog.state("t", EVERYWHERE).version == version
+
+    def beside_a_writer(*arguments: Any) -> Any:
+        other.append("t", rows(9 * ROWS, 4))
+        return contents(*arguments)
+
+    monkeypatch.setattr(taking_out, "_contents", beside_a_writer)
+    deltacompact.retract_file(catalog, "t", broken.path)
+    assert catalog.read("t", columns=["id"]).filter(pa.compute.field("id") >= 9 * ROWS).num_rows == 4
+
+    def beside_a_retraction(*arguments: Any) -> Any:
+        made = contents(*arguments)
+        deltacompact.retract(other, "t", other.state("t", EVERYWHERE).deltas[0].position)
+        return made
+
+    monkeypatch.setattr(taking_out, "_contents", beside_a_retraction)
+    with pytest.raises(ConflictError, match="retracted meanwhile"):
+        deltacompact.retract_file(catalog, "t", compacted_files(catalog)[0].path)
+    with pytest.raises(NotFoundError, match="has no file 'nowhere'"):
+        deltacompact.retract_file(catalog, "t", "nowhere")
