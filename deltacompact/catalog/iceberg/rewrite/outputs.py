@@ -9,6 +9,7 @@ Rows that go to several partitions of another spec are divided first (splitting.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from deltacompact.base.errors import CorruptionError
+from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import ChainFileNumber
@@ -44,6 +45,7 @@ from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, parquet_read
+from deltacompact.tabular.damage import CANNOT_BE_READ
 from deltacompact.tabular.row_groups import WriteOptions
 
 
@@ -102,8 +104,9 @@ class Work:
     def written(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         """The groups as their outputs are complete."""
         at_once = self._plan.options.max_concurrent_groups or len(groups)
-        for start in range(0, len(groups), at_once):
-            yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
+        with _advising():
+            for start in range(0, len(groups), at_once):
+                yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
 
     def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
         finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
@@ -239,6 +242,18 @@ class Work:
             Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
         )
         return self._table.with_metrics(plain, footer, {**free, **written.nan_counts})
+
+
+@contextlib.contextmanager
+def _advising() -> Iterator[None]:
+    """Say, where a file cannot be read, what is left to do."""
+    try:
+        yield
+    except (InputError, CorruptionError) as error:
+        if CANNOT_BE_READ not in str(error):
+            raise
+        advice = "restore the file, or leave it out of the rewrite with the option `where`"
+        raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
 
 
 def _rewritten(group: FileGroup, members: Sequence[Found], outputs: Sequence[ContentFile]) -> Rewritten:
