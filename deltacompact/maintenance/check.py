@@ -20,7 +20,7 @@ import numpy as np
 from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line

@@ -56,8 +56,8 @@ def inspect(
 
     Nulls are counted in the columns `keys`. With `partition`, the file's partition columns are checked against its
     values. A file that is not managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file
-    must not change meanwhile. With `decoded`, all rows of a file that is near are decoded, but for Parquet pages that are
-    known to decode.
+    must not change meanwhile. With `decoded`, all rows of a file that is near are decoded, but for Parquet pages that
+    are known to decode.
     """
     file_store, name = open_object(store, path)
     with naming(path):

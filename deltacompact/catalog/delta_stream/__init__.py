@@ -11,5 +11,6 @@ vacuum            what nothing reaches is deleted
 partition         the engine's three ports for one partition        snapshots        what a compaction folds
 scan              which partitions, versions, columns and rows are read
 destinations      tables that are written by compacting another one
-versions          list them, go back, take out one delta            file_lists       what other engines read
+versions          list them, go back, take out one delta            taking_out       take out one file
+file_lists        what other engines read
 """
