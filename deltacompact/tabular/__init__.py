@@ -5,10 +5,8 @@ parquet_read      in batches that fit the memory                        text_fil
 prefetch          the next batch while this one is used                 damage        errors name the file
 schemas           one schema for many files                             conversion    casts that change no value
 field_ids         columns by Iceberg's ids                              fills         values that a file lacks
-whole_days        no date has a time of day
 writing           any format but JSON
 row_groups        tables become row groups                              row_bytes     how large they are
-row_group_copy    whole row groups as encoded bytes
 far_values        values that a wider type does not hold                far_files     of files that nobody measured
 null_counts       rows without a key                                    whole_days    dates have no time of day
 row_group_copy    whole row groups as encoded bytes             known_pages   those that are known to decode
