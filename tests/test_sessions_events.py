@@ -226,6 +226,20 @@ def test_a_topic_that_fails_is_tried_again_with_growing_waits_and_holds_nobody_u
     assert Outbox(store).sent("run-0") == {"job_run.accepted~~0"}
 
 
+def test_events_do_not_wait_for_a_day_after_the_clock_was_set_back_by_one(topic):
+    arn, _ = topic
+    store, clock = MemoryStore(), [NOW_S]
+    document = {**job_run().document, "sns_event_topic_arn": arn.rpartition(":")[0] + ":made-later"}
+    observed(store).accept(replace(ACCEPTED, id="run-0", document=document))
+    courier = Courier(StateStore(store), arn, clock=lambda: clock[0])
+    courier.deliver()
+    assert Outbox(store).sent("run-0") == set()
+    boto3.client("sns").create_topic(Name="made-later")
+    clock[0] -= 86_400
+    courier.deliver()
+    assert Outbox(store).sent("run-0") == {"job_run.accepted~~0"}
+
+
 def test_of_two_dispatchers_the_one_that_claimed_a_job_run_delivers(topic):
     arn, received = topic
     store, clock = MemoryStore(), [NOW_S]

@@ -93,12 +93,12 @@ class Courier:
 
     def deliver(self) -> None:
         """Look once at every job run that may have events to send."""
-        strays = self._clock() - self._strays_s >= _STRAYS_EVERY_S
+        strays = abs(self._clock() - self._strays_s) >= _STRAYS_EVERY_S  # either way: a clock may be set back
         if strays:
             self._strays_s = self._clock()
         for job_run_id in self._expected(strays):
             delivery = self._deliveries.setdefault(job_run_id, _Delivery())
-            if self._clock() < delivery.not_before_s:
+            if 0 < delivery.not_before_s - self._clock() <= _BACKOFF_MOST_S:
                 continue
             try:
                 if self._is_ours(job_run_id, strays):

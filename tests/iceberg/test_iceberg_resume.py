@@ -391,6 +391,34 @@ def test_a_session_that_was_taken_for_dead_commits_and_deletes_nothing(lake):
     assert orphans(lake) == []
 
 
+class Suspended(Death):
+    """Stands still before its `at`-th change, while `act` happens, and goes on."""
+
+    def __init__(self, at, act):
+        super().__init__(at)
+        self.act = act
+
+    def change(self, name):
+        self.seen += 1
+        if self.seen - 1 == self.at:
+            self.where = name
+            self.act()
+
+
+@pytest.mark.parametrize("at", [3, 4])
+def test_a_session_that_stood_still_while_others_took_over_is_told_so(lake, at):
+    """Its work files are gone when it goes on: no fault of the table, or of what was asked for."""
+    table_of(lake)
+    with dying(lake, Suspended(at, lambda: taken_for_dead(lake))):
+        try:
+            notes = rewrite(lake).notes
+        except ConflictError as error:
+            notes = [str(error)]
+    assert notes and all("another" in note for note in notes), notes
+    assert lake.rewrite(T, min_input_files=2, delete_file_threshold=1).refused == []
+    assert ids(lake) == LIVING
+
+
 def overtaken(lake, act):
     """Another run takes the session over while its commit is under way."""
     own = Lake(lake.folder, lake.name)

@@ -134,6 +134,10 @@ class Journal:
         """
         body = {"snapshot_id": snapshot_id, "groups": list(groups)}
         self.store.put(f"{self.folder}commit-{snapshot_id}.json", _sealed(body))
+        self.refuse_replaced()
+
+    def refuse_replaced(self) -> None:
+        """Raise TakenOverError if another process holds the journal, or has cleared it."""
         if not self._is_held():
             raise self._taken_over()
 

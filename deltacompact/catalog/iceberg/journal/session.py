@@ -166,7 +166,8 @@ class Session(Generic[Group, Written, Outcome]):
                 self._commit_by_commit()
             except TakenOverError:
                 raise
-            except (InputError, CorruptionError):
+            except (InputError, CorruptionError) as error:
+                self._tell_replaced(error)
                 with contextlib.suppress(DeltaCompactError):  # the error that ended the work is the one to tell
                     self._clear(stop_signs)
                 raise
@@ -185,6 +186,15 @@ class Session(Generic[Group, Written, Outcome]):
                 self.notes.append(text_of(error))
             except DeltaCompactError as error:  # the work itself is done
                 self.notes.append(f"session {self.journal.session} is to be cleared by the next run: {text_of(error)}")
+
+    def _tell_replaced(self, error: DeltaCompactError) -> None:
+        """If another process took over while we stood still, it has deleted what we miss: that is the error to tell."""
+        try:
+            self.journal.refuse_replaced()
+        except TakenOverError as replaced:
+            raise TakenOverError(f"{text_of(replaced)} ({text_of(error)})") from error
+        except DeltaCompactError:
+            return
 
     @property
     def _waiting(self) -> str:
