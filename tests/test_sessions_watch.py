@@ -37,6 +37,7 @@ from sessions.watch.policy import (
     read_policies,
 )
 from sessions.watch.statistics import PartitionStatistics, statistics_of
+from sessions.watch.submissions import batches
 from sessions.watch.watcher import Watcher
 
 NOW_S = datetime(2026, 6, 10, 12, 0, tzinfo=UTC).timestamp()
@@ -120,6 +121,14 @@ def test_a_submission_by_a_clock_that_was_ahead_keeps_nobody_waiting_for_years()
     at = lambda ahead_s: evaluate(hourly, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S).reason  # noqa: E731
     assert at(365 * DAY_S) is Reason.SCHEDULE
     assert at(1) is Reason.ONCE_A_WINDOW
+
+
+@pytest.mark.parametrize(("count", "letters"), [(0, 1), (3000, 10), (3000, 300), (10_001, 30)])
+def test_thousands_of_partitions_go_into_documents_that_a_queue_takes(count, letters):
+    partitions = [{"day": f"{number}", "shop": "é" * letters} for number in range(count)]
+    found = list(batches(partitions, 10_000))
+    assert [partition for batch in found for partition in batch] == partitions
+    assert all(len(batch) <= 10_000 and len(json.dumps(batch)) < 256 << 10 for batch in found)
 
 
 def test_deltas_of_a_writer_whose_clock_is_ahead_grow_old():

@@ -19,6 +19,7 @@ no watcher of the version before understands: it must not begin at slot 0 again.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -220,7 +221,19 @@ def _merged(
     return found
 
 
+_BYTES_MAX = 200_000
+"""A message of SQS has at most 256 KiB in many places; the rest of a document is short."""
+
+
 def batches(partitions: list[dict[str, str | None]], most: int) -> Iterator[list[dict[str, str | None]]]:
-    """A document names so many partitions at most."""
-    for start in range(0, len(partitions), most):
-        yield partitions[start : start + most]
+    """A document names so many partitions at most, and no more than one message holds: else it could never be sent."""
+    batch: list[dict[str, str | None]] = []
+    size = 0
+    for partition in partitions:
+        size += len(json.dumps(partition)) + 2
+        if batch and (len(batch) == most or size > _BYTES_MAX):
+            yield batch
+            batch, size = [], len(json.dumps(partition)) + 2
+        batch.append(partition)
+    if batch:
+        yield batch
