@@ -4,8 +4,8 @@
     deltacompact-sessions dispatch --queue /srv/queue --state /srv/state
     deltacompact-sessions status   --state /srv/state
 
-Exit status: 0 success, 2 bad input (one line names the field), 130 interrupted, 1 anything else. Results go to stdout,
-with --json as one document; logs and errors go to stderr. Commands import what they need when they run.
+Exit status: 0 success, 2 bad input (one line names the field), 3 conflict, 130 interrupted, 1 anything else. Results
+go to stdout, with --json as one document; logs and errors go to stderr. Commands import what they need when they run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def cli() -> None:
     Commands that answer take --json, which prints one JSON document, also for an error ({"error": {...}}). All take
     --debug, which shows the traceback of an error.
 
-    Exit status: 0 success, 2 bad input, 130 interrupted, 1 anything else.
+    Exit status: 0 success, 1 a job run failed or anything else, 2 bad input, 3 conflict, 130 interrupted.
     """
 
 

@@ -19,6 +19,7 @@ from sessions.cli.options import allow_option, dead_letters_option, queue_option
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sessions.base.model import JobRun
     from sessions.base.observer import Observer
     from sessions.dispatch.dispatcher import Dispatcher
     from sessions.planning.admission import QuietWindow
@@ -35,7 +36,11 @@ _MEMORY_SHARE = 0.8
 @queue_option
 @state_option
 @allow_option
-@click.option("--drain", is_flag=True, help="Work until the queue is empty and every accepted job run has ended.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Work until the queue is empty and every accepted job run has ended; exit status 1 if one has failed.",
+)
 @click.option(
     "--max-sessions",
     type=click.IntRange(1, 10_000),
@@ -165,6 +170,18 @@ def dispatch(
         couriered(dispatcher.state, recorder, topic),
     ):
         dispatcher.run()
+    if settings.drain:
+        _check(dispatcher.failed)
+
+
+def _check(failed: list[JobRun]) -> None:
+    """For schedulers: exit status 1 where a job run that this dispatcher worked on has failed while it drained."""
+    from deltacompact.base.wording import counted
+    from sessions.cli.waiting import NotSucceeded
+
+    if failed:
+        first = failed[0]
+        raise NotSucceeded(f"{counted(len(failed), 'job run')} failed; {first.id}: {first.error}")
 
 
 def dispatcher_of(

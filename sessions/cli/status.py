@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     """Show job runs and their sessions.
 
-    Of each one it shows the state, the expected and the desired SLA, and the error.
+    Of each one it shows the state, the expected and the desired SLA, and the error. With --job-run, the exit status is
+    1 if that one has failed or was cancelled.
 
     \b
     deltacompact-sessions status --state /srv/state --watch
@@ -44,6 +45,19 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     else:
         _print(store, runs, in_full=job_run is not None)
         _print_unreadable(store)
+    if job_run is not None:
+        _check(runs[0])
+
+
+def _check(run: JobRun) -> None:
+    """For schedulers: a job run that has not succeeded, and never will by itself, is exit status 1."""
+    from deltacompact.cli.answers import Failed
+    from sessions.cli.waiting import NotSucceeded, check_outcome
+
+    try:
+        check_outcome(run)
+    except NotSucceeded as error:
+        raise Failed(error) from error
 
 
 def _named(store: StateStore, job_run_id: str) -> JobRun:

@@ -31,7 +31,7 @@ from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoun
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import Dispatcher as Record
-from sessions.base.model import JobRun
+from sessions.base.model import JobRun, JobRunState
 from sessions.base.troubles import told
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork, Means
@@ -78,6 +78,7 @@ class Dispatcher:
     ) -> None:
         self.owner = new_owner()
         self.stopping = means.stopping
+        self.failed: list[JobRun] = []
         self.queue = queue
         self._intake = intake
         self.state = state
@@ -305,6 +306,8 @@ class Dispatcher:
                     del self._holding[job_run_id]
                     if set(self._open_ids) - {job_run_id, *self._holding}:
                         self._sweep_s = 0.0  # it may be the turn of one of them
+                    if self._settings.drain and holding.held.run.state is JobRunState.FAILED:
+                        self.failed.append(holding.held.run)
                     if not holding.held.run.state.ended:
                         self._busy_until_s[job_run_id] = time.monotonic() + _GIVEN_BACK_FOR_S
 

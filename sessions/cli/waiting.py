@@ -1,0 +1,137 @@
+"""Waiting until a job run has ended, for `submit --wait`, and what its end means to a scheduler.
+
+sent as message m-7      the record is not there yet                    "is not accepted yet"
+                         accepted as m-7, runs                          "running: 3 succeeded, 1 running"
+                         SUCCEEDED                                      exit status 0
+                         FAILED or CANCELLED                            1, with the record's error
+                         a dead letter, or taken by another document    2 or 3: no job run of ours will be there
+                         --timeout is over                              1: the job run goes on
+
+The record may be of a job run that had failed before ours was sent: it counts once ours has taken its place, or once it
+was seen open, which makes ours a duplicate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from deltacompact.base.errors import (
+    ConflictError,
+    DeltaCompactError,
+    InputError,
+    Interrupted,
+    NotFoundError,
+    StoreError,
+)
+from deltacompact.base.wording import one_line
+from sessions.base.model import JobRun, JobRunState
+from sessions.base.troubles import span, told
+from sessions.queues.queue import Queue
+from sessions.records.state_store import StateStore
+
+_LOOK_FIRST_S, _LOOK_MOST_S = 0.5, 10.0
+_DEAD_EVERY_S = 30.0
+
+
+class NotSucceeded(DeltaCompactError):
+    """A job run has failed or was cancelled, or has not ended in time. Exit status 1."""
+
+
+def check_outcome(run: JobRun) -> None:
+    """Raises NotSucceeded for a job run that has failed or was cancelled."""
+    if run.state.may_run_again:
+        raise NotSucceeded(f"job run {run.id} {_ENDS[run.state]}{f': {run.error}' if run.error else ''}")
+
+
+class Waiting:
+    """Waits for one job run. `say` is told how far it is, whenever that changes."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        queue: Queue,
+        job_run_id: str,
+        message_id: str,
+        document: dict[str, Any],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._state, self._queue, self._say = state, queue, say
+        self._id, self._message_id, self._document = job_run_id, message_id, document
+        self._clock, self._sleep = clock, sleep
+        self._seen_open = False
+        self._looked_for_dead_s = clock()
+
+    def until_ended(self, timeout_s: float | None) -> JobRun:
+        """The job run as it has ended.
+
+        Raises NotSucceeded where it has not ended in time, InputError and ConflictError where it never will be run,
+        Interrupted after Ctrl-C.
+        """
+        began_s, said = self._clock(), ""
+        try:
+            for wait_s in _waits():
+                run = self._look()
+                if run is not None and run.state.ended:
+                    return run
+                if (now := self._progress(run)) != said:
+                    self._say(said := now)
+                left_s = wait_s if timeout_s is None else min(wait_s, began_s + timeout_s - self._clock())
+                if left_s <= 0:
+                    break
+                self._sleep(left_s)
+        except KeyboardInterrupt:
+            raise Interrupted(f"job run {self._id} goes on: see status, or cancel it (job-runs cancel)") from None
+        raise NotSucceeded(f"job run {self._id} has not ended within {span(timeout_s or 0.0)}, and goes on: {said}")
+
+    def _look(self) -> JobRun | None:
+        """Our job run; None while there is none, or nobody can say."""
+        try:
+            run = self._state.job_run(self._id).value
+        except NotFoundError:
+            self._check_dead_letters()
+            return None
+        except StoreError as error:
+            self._say(f"cannot be seen now: {one_line(error)}")
+            return None
+        if not run.state.may_run_again and run.document != self._document:
+            raise ConflictError(f"job run {self._id} was accepted with another document")
+        self._seen_open |= not run.state.ended
+        if run.state.may_run_again and run.message != self._message_id and not self._seen_open:
+            self._check_dead_letters()
+            return None  # it had ended before ours was sent
+        return run
+
+    def _check_dead_letters(self) -> None:
+        """Raises InputError where our message is one. A listing of SQS hides them for a moment, so it is rare there."""
+        now_s = self._clock()
+        if self._queue.uri.startswith("http") and now_s - self._looked_for_dead_s < _DEAD_EVERY_S:
+            return
+        self._looked_for_dead_s = now_s
+        for letter in self._queue.dead_letters():
+            if letter.id == self._message_id or (letter.body and f'"job_run_id":"{self._id}"' in letter.body):
+                raise InputError(f"job run {self._id} was refused ({letter.reason}): {letter.text}")
+
+    def _progress(self, run: JobRun | None) -> str:
+        if run is None:
+            return "not accepted yet"
+        if run.trouble is not None:
+            return f"waits: {told(run.trouble)}"
+        sessions = self._state.some_sessions(run.id, run.session_ids) if run.state is JobRunState.RUNNING else []
+        counts = Counter(session.state.value.replace("_", " ") for session in sessions)
+        return ": ".join(filter(None, (run.state.value, ", ".join(f"{many} {name}" for name, many in counts.items()))))
+
+
+_ENDS = {JobRunState.FAILED: "has failed", JobRunState.CANCELLED: "was cancelled"}
+
+
+def _waits() -> Iterator[float]:
+    """Seconds between two looks: half a second, then longer, up to ten."""
+    wait_s = _LOOK_FIRST_S
+    while True:
+        yield wait_s
+        wait_s = min(_LOOK_MOST_S, wait_s * 1.3)

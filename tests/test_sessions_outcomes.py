@@ -1,0 +1,154 @@
+"""What schedulers see: exit statuses by what became of a job run, and waiting for its end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from sessions_records import NOW_S, job_run, session
+
+from deltacompact.base.errors import ConflictError, InputError, Interrupted
+from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import JobRunState, SessionState, Trouble
+from sessions.cli import run
+from sessions.cli.waiting import NotSucceeded, Waiting, check_outcome
+from sessions.queues.directory import DirectoryQueue
+from sessions.queues.queue import DeadReason
+from sessions.records.lives import cancel
+from sessions.records.state_store import StateStore
+
+RUN = job_run("run-1", state=JobRunState.ACCEPTED, message="m-1", started_s=None, lease=None)
+
+
+class Waited:
+    """Waiting, where each look is followed by one thing that happens."""
+
+    def __init__(self, tmp_path, *happens, message="m-1"):
+        self.state, self.queue = StateStore(MemoryStore()), DirectoryQueue(tmp_path / "queue")
+        self.now_s, self.said, self.happens = 0.0, [], list(happens)
+        self.waiting = Waiting(
+            self.state, self.queue, "run-1", message, RUN.document, self.said.append, lambda: self.now_s, self.sleep
+        )
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+        if self.happens:
+            self.happens.pop(0)(self)
+
+    def put(self, **changes):
+        try:
+            stored = self.state.job_run("run-1")
+        except InputError:
+            self.state.accept(replace(RUN, **changes))
+        else:
+            self.state.change_job_run(stored, replace(stored.value, **changes))
+
+
+def accepted(waited):
+    waited.put()
+
+
+def running(waited):
+    waited.state.add_session(session(state=SessionState.RUNNING))
+    waited.put(state=JobRunState.RUNNING, session_ids=(session().id,), started_s=NOW_S)
+
+
+def ended(state, **changes):
+    return lambda waited: waited.put(state=state, finished_s=NOW_S + 9, **changes)
+
+
+def test_waiting_says_how_far_it_is_and_how_it_ended(tmp_path):
+    trouble = Trouble("unreachable", "StoreError: no route", NOW_S, 3, NOW_S + 9)
+    waits = [accepted, lambda waited: waited.put(trouble=trouble), lambda waited: waited.put(trouble=None), running]
+    waited = Waited(tmp_path, *waits, ended(JobRunState.SUCCEEDED))
+    assert waited.waiting.until_ended(None).state is JobRunState.SUCCEEDED
+    assert waited.said == [
+        "not accepted yet",
+        "accepted",
+        "waits: StoreError: no route (unreachable, 3 tries, tried again)",
+        "accepted",
+        "running: 1 running",
+    ]
+
+
+@pytest.mark.parametrize("state", [JobRunState.FAILED, JobRunState.CANCELLED])
+def test_what_has_not_succeeded_is_an_error(tmp_path, state):
+    waited = Waited(tmp_path, accepted, running, ended(state, error="day=z: no such partition"))
+    with pytest.raises(NotSucceeded, match="day=z: no such partition") as error:
+        check_outcome(waited.waiting.until_ended(None))
+    assert error.value.exit_status == 1
+
+
+def test_a_wait_that_is_over_leaves_the_job_run_alone(tmp_path):
+    waited = Waited(tmp_path, accepted)
+    with pytest.raises(NotSucceeded, match="has not ended within 1 min, and goes on: accepted"):
+        waited.waiting.until_ended(60)
+    assert 59 < waited.now_s < 61 and waited.state.job_run("run-1").value.state is JobRunState.ACCEPTED
+
+
+def test_ctrl_c_leaves_the_job_run_alone_and_says_so(tmp_path):
+    def interrupt(waited):
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="run-1 goes on"):
+        Waited(tmp_path, accepted, interrupt).waiting.until_ended(None)
+
+
+def test_the_end_of_an_earlier_one_is_not_taken_for_ours(tmp_path):
+    """The id of a job run that has failed: ours takes its place with the next look of a dispatcher."""
+    again = lambda waited: waited.put(state=JobRunState.ACCEPTED, message="m-2")  # noqa: E731
+    waited = Waited(tmp_path, again, running, ended(JobRunState.SUCCEEDED), message="m-2")
+    waited.put(state=JobRunState.FAILED, finished_s=NOW_S)
+    assert waited.waiting.until_ended(100).state is JobRunState.SUCCEEDED
+    waited = Waited(tmp_path, running, ended(JobRunState.FAILED), message="m-2")
+    waited.put()
+    assert waited.waiting.until_ended(100).state is JobRunState.FAILED, "ours is a duplicate of one that was open"
+
+
+def test_what_is_refused_is_not_waited_for(tmp_path):
+    def refuse(waited):
+        (message,) = waited.queue.receive(1, 0)
+        waited.queue.dead_letter(message, DeadReason.CATALOG_NOT_ALLOWED, "catalog", "catalog: not allowed here")
+
+    waited = Waited(tmp_path, refuse)
+    waited.queue.send('{"job_run_id":"run-1"}')
+    with pytest.raises(InputError, match=r"was refused .catalog_not_allowed.: catalog: not allowed here"):
+        waited.waiting.until_ended(None)
+    waited = Waited(tmp_path / "other")
+    waited.put(document={"another": 1})
+    with pytest.raises(ConflictError, match="another document"):
+        waited.waiting.until_ended(None)
+
+
+def test_status_of_one_job_run_is_an_exit_status(tmp_path, capsys):
+    state = StateStore(str(tmp_path))
+    state.accept(RUN)
+    state.accept(replace(RUN, id="run-2"))
+    command = ["status", "--state", str(tmp_path)]
+    assert run([*command, "--job-run", "run-1"]) == 0, "it has not ended"
+    cancel(state, "run-1")
+    assert run([*command, "--job-run", "run-1"]) == 1 and "run-1 was cancelled" in capsys.readouterr().err
+    assert run([*command, "--job-run", "run-1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["job_runs"][0]["state"] == "cancelled"
+    assert run([*command, "--job-run", "none"]) == 2 and run(command) == 0
+
+
+def test_job_runs_are_cancelled_and_retried_from_the_command_line(tmp_path, capsys):
+    StateStore(str(tmp_path)).accept(RUN)
+    command = ["--state", str(tmp_path), "run-1"]
+    assert run(["job-runs", "retry", *command]) == 3, "it has not ended"
+    assert run(["job-runs", "cancel", *command]) == 0 and "cancelled" in capsys.readouterr().out
+    assert run(["job-runs", "cancel", *command]) == 0, "once more does no harm"
+    assert run(["job-runs", "retry", *command, "--json"]) == 0
+    assert StateStore(str(tmp_path)).job_run("run-1").value.life == 1
+    assert run(["job-runs", "cancel", "--state", str(tmp_path), "none"]) == 2
+
+
+def test_wait_needs_the_state(tmp_path, capsys):
+    (tmp_path / "job.json").write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    command = ["submit", str(tmp_path / "job.json"), "--queue", str(tmp_path / "queue")]
+    assert run([*command, "--wait"]) == 2 and "--wait needs --state" in capsys.readouterr().err
+    assert run([*command, "--timeout", "5"]) == 2
+    assert run([*command, "--wait", "--state", str(tmp_path / "state"), "--timeout", "0"]) == 1
+    assert "goes on" in capsys.readouterr().err
