@@ -489,3 +489,35 @@ def test_a_trouble_ends_whatever_comes():
 )
 def test_causes_that_pass(error, cause):
     assert cause_of(error) is cause
+
+
+# --- a table that is dropped ---------------------------------------------------------------------------------------
+
+
+def test_a_table_that_is_dropped_under_a_session_fails_it_and_leaves_no_folder(monkeypatch, tmp_path, unmeasured):  # noqa: F811
+    """The folder is removed before each of the last operations of the session: the seal, what precedes and follows it."""
+    at, total = 0, 1
+    while at <= total:
+        world = World(monkeypatch, tmp_path / str(at))
+        world.append(1, 2)
+        world.append(2, 3)
+        world.submit()
+        done, real = [], world.asked
+
+        def asked(kind, path, act, world=world, done=done, at=at, real=real):
+            if world.launches and not kind.startswith("stat"):
+                done.append((kind, path))
+                if at and len(done) == at:
+                    world.lake.delete([stat.path for stat in world.lake.list("")])
+            return real(kind, path, act)
+
+        world.catalog.store._intercept = asked
+        world.work_until_it_ends()
+        if at == 0:
+            total = len(done)
+            assert world.run.state is JobRunState.SUCCEEDED and total > 15
+        else:
+            assert world.run.state is JobRunState.FAILED, done[at - 1]
+            assert "was dropped" in world.run.error or "does not exist" in world.run.error
+            assert list(world.lake.list("")) == [], done[at - 1]
+        at = at + 1 if at else max(1, total - 12)

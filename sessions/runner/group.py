@@ -13,6 +13,7 @@ epoch, which is looked for while the sessions run; that is a courtesy, safety co
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
@@ -21,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog, SessionResult
-from deltacompact.base.errors import CorruptionError, InputError, Interrupted
+from deltacompact.base.errors import CorruptionError, InputError, Interrupted, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.job import Request, compact_job
@@ -36,6 +37,7 @@ from sessions.events.recording import EventRecorder
 from sessions.planning.plan import settings_of
 from sessions.records.state_store import StateStore, Stored
 from sessions.runner.branch import compact_branch
+from sessions.runner.dropped import check_there
 from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
@@ -131,8 +133,20 @@ class GroupRun:
         catalog = self._catalog
         if is_iceberg_catalog(catalog):
             return compact_branch(catalog, self._instruction, report, self._watch)
-        done = compact_job(catalog, _request(self._instruction, report.session), [report]).sessions[0]
+        try:
+            done = compact_job(catalog, _request(self._instruction, report.session), [report]).sessions[0]
+        except Exception:
+            self._check_there(catalog, report, None)
+            raise
+        self._check_there(catalog, report, done.version)
         return _outcome(done), done.nothing_to_do
+
+    def _check_there(self, catalog: DeltaStreamCatalog, report: SessionReport, version: str | None) -> None:
+        """Raises NotFoundError for a table that was dropped meanwhile. A store that does not answer says nothing."""
+        asked = self._instruction
+        tables = [asked.source_table_id, asked.destination_compacted_table_id or asked.source_table_id]
+        with contextlib.suppress(StoreError):
+            check_there(catalog.store, tables, report.session.engine_session_id, version)
 
     @staticmethod
     def _failed(report: SessionReport, error: Exception, cause: Cause | None, for_good: bool) -> None:
