@@ -7,8 +7,10 @@ it when the state machine terminated the instance. The process answers the task 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -62,11 +64,24 @@ def test_roles_have_no_wildcards_that_no_condition_narrows():
         for policy in role["Properties"]["Policies"]
         for statement in policy["PolicyDocument"]["Statement"]
     ]
-    assert len(statements) == 14
+    assert len(statements) == 15
     for statement in statements:
         actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
         assert not any("*" in action for action in actions)
-        assert statement["Resource"] != "*" or "Condition" in statement
+        resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        assert not any(str(resource).strip() in ("*", "!Sub *") for resource in resources), statement["Sid"]
+
+
+def test_what_nobody_sees_raises_an_alarm_and_logs_are_kept_for_a_while():
+    text = TEMPLATE.read_text()
+    for metric in ("ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "-failed-job-runs"):
+        assert metric in text
+    assert text.count("AWS::CloudWatch::Alarm") == 3 and "RetentionInDays" in text
+    failed = {"message": "job run nightly failed: 1 of 2 sessions failed"}
+    pattern = re.search(r"FilterPattern: '\{ \$\.message = \"(.+)\" \}'", text)[1]
+    assert fnmatch.fnmatch(failed["message"], pattern), "the line that a dispatcher logs"
+    source = (DEPLOY.parent.parent / "sessions" / "dispatch" / "job_run_work.py").read_text()
+    assert '_LOG.info("job run %s %s%s", self._held.run.id, state' in source
 
 
 def test_an_execution_ends_before_its_history_is_full():
