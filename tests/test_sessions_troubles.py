@@ -495,7 +495,7 @@ def test_causes_that_pass(error, cause):
 
 
 def test_a_table_that_is_dropped_under_a_session_fails_it_and_leaves_no_folder(monkeypatch, tmp_path, unmeasured):  # noqa: F811
-    """The folder is removed before each of the last operations of the session: the seal, what precedes and follows it."""
+    """The folder is removed before each of the last operations of the session, the seal among them."""
     at, total = 0, 1
     while at <= total:
         world = World(monkeypatch, tmp_path / str(at))
