@@ -83,6 +83,18 @@ class SessionFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingForSession(Event):
+    """A session on another machine may still work on the branch: a sign of life is waited for, so long at most.
+
+    `ahead_s`: its last sign is dated so far in the future, by the clock that dates objects now.
+    """
+
+    session: str
+    seconds: float
+    ahead_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModeStarted(Event):
     """A mode begins to work on an Iceberg table: on so many groups, with so many rows and stored bytes.
 

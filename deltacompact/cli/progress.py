@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -37,6 +38,7 @@ from deltacompact.base.events import (
     StageFinished,
     StageStarted,
     TaskFinished,
+    WaitingForSession,
 )
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
@@ -105,6 +107,11 @@ def progress(console: Console) -> Iterator[EventSink]:
         yield bars.draw
 
 
+def _in(seconds: float) -> str:
+    """The time of day in so many seconds."""
+    return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")
+
+
 def _say(console: Console, event: Event) -> None:
     stream = f"{event.table_id} {event.partition}"
     match event:
@@ -117,6 +124,12 @@ def _say(console: Console, event: Event) -> None:
             line = f"{stream}: round {event.round} of {event.rounds} done, {counted(event.rows, 'row')} live"
         case SessionFinished(error=str()):
             line = f"{stream}: failed"
+        case WaitingForSession():
+            ahead = f"; its last one is dated {event.ahead_s:,.0f} s in the future" if event.ahead_s >= 1 else ""
+            line = (
+                f"{event.table_id}: waiting until {_in(event.seconds)}, {event.seconds:.0f} s at most, for a sign of "
+                f"life of session {event.session} on another machine{ahead}"
+            )
         case ModeStarted():
             files = f"{counted(event.rows, 'row')}, {event.bytes:,} bytes"
             line = f"{event.table_id}: {counted(event.groups, 'group')} to {event.mode}, {files}"

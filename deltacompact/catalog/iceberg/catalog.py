@@ -91,8 +91,8 @@ class IcebergCatalog:
     ) -> RewriteResult:
         """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
 
-        Before that, what a session that died had written is committed. `emit` gets ModeStarted, GroupWritten,
-        GroupsCommitted and ModeFinished events.
+        Before that, what a session that died had written is committed. `emit` gets WaitingForSession, ModeStarted,
+        GroupWritten, GroupsCommitted and ModeFinished events.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
         return replace(self._prepared(table_id, options, branch, settings or Settings()), emit=emit).run(plan)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from deltacompact.base.errors import ConflictError
-from deltacompact.base.events import Event, EventSink, ModeFinished
+from deltacompact.base.events import Event, EventSink, ModeFinished, WaitingForSession
 from deltacompact.base.modes import CONVERT, REWRITE
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import one_line
@@ -113,7 +113,7 @@ class Mode(ABC, Generic[Options, Plan, Doing, Result]):
         store = self.table.store
         reader = StateReader(store)
         table, state = self.table, reader.read(self.table.metadata, self.branch)
-        left = left_behind(store, state, self.signs)
+        left = left_behind(store, state, self.signs, self._waiting)
         plan = self._plan_of(document, state, left, landed_inputs(store, state, reader, left, self.name))
         result = self._result(plan)
         result.notes += left.notes
@@ -150,6 +150,9 @@ class Mode(ABC, Generic[Options, Plan, Doing, Result]):
         if result.refused and not has_committed:
             raise ConflictError(f"{result.table_id}: {result.refused[0]}")
         return result
+
+    def _waiting(self, session: str, wait_s: float, ahead_s: float) -> None:
+        self.emit(WaitingForSession(self.table.metadata.table_id, EVERYWHERE, session, wait_s, ahead_s))
 
     def _plan_of(self, document: str | bytes | None, state: TableState, left: Left, done: frozenset[str]) -> Plan:
         return self._planned(state, left) if document is None else self._approved(document, state, left, done)

@@ -8,11 +8,11 @@ journal a0    no plan in it any more                      the rest of one that w
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.wording import counted, text_of
@@ -25,6 +25,13 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _DOING = {"rewrite": "rewriting", "convert": "converting deletes of", "upsert": "comparing"}
 _CLOCK = "clock-"
+
+Tell: TypeAlias = Callable[[str, float, float], None]
+"""Hears of a session that is waited for: its name, seconds to wait at most, seconds by which its sign is ahead."""
+
+
+def no_tell(session: str, wait_s: float, ahead_s: float) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,11 @@ class Left:
     notes: tuple[str, ...] = ()
 
 
-def left_behind(store: ObjectStore, state: TableState, signs: Signs) -> Left:
-    """What is in the journals. Waits for signs of life of sessions on other machines that were at work just now."""
+def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell = no_tell) -> Left:
+    """What is in the journals. Waits for signs of life of sessions on other machines that were at work just now.
+
+    `tell` hears of each, before that: for how many seconds at most, and how far its last sign lies in the future.
+    """
     sessions: dict[str, list[ObjectStat]] = defaultdict(list)
     for stat in store.list(FOLDER):
         session, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
@@ -66,7 +76,7 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs) -> Left:
             found = LeftSession(session, journals.plan_of(store, session))
             if (found.plan.body["uuid"], found.plan.body["branch"]) != (state.metadata.uuid, state.branch):
                 continue
-            if _is_alive(store, session, stats, signs):
+            if _is_alive(store, session, stats, signs, tell):
                 live.append(found)
                 files = counted(len(found.files), "file")
                 notes.append(f"session {session} is {_DOING[found.plan.mode]} {files} of this branch")
@@ -80,7 +90,13 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs) -> Left:
     return Left(tuple(dead), tuple(live), tuple(notes))
 
 
-def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], signs: Signs) -> bool:
+def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], signs: Signs, tell: Tell) -> bool:
+    """Whether it gives a sign within the time after which it counts as dead, from its last one on, or from now.
+
+    The last one may be dated in the future: by a clock that was ahead, or by another one than dates objects now. So we
+    ask for signs that differ, whatever their date, and we stop asking after so many looks, whatever the store's clock
+    does meanwhile.
+    """
     paths = [stat.path for stat in stats]
     folder = journals.folder_of(session)
     if folder + "ended" in paths:
@@ -88,18 +104,24 @@ def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], sig
     known = journals.holder_of(store, session, paths).is_at_work(session)
     if known is not None:
         return known
-    first = latest = _newest(stats)
-    while latest == first:
-        if _store_time(store, folder) - latest > signs.dead_after_s:
+    given, now_s = _given(stats), _store_time(store, folder)
+    last_s = max(given.values(), default=0.0)
+    dead_s = min(last_s, now_s) + signs.dead_after_s
+    if now_s <= dead_s:
+        tell(session, dead_s - now_s, max(0.0, last_s - now_s))
+    for _ in range(signs.looks):
+        if now_s > dead_s:
             return False
-        time.sleep(signs.every_s / 2)
-        latest = _newest(store.list(folder))
-    return latest > first
+        signs.wait(signs.every_s / 2)
+        if (found := _given(store.list(folder))) != given:
+            return folder + "plan.json" in found
+        now_s = _store_time(store, folder)
+    return False
 
 
-def _newest(stats: Iterable[ObjectStat]) -> float:
-    """When the session gave its last sign. Clocks are ours."""
-    return max((stat.modified_s for stat in stats if _CLOCK not in stat.path), default=0.0)
+def _given(stats: Iterable[ObjectStat]) -> dict[str, float]:
+    """The signs of a session, and when it gave them. Clocks are ours."""
+    return {stat.path: stat.modified_s for stat in stats if _CLOCK not in stat.path}
 
 
 def _store_time(store: ObjectStore, folder: str) -> float:

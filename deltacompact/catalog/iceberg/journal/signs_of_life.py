@@ -5,6 +5,7 @@
     its attempt was given up: we are a later one             dead
     last sign 2 s ago, then another one                      alive
     last sign 2 s ago, and none within half a minute         dead
+    last sign in an hour, and none within half a minute      dead: a clock was ahead
 
 Both times are the store's: we compare its last-modified time of the sign with that of an object that we put now. A
 wrong answer costs work that is done twice, never a row: who takes a journal over fences its former holder.
@@ -13,11 +14,13 @@ wrong answer costs work that is done twice, never a row: who takes a journal ove
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -38,6 +41,12 @@ class Signs:
 
     every_s: float = 5.0
     dead_after_s: float = 30.0
+    wait: Callable[[float], None] = field(default=time.sleep, compare=False)
+
+    @property
+    def looks(self) -> int:
+        """So often a session is looked at, twice for each sign, until it counts as dead whatever a clock says."""
+        return 1 + math.ceil(2 * self.dead_after_s / self.every_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,101 @@
+"""Sessions on other machines, and clocks that disagree: a run waits half a minute at most, and says for what."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from pathlib import Path
+
+import pytest
+from iceberg_lake import Lake
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from rich.console import Console
+
+from deltacompact.base.events import WaitingForSession
+from deltacompact.catalog.iceberg.journal import signs_of_life
+from deltacompact.catalog.iceberg.journal.journal import Journal
+from deltacompact.catalog.iceberg.journal.left_behind import left_behind
+from deltacompact.catalog.iceberg.journal.signs_of_life import Signs
+from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document
+from deltacompact.cli.progress import progress
+
+T = "ns.t"
+HOUR = 3600.0
+
+
+class Elsewhere:
+    """A journal whose holder runs on another machine, and a run that looks at it without sleeping."""
+
+    def __init__(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        lake.create(T, Schema(NestedField(1, "id", LongType())))
+        lake.append(T, [{"id": 1}])
+        self.lake, self.store = lake, lake.store(T)
+        self.journal = Journal.begin(self.store, plan_document(lake.prepared(T, rewrite_all=True).plan()))
+        monkeypatch.setattr(signs_of_life, "_machine", lambda: "elsewhere")
+        self.waited: list[float] = []
+        self.told: list[tuple[str, float, float]] = []
+        self.during_a_wait = lambda: None
+
+    def dated(self, shift_s: float) -> None:
+        """As if a clock had been ahead by so much when its records were written."""
+        (folder,) = Path(self.lake.folder, "warehouse").rglob(self.journal.session)
+        for path in folder.iterdir():
+            now = path.stat().st_mtime
+            os.utime(path, (now + shift_s, now + shift_s))
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.during_a_wait()
+
+    def looked(self):
+        signs = Signs(5.0, 30.0, self.wait)
+        return left_behind(self.store, self.lake.state(T), signs, lambda *told: self.told.append(told))
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    return Elsewhere(Lake(tmp_path / "lake"), monkeypatch)
+
+
+def test_a_journal_from_the_future_does_not_block_the_next_run(elsewhere):
+    elsewhere.dated(HOUR)
+    (dead,) = elsewhere.looked().dead
+    assert dead.session == elsewhere.journal.session
+    assert 30.0 <= sum(elsewhere.waited) <= 35.0  # the store's clock stood still: so many looks, and no more
+    ((session, wait_s, ahead_s),) = elsewhere.told
+    assert session == dead.session and wait_s == 30.0 and ahead_s == pytest.approx(HOUR, abs=60)
+
+
+def test_a_session_whose_clock_is_ahead_lives_as_long_as_it_gives_signs(elsewhere):
+    elsewhere.dated(HOUR)
+    elsewhere.during_a_wait = elsewhere.journal.sign  # dated by the store: older than what is there
+    (live,) = elsewhere.looked().live
+    assert (live.session, elsewhere.waited) == (elsewhere.journal.session, [2.5])
+
+
+def test_a_sign_of_half_a_minute_ago_is_not_waited_for(elsewhere):
+    elsewhere.dated(-31.0)
+    assert elsewhere.looked().dead and not elsewhere.waited and not elsewhere.told
+
+
+def test_a_session_that_is_cleared_meanwhile_leaves_nothing(elsewhere):
+    elsewhere.during_a_wait = elsewhere.journal.clear
+    left = elsewhere.looked()
+    assert (left.dead, left.live) == ((), ())
+
+
+def test_a_run_says_for_what_it_waits_and_until_when(elsewhere):
+    elsewhere.dated(HOUR)
+    told = []
+    elsewhere.lake.rewrite(T, rewrite_all=True, emit=told.append, signs=Signs(5.0, 30.0, elsewhere.wait))
+    (event,) = (event for event in told if isinstance(event, WaitingForSession))
+    out = io.StringIO()
+    with progress(Console(file=out)) as say:
+        say(event)
+    assert re.fullmatch(
+        r"ns\.t: waiting until \d\d:\d\d:\d\d, 30 s at most, for a sign of life of session "
+        rf"{elsewhere.journal.session} on another machine; its last one is dated 3,\d{{3}} s in the future\n",
+        out.getvalue(),
+    )
