@@ -78,12 +78,16 @@ class StateReader:
         self._entries: dict[_Listed, tuple[Entry, ...]] = {}
 
     def read(self, metadata: TableMetadata, branch: str) -> TableState:
-        """The branch as `metadata` has it. Raises NotFoundError or CorruptionError naming a bad manifest."""
+        """The branch as `metadata` has it.
+
+        Raises NotFoundError or CorruptionError naming a bad manifest, InputError naming a file that is listed twice.
+        """
         snapshot = metadata.branch(branch)
         if snapshot is None:
             return TableState(metadata, branch, None, (), (), ())
         listed = self.listed(snapshot)
         live = [entry for entries in self.entries_of(listed) for entry in entries if entry.status is not Status.DELETED]
+        _refuse_listed_twice(metadata.table_id, branch, live)
         return TableState(
             metadata,
             branch,
@@ -119,3 +123,23 @@ class StateReader:
         if manifest.key_metadata is not None:
             raise InputError(f"{manifest.path} is encrypted: encrypted Iceberg tables cannot be compacted")
         return tuple(manifests.read_manifest(locations.fetched(self._store, manifest.path), manifest))
+
+
+def _refuse_listed_twice(table_id: str, branch: str, live: Sequence[Entry]) -> None:
+    """Refuse a branch that has a file twice. Readers see its rows twice then, and a file is removed by its name.
+
+    So nobody could remove one of the two: a rewrite would leave the rows once, and a delete that is listed again would
+    go with the first one.
+    """
+    keys = [entry.file.key for entry in live]
+    if len(set(keys)) == len(keys):
+        return
+    known: dict[tuple[str, int | None], Entry] = {}
+    for key, entry in zip(keys, live, strict=True):
+        former = known.setdefault(key, entry)
+        if former is not entry:
+            raise InputError(
+                f"branch {branch!r} of {table_id!r} lists {entry.file.path} twice, added by snapshots "
+                f"{former.snapshot_id} and {entry.snapshot_id}: remove it with the writer that added it, and add it "
+                "once"
+            )
