@@ -456,8 +456,8 @@ def test_a_signal_in_a_commit_deletes_no_file_of_it(place, monkeypatch):
     live = place.filled()
     commit = IcebergTable.commit
 
-    def killed_after(table, snapshot, branch):
-        commit(table, snapshot, branch)
+    def killed_after(table, snapshot, branch, *properties):
+        commit(table, snapshot, branch, *properties)
         raise group.Terminated
 
     monkeypatch.setattr(IcebergTable, "commit", killed_after)

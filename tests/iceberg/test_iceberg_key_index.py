@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -39,6 +40,7 @@ from deltacompact.catalog.iceberg.plan_envelope import checksum
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg.upsert import plan as plans
 from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
 from deltacompact.catalog.iceberg.upsert.comparing import Comparison
 from deltacompact.catalog.iceberg.upsert.options import upsert_options
@@ -95,8 +97,9 @@ class Twice:
     def superseded(self, has_index, **options):
         """Which rows an upsert marks."""
         folder = f"work-{uuid.uuid4().hex}/"
-        chosen = upsert_options(UPSERTS | {"trust-row-order": "true"} | options)
-        plan = plan_of_files(self.state, chosen, frozenset(entry.file.path for entry in self.state.data))
+        chosen = upsert_options(UPSERTS | options)
+        with patch.object(plans, "_refuse_lost_order"):  # both ways must agree, whichever row wins
+            plan = plan_of_files(self.state, chosen, frozenset(entry.file.path for entry in self.state.data))
         if not plan.inputs:
             return {}
         indexes = self.indexes(folder) if has_index else None

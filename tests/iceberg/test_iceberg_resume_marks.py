@@ -17,7 +17,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from test_iceberg_convert import convert, delete_by_vector, kinds
 from test_iceberg_resume import Death, Died, dying, journals
 from test_iceberg_upsert_live import Writers, WritersOfVersion3, rows, table, view
-from upsert_oracle import prepared, upsert, visible
+from upsert_oracle import prepared, refusing_lost_order, upsert, visible
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.catalog.iceberg.convert.options import ConvertOptions, convert_options
@@ -25,9 +25,9 @@ from deltacompact.catalog.iceberg.convert.plan import Reason
 from deltacompact.catalog.iceberg.convert.plan_document import plan_to_json
 from deltacompact.catalog.iceberg.deletes.finding import Finder
 from deltacompact.catalog.iceberg.journal import signs_of_life
+from deltacompact.catalog.iceberg.settled import THROUGH
 from deltacompact.catalog.iceberg.table.content_files import Content
 from deltacompact.catalog.iceberg.upsert.comparing import Comparison
-from deltacompact.catalog.iceberg.upsert.history import THROUGH
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -450,7 +450,7 @@ class Dying(Writers):
 
     @rule()
     def die_in_an_upsert(self):
-        with contextlib.suppress(Interrupted, ConflictError):
+        with contextlib.suppress(Interrupted, ConflictError), refusing_lost_order():
             prepared(self.lake, before_commit=stop, key_columns="id", operation_column="op", trust_row_order=True).run()
 
     @rule()
@@ -461,7 +461,7 @@ class Dying(Writers):
     @rule()
     def upsert(self):
         before = view(self.lake)
-        with contextlib.suppress(ConflictError):
+        with contextlib.suppress(ConflictError), refusing_lost_order():
             prepared(self.lake, key_columns="id", operation_column="op", trust_row_order=True).run()
         assert view(self.lake) == before
 

@@ -20,7 +20,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
-from upsert_oracle import TINY, left, newest, prepared, upsert, visible
+from upsert_oracle import TINY, left, newest, prepared, refusing_lost_order, upsert, visible
 
 from deltacompact.base.errors import ConflictError
 from deltacompact.base.numbers import Ordinal
@@ -255,8 +255,8 @@ def test_rule_20_a_commit_without_an_answer_that_landed_counts_once(tmp_path, mo
     commit = IcebergTable.commit
     answers = itertools.chain([False], itertools.repeat(True))
 
-    def unanswered(self, snapshot, branch):
-        after = commit(self, snapshot, branch)
+    def unanswered(self, snapshot, branch, *properties):
+        after = commit(self, snapshot, branch, *properties)
         if next(answers):
             return after
         raise CommitUnansweredError("no answer")
@@ -354,7 +354,7 @@ class Writers(RuleBasedStateMachine):
 
         chosen = {"key_columns": "id", "operation_column": "op", "trust_row_order": True}
         doing = prepared(self.lake, before_commit=meanwhile, **chosen)
-        with contextlib.suppress(ConflictError):
+        with contextlib.suppress(ConflictError), refusing_lost_order():
             result = doing.run()
             assert views or result.nothing_to_do
         if views:

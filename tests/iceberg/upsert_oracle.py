@@ -6,13 +6,15 @@ newest(rows, ("id",), …)            of each key the row that wins; none where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.parquet as pq
 from iceberg_lake import Lake
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg.table import deletion_vectors, locations
@@ -37,6 +39,15 @@ def prepared(lake: Lake, table_id: str = "ns.t", branch: str = "main", settings:
 
 def upsert(lake: Lake, table_id: str = "ns.t", branch: str = "main", **others: Any) -> UpsertResult:
     return prepared(lake, table_id, branch, **others).run()
+
+
+@contextlib.contextmanager
+def refusing_lost_order() -> Iterator[None]:
+    """Where a rewrite has merged rows that were not compared, an upsert may refuse, and nothing else."""
+    try:
+        yield
+    except InputError as error:
+        assert "nothing says which of its rows are newer" in str(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.catalog.iceberg.settled import COLUMNS
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
-from deltacompact.catalog.iceberg.upsert.history import COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

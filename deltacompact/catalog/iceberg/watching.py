@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
+from deltacompact.catalog.iceberg.settled import COMPARED
 from deltacompact.catalog.iceberg.table import locations, manifests
 from deltacompact.catalog.iceberg.table.content_files import Content, Manifest, Status
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
@@ -26,7 +27,7 @@ from deltacompact.storage.objects import ObjectStore
 
 _MANIFESTS_AT_ONCE = 64
 """So many manifests are held with all their entries, while those of a new branch are read."""
-_COMPACTS = ("deleted-data-files", "removed-delete-files", "added-delete-files")
+_COMPACTS = ("deleted-data-files", "removed-delete-files", "added-delete-files", COMPARED)
 """Keys in the summary of a snapshot that compacted something. One that wrote manifests anew has none of them."""
 
 Numbers = npt.NDArray[np.int64]

@@ -154,7 +154,8 @@ class Committer:
             tries.unanswered += 1  # until the table shows what happened
             refused: ConflictError | InputError | None = None
             try:
-                return Committed(table.commit(draft.snapshot, self.branch), draft.snapshot, outcome, attempt)
+                after = table.commit(draft.snapshot, self.branch, draft.properties, draft.properties_gone)
+                return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError as error:
                 tries.said = text_of(error)
             except (ConflictError, InputError) as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
+from deltacompact.catalog.iceberg.settled import Memory
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, Status
 from deltacompact.catalog.iceberg.table.table_state import TableState
 
@@ -33,7 +34,8 @@ class Proposal(Generic[Outcome]):
     """Entries of the head to remove, entries to add, and what the proposer wants to be told once it has landed.
 
     An added entry has the sequence number of its snapshot unless it has one of its own. `summary` has properties of
-    the mode's own for the snapshot's summary.
+    the mode's own for the snapshot's summary. `settles` is news, worth a snapshot that changes no file. Without news, a
+    snapshot carries on what is known.
     """
 
     operation: str
@@ -41,10 +43,11 @@ class Proposal(Generic[Outcome]):
     added: tuple[Entry, ...]
     outcome: Outcome
     summary: Mapping[str, str] = field(default_factory=dict, hash=False)
+    settles: Memory | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self.removed and not self.added
+        return not self.removed and not self.added and self.settles is None
 
 
 Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]

@@ -18,10 +18,11 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltacompact.catalog.iceberg.commit.proposal import Proposal
+from deltacompact.catalog.iceberg.settled import newest, outdated_records
 from deltacompact.catalog.iceberg.table import locations, manifests
 from deltacompact.catalog.iceberg.table.content_files import (
     Content,
@@ -42,10 +43,12 @@ ENTRIES_PER_MANIFEST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A snapshot whose manifests are written, and the files that only it names."""
+    """A snapshot whose manifests are written, the files that only it names, and table properties that go with it."""
 
     snapshot: Snapshot
     files: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    properties_gone: tuple[str, ...] = ()
 
 
 def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
@@ -98,8 +101,14 @@ def draft_snapshot(
     for (spec_id, content), left in lessened.items():
         for start in range(0, len(left), ENTRIES_PER_MANIFEST):
             listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
-    summary = {**_summary(state, proposal), **proposal.summary, **names}
-    return listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
+    known = proposal.settles or newest(state)
+    carried = {} if known is None else known.summary
+    summary = {**_summary(state, proposal), **carried, **proposal.summary, **names}
+    draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
+    if known is None:
+        return draft
+    record = known.record(snapshot_id, state.metadata)
+    return replace(draft, properties=record, properties_gone=outdated_records(state.metadata))
 
 
 def listed_snapshot(

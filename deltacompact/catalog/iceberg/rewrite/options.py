@@ -54,6 +54,7 @@ class RewriteOptions:
     where                           only files that may have rows for which this is true
     use_starting_sequence_number    outputs keep the planned snapshot's number, so that later equality deletes apply
     job_order                       see JobOrder
+    merge_uncompared                files of an upserted table are rewritten, too, that no upsert has compared
     """
 
     target_file_bytes: int = TARGET_FILE_BYTES
@@ -75,6 +76,7 @@ class RewriteOptions:
     where: str | None = None
     use_starting_sequence_number: bool = True
     job_order: JobOrder = JobOrder.NONE
+    merge_uncompared: bool = False
 
     @property
     def written_file_bytes_max(self) -> int:
@@ -102,12 +104,14 @@ _FIELDS = {
     "where": "where",
     "use-starting-sequence-number": "use_starting_sequence_number",
     "rewrite-job-order": "job_order",
+    "merge-uncompared": "merge_uncompared",
 }
 _SWITCHES = (
     "rewrite-all",
     "partial-progress.enabled",
     "remove-dangling-deletes",
     "use-starting-sequence-number",
+    "merge-uncompared",
 )
 _MAY_BE_ZERO = ("min-file-size-bytes", "output-spec-id", "partial-progress.max-failed-commits")
 

@@ -11,7 +11,8 @@
 The rules are Iceberg's own (`BinPackRewriteFilePlanner`): first candidates, then bins, then the bins that are worth it.
 A group's outputs lie in one partition of one spec: that of its files, or that of the option `output-spec-id` (rule 17).
 Files whose rows lie in several partitions of that spec make groups of their own, which are divided by partition.
-It never mixes files with and without row ids (rule 22).
+It never mixes files with and without row ids (rule 22). In a table that is upserted, files stay until their rows have
+been compared: merged before that, rows would share a sequence number, and nobody could say which of a key is newer.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.catalog.iceberg.deletes.readable import check_readable
 from deltacompact.catalog.iceberg.rewrite.options import JobOrder, RewriteOptions
+from deltacompact.catalog.iceberg.settled import compared_through
 from deltacompact.catalog.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
 from deltacompact.catalog.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
@@ -45,6 +47,7 @@ class Reason(enum.StrEnum):
     BEYOND_MAX_FILES = "beyond_max_files"
     BEING_REWRITTEN = "being_rewritten"
     NOT_WANTED = "not_wanted"
+    NOT_COMPARED = "not_compared"
 
 
 STAYS = frozenset(
@@ -54,6 +57,7 @@ STAYS = frozenset(
         Reason.BEYOND_MAX_FILES,
         Reason.BEING_REWRITTEN,
         Reason.NOT_WANTED,
+        Reason.NOT_COMPARED,
     }
 )
 
@@ -142,6 +146,7 @@ _WORDS = {
     Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
     Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
     Reason.NOT_WANTED: "no rows in them for which `where` is true",
+    Reason.NOT_COMPARED: "not compared by an upsert yet: run it first",
     Reason.BEING_REWRITTEN: "another session is rewriting them",
 }
 
@@ -162,6 +167,7 @@ def plan_rewrite(
     """
     _refuse(state)
     index = DeleteIndex(state)
+    through = compared_through(state)
     counts: dict[Reason, int] = defaultdict(int)
     candidates: dict[tuple[int, PartitionTuple | None, bool], list[Input]] = defaultdict(list)
     for entry in state.data:
@@ -169,6 +175,9 @@ def plan_rewrite(
             continue
         if entry.file.path in busy:
             counts[Reason.BEING_REWRITTEN] += 1
+            continue
+        if may_not_be_merged(entry, options, through):
+            counts[Reason.NOT_COMPARED] += 1
             continue
         if not wanted(entry.file):
             counts[Reason.NOT_WANTED] += 1
@@ -211,6 +220,16 @@ def plan_rewrite(
         ),
         tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
     )
+
+
+def may_not_be_merged(entry: Entry, options: RewriteOptions, through: int | None) -> bool:
+    """Whether nobody could tell any more, once the file is merged with others, which of its rows are the newest.
+
+    `through`: rows up to this number have been compared by an upsert. None: nobody upserts the table. In version 3 each
+    row keeps the number of its own commit.
+    """
+    is_known = options.merge_uncompared or through is None or entry.file.first_row_id is not None
+    return not is_known and entry.sequence > (through or 0)
 
 
 def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> Reason:

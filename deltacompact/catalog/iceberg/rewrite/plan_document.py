@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from deltacompact.base.modes import REWRITE
@@ -37,7 +38,11 @@ from deltacompact.catalog.iceberg.table.table_state import TableState
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
     numbered = NumberedDeletes(source for group in plan.groups for source in group.inputs)
+    options = asdict(plan.options)
+    if not plan.options.merge_uncompared:
+        del options["merge_uncompared"]  # versions that do not know it can read the plan
     body = {
+        "options": options,
         "deletes": [list(key) for key in numbered.keys],
         "groups": [_group(group, numbered) for group in plan.groups],
         "stays": {reason.value: count for reason, count in plan.stays},

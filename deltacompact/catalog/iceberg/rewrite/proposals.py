@@ -14,6 +14,7 @@ from deltacompact.catalog.iceberg.commit.proposal import REPLACE, Proposal, addi
 from deltacompact.catalog.iceberg.deletes.matching import dangling
 from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.catalog.iceberg.rewrite.validation import Head, Problem
+from deltacompact.catalog.iceberg.settled import merged_numbers
 from deltacompact.catalog.iceberg.table.content_files import ContentFile
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
@@ -71,17 +72,19 @@ class ProposeRewrite:
         valid = tuple(group for group, problem in problems if problem is None)
         refused = tuple((group, problem) for group, problem in problems if problem is not None)
         gone = [entry for group in valid for entry in head.live(group.group)]
-        sequence = self.plan.sequence_number if self.plan.options.use_starting_sequence_number else None
-        added = tuple(addition(file, sequence) for group in valid for file in group.outputs)
+        added = tuple(addition(file, head.number_of(group.group)) for group in valid for file in group.outputs)
         next_sequence = state.metadata.next_sequence_number
-        numbered = [entry if sequence is not None else replace(entry, sequence_number=next_sequence) for entry in added]
+        numbered = [
+            replace(entry, sequence_number=next_sequence) if entry.sequence_number is None else entry for entry in added
+        ]
         touched = {scope_of(entry) for entry in gone}
         useless = [
             entry for entry in dangling(state, gone, numbered) if scope_of(entry) in touched or state.is_global(entry)
         ]
         if not valid:
             return Proposal(REPLACE, (), (), RewriteOutcome((), refused, 0))
-        return Proposal(REPLACE, (*gone, *useless), added, RewriteOutcome(valid, refused, len(useless)))
+        outcome = RewriteOutcome(valid, refused, len(useless))
+        return Proposal(REPLACE, (*gone, *useless), added, outcome, merged_numbers(gone))
 
 
 def propose_removal(state: TableState) -> Proposal[RewriteOutcome]:

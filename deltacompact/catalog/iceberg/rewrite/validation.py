@@ -21,7 +21,8 @@ from dataclasses import replace
 
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
 from deltacompact.catalog.iceberg.deletes.since import DeletesSince
-from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
+from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan, may_not_be_merged
+from deltacompact.catalog.iceberg.settled import compared_through
 from deltacompact.catalog.iceberg.table.content_files import Content, Entry
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
@@ -34,6 +35,7 @@ class Problem(enum.StrEnum):
     NEW_POSITION_DELETE = "new_position_delete"
     NEW_EQUALITY_DELETE = "new_equality_delete"
     DELETE_GONE = "delete_gone"
+    NOT_COMPARED = "not_compared"
 
     @property
     def words(self) -> str:
@@ -46,6 +48,7 @@ _WORDS = {
     Problem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
     Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, and that would not follow them",
     Problem.DELETE_GONE: "another commit removed a delete file that the group had applied",
+    Problem.NOT_COMPARED: "rows of the group have not been compared by an upsert: another commit rolled that back",
 }
 
 
@@ -54,6 +57,7 @@ class Head:
 
     def __init__(self, state: TableState, plan: RewritePlan, groups: Iterable[FileGroup]) -> None:
         self._plan = plan
+        self._through = compared_through(state)
         self._data = {entry.file.path: entry for entry in state.data}
         planned = [source.deletes for group in groups for source in group.inputs]
         self._since = DeletesSince(state, planned, self._does_not_follow)
@@ -68,11 +72,13 @@ class Head:
                 return Problem.INPUT_GONE
             if now.file.first_row_id != source.entry.file.first_row_id:
                 return Problem.NEW_ROW_IDS
+            if may_not_be_merged(now, self._plan.options, self._through):
+                return Problem.NOT_COMPARED
             new = self._since.new_to(now, source.deletes)
             if new.by_position:
                 return Problem.NEW_POSITION_DELETE
             elsewhere = [scope for scope in went_to if scope != scope_of(now)]
-            if new.equality or any(self._is_hit_elsewhere(now, scope) for scope in elsewhere):
+            if new.equality or any(self._is_hit_elsewhere(now, scope, group) for scope in elsewhere):
                 return Problem.NEW_EQUALITY_DELETE
             if self._since.has_lost(source.deletes):
                 return Problem.DELETE_GONE
@@ -83,21 +89,37 @@ class Head:
         follows = _is_equality(delete) and self._plan.options.use_starting_sequence_number
         return not follows or delete.sequence <= self._plan.sequence_number
 
-    def _is_hit_elsewhere(self, now: Entry, scope: Scope) -> bool:
+    def _is_hit_elsewhere(self, now: Entry, scope: Scope, group: FileGroup) -> bool:
         """Whether later equality deletes are other ones in a partition that the rows move to (rules 2 and 17).
 
         Those of the old partition would not follow the rows, and those of the new one were not meant for them.
         """
         spec_id, partition = scope
         moved = replace(now.file, spec_id=spec_id, partition=partition)
-        there = self._later.applying_to(replace(now, sequence_number=self._plan.sequence_number, file=moved)).equality
+        there = self._later.applying_to(replace(now, sequence_number=self.number_of(group), file=moved)).equality
         here = self._later.applying_to(now).equality
         return here is not there and set(map(id, here)) != set(map(id, there))
+
+    def number_of(self, group: FileGroup) -> int | None:
+        """The data sequence number of the group's outputs. None: that of their snapshot.
+
+        The plan's, so that later equality deletes keep applying (rule 5). Rows that an upsert has compared stay older
+        than all that it has not: theirs is not above the number of `settled.py`. The equality deletes between the two
+        have been applied to each input, which is older still, so applying them again changes nothing.
+        """
+        planned = self._plan.sequence_number
+        if self._through is not None and not group.has_lineage and _newest(group) <= self._through:
+            return min(planned, self._through)
+        return planned if self._plan.options.use_starting_sequence_number else None
 
     def live(self, group: FileGroup) -> list[Entry]:
         """The group's inputs as the head has them; those that are gone are left out."""
         found = [self._data.get(source.entry.file.path) for source in group.inputs]
         return [entry for entry in found if entry is not None]
+
+
+def _newest(group: FileGroup) -> int:
+    return max(source.entry.sequence for source in group.inputs)
 
 
 def _is_equality(entry: Entry) -> bool:

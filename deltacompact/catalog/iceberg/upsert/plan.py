@@ -23,10 +23,10 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.catalog.iceberg.deletes.readable import check_markable, check_readable
+from deltacompact.catalog.iceberg.settled import Settled, has_merged_commits, settled
 from deltacompact.catalog.iceberg.table.content_files import Entry
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns, upsert_columns
-from deltacompact.catalog.iceberg.upsert.history import Settled, has_merged_commits, settled
 from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
 
 VERSIONS = (2, 3)
@@ -163,9 +163,8 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
         (entry for entry in state.data if entry.file.path in paths),
         key=lambda entry: (entry.sequence, entry.file.path.encode()),
     )
-    done = settled(state.metadata, state.snapshot, _recorded(columns, reach))
-    if not options.trusts_row_order:
-        _refuse_lost_order(state, chosen, columns, reach, done.until if done else 0)
+    done = settled(state, _recorded(columns, reach))
+    _refuse_lost_order(state, chosen, columns, reach, done.until if done else -1, options.trusts_row_order)
     index = DeleteIndex(state if chosen else replace(state, deletes=()))
     return UpsertPlan(
         *state.heading,
@@ -189,27 +188,62 @@ def _reason(entry: Entry, done: Settled | None) -> Reason:
 
 
 def _refuse_lost_order(
-    state: TableState, chosen: Sequence[Entry], columns: UpsertColumns, reach: Reach, until: int
+    state: TableState,
+    chosen: Sequence[Entry],
+    columns: UpsertColumns,
+    reach: Reach,
+    until: int,
+    trusts_row_order: bool,
 ) -> None:
-    """Refuse rows of which nobody knows which are newer, because a rewrite has merged several commits into one file.
+    """Refuse rows of which nobody knows which are newer, because somebody has merged several commits into one file.
 
-    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. Sort columns
-    are enough if no file has an older number: then nothing was committed in between what was merged.
+    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. Of a file
+    that replaced others, nobody knows how old its oldest row is. So sort columns are enough only if no file of the key
+    space has a lower number. The order of its rows is enough if that is trusted, and if it is the only file of its
+    number, too: between two of them, nothing but their paths would decide.
     """
-    unsettled = [(entry, _key_space(entry, reach)) for entry in chosen if entry.sequence > until]
-    oldest: dict[KeySpace, Entry] = {}
-    for entry, space in unsettled:  # in the order of sequence numbers
-        oldest.setdefault(space, entry)
-    for entry, space in unsettled:
-        is_ordered = bool(columns.sort) and oldest[space].sequence == entry.sequence
-        if has_merged_commits(state.metadata, entry) and not is_ordered:
-            how = (
-                f"; {oldest[space].file.path} may be of a commit in between" if columns.sort else ": name sort-columns"
-            )
+    of_space: dict[KeySpace, list[Entry]] = defaultdict(list)
+    for entry in chosen:
+        if entry.sequence > until:
+            of_space[_key_space(entry, reach)].append(entry)
+    for entries in of_space.values():  # by sequence number
+        if not columns.sort:
+            _refuse_unnumbered(entries)
+        merged = [entry for entry in entries if has_merged_commits(state.metadata, entry)]
+        if merged and (why := _lost_order(merged[-1], entries, columns, trusts_row_order)) is not None:
             raise InputError(
-                f"{entry.file.path} replaced other files, so its rows have one sequence number, whichever commits they "
-                f"came with{how}, or say trust-row-order=true if later rows in a file are newer"
+                f"{merged[-1].file.path}, added by snapshot {merged[-1].snapshot_id}, replaced other files before "
+                f"their rows were compared, so nothing says which of its rows are newer{why}. {_REMEDY}"
             )
+
+
+def _refuse_unnumbered(entries: Sequence[Entry]) -> None:
+    """Refuse files of several commits of version 1, which all have the number 0: their paths would decide."""
+    unnumbered = [entry for entry in entries if entry.sequence == 0]
+    for entry in unnumbered[1:]:
+        first = unnumbered[0]
+        if entry.snapshot_id != first.snapshot_id:
+            raise InputError(
+                f"{first.file.path} and {entry.file.path}, added by snapshots {first.snapshot_id} and "
+                f"{entry.snapshot_id}, are of version 1 of the table, which has no sequence numbers, so nothing says "
+                "which rows are newer. Name sort-columns that say it"
+            )
+
+
+_REMEDY = "Name sort-columns that say it; after that, upsert before other writers merge files"
+
+
+def _lost_order(merged: Entry, entries: Sequence[Entry], columns: UpsertColumns, trusts_row_order: bool) -> str | None:
+    """Why nothing tells which rows of a key are newer. None: something does. `merged` is the newest such file."""
+    oldest = entries[0]
+    if oldest.sequence < merged.sequence:
+        return f" than those of {oldest.file.path}"
+    if columns.sort:
+        return None
+    if not trusts_row_order:
+        return ""
+    other = next((entry for entry in entries if entry is not merged and entry.sequence == merged.sequence), None)
+    return None if other is None else f" than those of {other.file.path}, whatever the order of rows in each file"
 
 
 def _key_space(entry: Entry, reach: Reach) -> KeySpace:

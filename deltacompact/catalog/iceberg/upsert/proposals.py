@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deltacompact.catalog.iceberg.commit.proposal import OVERWRITE, Proposal, addition
+from deltacompact.catalog.iceberg.commit.proposal import OVERWRITE, REPLACE, Proposal, addition
 from deltacompact.catalog.iceberg.marks.marking import Mark
+from deltacompact.catalog.iceberg.settled import COLUMNS, COMPARED, THROUGH, Memory, settled
 from deltacompact.catalog.iceberg.table.table_state import TableState
-from deltacompact.catalog.iceberg.upsert.history import COLUMNS, THROUGH
 from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
 from deltacompact.catalog.iceberg.upsert.validation import ComparedSpace, Head, Problem
 
@@ -54,7 +54,8 @@ class ProposeUpsert:
     """Proposes the marks of those key spaces whose view they do not change.
 
     The snapshot says that everything is settled if no key space of the plan is missing or refused, and if the head
-    descends from the planned snapshot: after a rollback, what an earlier upsert had settled may not be any more.
+    descends from the planned snapshot: after a rollback, what an earlier upsert had settled may not be any more. If
+    there is nothing to mark, it says just that, and changes no file: what has been compared may then be merged.
     """
 
     plan: UpsertPlan
@@ -67,11 +68,38 @@ class ProposeUpsert:
         refused = tuple((one, problem) for one, problem in problems if problem is not None)
         marks = [mark for one in valid for mark in one.marks]
         removed = tuple(head.marked.superseded(marks))
-        is_settled = len(valid) == len(self.plan.key_spaces) and self._descends(state)
-        summary = {COLUMNS: self.plan.recorded, THROUGH: str(self.plan.through)} if is_settled else {}
         outcome = UpsertOutcome(valid, refused, len(removed))
-        return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary)
+        settles = self._settles(state, len(valid))
+        if not marks:
+            return Proposal(REPLACE, (), (), outcome, {COMPARED: str(len(self.plan.inputs))}, settles)
+        summary = {COLUMNS: self.plan.recorded, THROUGH: str(self.plan.through)} if settles else {}
+        return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary, settles)
+
+    def _settles(self, state: TableState, valid: int) -> Memory | None:
+        """What is settled by it. None: nothing that is not known already."""
+        if valid < len(self.plan.key_spaces) or not self._descends(state):
+            return None
+        known = settled(state, self.plan.recorded)
+        if known is not None and known.until >= self.plan.through:
+            return None
+        return Memory(self.plan.recorded, self.plan.through)
 
     def _descends(self, state: TableState) -> bool:
         line = state.metadata.ancestors(state.snapshot)
         return any(snapshot.snapshot_id == self.plan.snapshot_id for snapshot in line)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeMemory:
+    """Proposes a snapshot that says what is settled on its head, and changes no file; or nothing, if that is known.
+
+    Other writers may have replaced files since the upsert that settled them, and versions of deltacompact before this
+    one said so in snapshots alone. Once those are expired, nobody would know any more.
+    """
+
+    recorded: str
+
+    def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
+        known = settled(state, self.recorded)
+        settles = None if known is None or known.is_kept else Memory(self.recorded, known.until)
+        return Proposal(REPLACE, (), (), UpsertOutcome((), (), 0), settles=settles)

@@ -22,10 +22,10 @@ from deltacompact.catalog.iceberg.commit.proposal import Proposal
 from deltacompact.catalog.iceberg.deletes.finding import Asked
 from deltacompact.catalog.iceberg.journal.journal import Planned, WrittenGroup
 from deltacompact.catalog.iceberg.marks import recorded
+from deltacompact.catalog.iceberg.settled import settled
 from deltacompact.catalog.iceberg.table.table_state import TableState
 from deltacompact.catalog.iceberg.upsert.columns import UpsertColumns
 from deltacompact.catalog.iceberg.upsert.comparing import ComparedFile
-from deltacompact.catalog.iceberg.upsert.history import settled
 from deltacompact.catalog.iceberg.upsert.plan import SpaceGroup, UpsertPlan
 from deltacompact.catalog.iceberg.upsert.plan_document import plan_of_body
 from deltacompact.catalog.iceberg.upsert.proposals import MarkedSpace, ProposeUpsert, UpsertOutcome
@@ -49,7 +49,7 @@ def resume_upsert(
 ) -> Proposal[UpsertOutcome]:
     """Propose the marks of those key spaces whose view they do not change. `columns` are those of the plan."""
     plan = plan_of_body(planned.body, state, columns)
-    done = settled(state.metadata, state.snapshot, plan.recorded)
+    done = settled(state, plan.recorded)
     if done is not None and done.through >= plan.through:
         return ProposeUpsert(plan, ())(state)
     spaces = plan.groups

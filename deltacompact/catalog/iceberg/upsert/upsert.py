@@ -11,13 +11,14 @@ Marked rows are dead for every reader. The mode `rewrite` takes them out of the 
 from __future__ import annotations
 
 import functools
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltacompact.base.modes import UPSERT
-from deltacompact.catalog.iceberg.commit.committer import Committed
+from deltacompact.catalog.iceberg.commit.committer import Committed, Committer
 from deltacompact.catalog.iceberg.journal.journal import Planned, WrittenGroup, name_of_files
 from deltacompact.catalog.iceberg.journal.left_behind import Left
 from deltacompact.catalog.iceberg.journal.resume import Resumption
@@ -28,12 +29,12 @@ from deltacompact.catalog.iceberg.mode import Mode, rows_stay
 from deltacompact.catalog.iceberg.result import ModeResult
 from deltacompact.catalog.iceberg.running import Tasks
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.table_state import TableState
+from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
 from deltacompact.catalog.iceberg.upsert.comparing import Comparison
 from deltacompact.catalog.iceberg.upsert.options import UpsertOptions
 from deltacompact.catalog.iceberg.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.catalog.iceberg.upsert.plan_document import plan_document, plan_from_json
-from deltacompact.catalog.iceberg.upsert.proposals import MarkedSpace, ProposeUpsert, UpsertOutcome
+from deltacompact.catalog.iceberg.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert, UpsertOutcome
 from deltacompact.catalog.iceberg.upsert.resumption import is_by, record_of, resume_upsert
 from deltacompact.catalog.iceberg.upsert.validation import ComparedSpace, Problem, compared_spaces
 from deltacompact.executors.choose import executor_for
@@ -59,8 +60,10 @@ class UpsertResult(ModeResult):
 
     def count(self, done: Committed[UpsertOutcome]) -> None:
         """Add what one commit did. A key space that is refused is counted when it is compared again."""
-        if done.snapshot is not None:
+        if done.snapshot is not None and done.outcome.paths:
             self.snapshots.append(done.snapshot.snapshot_id)
+        elif done.snapshot is not None:
+            self.notes.append(f"snapshot {done.snapshot.snapshot_id} changes no file: it says what has been compared")
         self.delete_files_removed += done.outcome.removed_deletes
         for marked in done.outcome.spaces:
             self.delete_files_added += len(marked.marks)
@@ -115,6 +118,11 @@ class Upsert(Mode[UpsertOptions, UpsertPlan, "Upserting", UpsertResult]):
         executor = executor_for(self.settings, plan.rows, plan.bytes)
         result.executor = executor.name
         return Upserting(self, state, plan, executor, result)
+
+    def _afterwards(self, table: IcebergTable, reader: StateReader, plan: UpsertPlan, result: UpsertResult) -> None:
+        if not plan.inputs and plan.settled is not None and not plan.settled.is_kept:
+            committer = Committer(self.table.store, reader, self.branch, uuid.uuid4().hex)
+            result.count(committer.commit(table, ProposeMemory(plan.recorded)))
 
 
 @dataclass(slots=True)

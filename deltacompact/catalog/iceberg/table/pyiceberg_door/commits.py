@@ -1,7 +1,7 @@
 """What a commit asks for: requirements, which the catalog checks, and updates, which it then makes.
 
 a snapshot     the table is still that table, the branch's head still snapshot 8
-               add snapshot 9; the head is 9
+               add snapshot 9; the head is 9; properties that go with it
 an expiry      the table is still that table, no ref came, went or moved
                remove refs, statistics, snapshots
 """
@@ -9,7 +9,8 @@ an expiry      the table is still that table, no ref came, went or moved
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -23,9 +24,11 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
+    RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     RemoveStatisticsUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
@@ -41,11 +44,22 @@ Change: TypeAlias = tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
 """Requirements and updates."""
 
 
-def adding(metadata: TableMetadata, snapshot: Snapshot, branch: str) -> Change:
+def adding(
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    branch: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    properties_gone: Collection[str] = (),
+) -> Change:
     """Add a snapshot and make it the head of a branch, if the head is still the one of `metadata`."""
     ref = metadata.refs.get(branch)
     requirements = (_same_table(metadata), _same_head(branch, ref))
-    return requirements, (added(snapshot), moved(branch, snapshot.snapshot_id, ref))
+    updates: list[TableUpdate] = [added(snapshot), moved(branch, snapshot.snapshot_id, ref)]
+    if properties_gone:
+        updates.append(RemovePropertiesUpdate(removals=list(properties_gone)))
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=dict(properties)))
+    return requirements, tuple(updates)
 
 
 def expiring(metadata: TableMetadata, snapshots: Collection[int], refs: Collection[str]) -> Change:

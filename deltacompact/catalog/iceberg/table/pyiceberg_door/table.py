@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -138,13 +139,21 @@ class IcebergTable:
         except (ValueError, NotImplementedError):
             return None
 
-    def commit(self, snapshot: Snapshot, branch: str) -> IcebergTable:
+    def commit(
+        self,
+        snapshot: Snapshot,
+        branch: str,
+        properties: Mapping[str, str] = MappingProxyType({}),
+        properties_gone: Collection[str] = (),
+    ) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
+        Properties of the table are set and removed with it, or not at all.
         Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
         nothing has happened, and CommitUnansweredError if it did not say what happened.
         """
-        return self._after(commit(self._table, self.metadata, adding(self.metadata, snapshot, branch)))
+        change = adding(self.metadata, snapshot, branch, properties, properties_gone)
+        return self._after(commit(self._table, self.metadata, change))
 
     def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
         """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
