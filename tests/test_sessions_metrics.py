@@ -10,12 +10,14 @@ from sessions_records import NOW_S, OUTCOME, job_run, session, succeeded
 from stores import InterceptedStore
 
 from deltacompact.storage.memory import MemoryStore
+from sessions.base.clock import StoreClock, lasted_s
 from sessions.base.model import Dispatcher, Estimate, JobRunState, SessionState
 from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, exposition, metrics_of
 from sessions.overview.adherence import Outturn, adherence, outturns
 from sessions.overview.overview import OverviewReader
 from sessions.queues.queue import open_queue
 from sessions.records.state_store import StateStore
+from sessions.runner.reporting import SessionReport
 
 
 def written(store, runs=3, days=4) -> StateStore:
@@ -38,8 +40,9 @@ def end(state: StateStore, run_id: str) -> None:
     state.close(ended)
 
 
-def values(state: StateStore, queue=None) -> dict[tuple, float]:
-    text = exposition(RecordsCollector(OverviewReader(state, queue).read)).decode()
+def values(state: StateStore, queue=None, clock=None) -> dict[tuple, float]:
+    reader = OverviewReader(state, queue, clock or (lambda: NOW_S + 60))
+    text = exposition(RecordsCollector(reader.read)).decode()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -62,7 +65,7 @@ def test_metrics_say_what_the_records_say_whoever_reads_them(tmp_path):
     assert found["deltacompact_session_bytes_total", ("direction", "in")] == 4 * OUTCOME.bytes_in
     assert found["deltacompact_stage_seconds_total", ("stage", "dedupe")] == 4 * 90.0
     assert found["deltacompact_takeovers_total",] == 3
-    assert found["deltacompact_sla_slack_seconds", ("job_run", "run-1")] == 200
+    assert found["deltacompact_sla_slack_seconds", ("job_run", "run-1")] == 600 - (1 + 400)
     assert found["deltacompact_queue_messages", ("state", "ready")] == 1
     assert found["deltacompact_queue_oldest_message_age_seconds",] >= 0
     assert found["deltacompact_dead_letters",] == 0 and found["deltacompact_dispatchers",] == 1
@@ -111,7 +114,12 @@ def test_what_was_expected_is_held_against_what_it_took():
     end(state, "run-0")
     of_runs, of_sessions = outturns(OverviewReader(state).read())
     (outturn,) = of_runs
-    assert outturn.actual_s == 398 and outturn.kept_desired and outturn.kept_expected and outturn.kept_interval
+    assert (
+        (outturn.actual_s, outturn.executed_s) == (400, 398)
+        and outturn.kept_desired
+        and outturn.kept_expected
+        and outturn.kept_interval
+    )
     assert outturn.error == pytest.approx(398 / 412 - 1)
     assert [made.error for made in of_sessions] == [pytest.approx(391.5 / 400 - 1)] * 2
     shares = adherence(of_sessions)
@@ -123,7 +131,7 @@ def test_what_was_expected_is_held_against_what_it_took():
     [(400.0, False, True), (439.0, False, True), (441.0, False, False), (None, False, None), (10.0, True, None)],
 )
 def test_the_buffer_is_ten_percent(actual_s, failed, kept):
-    outturn = Outturn("r", None, "t", "succeeded", 430, Estimate(400, 380, 420), None, actual_s, failed)
+    outturn = Outturn("r", None, "t", "succeeded", 430, Estimate(400, 380, 420), None, actual_s, failed, actual_s)
     assert outturn.kept_expected is kept
     assert outturn.kept_desired is (False if failed else None if actual_s is None else actual_s <= 430)
     if failed:
@@ -134,3 +142,111 @@ def test_nothing_to_report_is_no_error():
     shares = adherence([])
     assert (shares.ended, shares.expected, shares.error_p90) == (0, None, None)
     assert b"deltacompact_job_runs" in exposition(RecordsCollector(OverviewReader(StateStore(MemoryStore())).read))
+
+
+# --- lateness is seen ----------------------------------------------------------------------------------------------
+
+
+def late(**changes):
+    """A job run of which 600 s are desired."""
+    ended = {"state": JobRunState.SUCCEEDED, "finished_s": NOW_S + 300, "expected": None, **changes}
+    state = StateStore(MemoryStore())
+    state.accept(job_run("run-1", **ended))
+    return OverviewReader(state, clock=lambda: NOW_S + 20 * 3600).read()
+
+
+def test_a_job_run_that_waited_for_hours_has_not_kept_what_was_desired():
+    """From its acceptance it took 5 h, of which 300 s were work."""
+    ((outturn,), _) = outturns(late(started_s=NOW_S + 5 * 3600, finished_s=NOW_S + 5 * 3600 + 300))
+    assert outturn.kept_desired is False and outturn.kept_expected is True
+    assert (outturn.actual_s, outturn.executed_s) == (5 * 3600 + 300, 300)
+
+
+def test_a_session_counts_from_the_acceptance_of_its_job_run():
+    state = written(MemoryStore(), runs=1, days=1)
+    stored = next(iter(state.stored_sessions("run-0")))
+    ran = replace(succeeded(stored.value), started_s=NOW_S + 7200, finished_s=NOW_S + 7300)
+    state.change_session(stored, ran)
+    _, (outturn,) = outturns(OverviewReader(state).read())
+    assert outturn.kept_desired is False and outturn.executed_s == 100
+
+
+@pytest.mark.parametrize(
+    ("changes", "after_s", "slack_s"),
+    [
+        ({"state": JobRunState.ACCEPTED, "started_s": None, "expected": None}, 100, 500),
+        ({"state": JobRunState.ACCEPTED, "started_s": None, "expected": None}, 1800, -1200),
+        ({"started_s": NOW_S + 500}, 510, 600 - 500 - 400),  # it began late, and is expected to take 400 s
+        ({"started_s": NOW_S + 2}, 5000, 600 - 5000),  # it runs for longer than expected
+    ],
+)
+def test_an_open_job_run_has_slack_from_its_acceptance_on(changes, after_s, slack_s):
+    state = StateStore(MemoryStore())
+    state.accept(job_run("run-1", **changes))
+    found = values(state, clock=lambda: NOW_S + after_s)
+    assert found["deltacompact_sla_slack_seconds", ("job_run", "run-1")] == pytest.approx(slack_s)
+
+
+@pytest.mark.parametrize("changes", [{"accepted_s": NOW_S + 3600}, {"started_s": NOW_S + 3867}])
+def test_an_end_before_the_beginning_keeps_nothing(changes):
+    """Records of two hosts' clocks, an hour apart: -3,567 s were taken for kept."""
+    (outturn,), _ = outturns(late(**changes))
+    assert (outturn.actual_s if "accepted_s" in changes else outturn.executed_s) is None
+    assert (outturn.kept_expected is None) == (outturn.executed_s is None)
+    assert (outturn.kept_desired is None) == ("accepted_s" in changes)
+
+
+def test_a_dispatcher_that_was_killed_counts_until_its_lease_is_over():
+    store = MemoryStore()
+    state = StateStore(store)
+    now_s = state.say(Dispatcher("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4, lease_s=60.0))
+    for after_s, there, lost in ((60, 1, 0), (77, 0, 1), (20 * 3600, 0, 1)):
+        found = values(state, clock=lambda after_s=after_s: now_s + after_s)
+        assert (found["deltacompact_dispatchers",], found["deltacompact_dispatchers_lost",]) == (there, lost)
+        assert found["deltacompact_dispatcher_silence_seconds",] <= 76
+
+
+def test_a_cancelled_job_run_keeps_and_misses_nothing():
+    overview = late(state=JobRunState.CANCELLED)
+    kept = adherence(outturns(overview)[0])
+    assert (kept.ended, kept.failed, kept.desired) == (0, 0, None)
+
+
+def test_the_clock_is_that_of_the_store_whatever_the_hosts_say():
+    """A host whose calendar is an hour ahead, and is set back: times go on from what the store said."""
+    monotonic, calendar = [50.0], [NOW_S + 3600]
+    clock = StoreClock(lambda: calendar[0], lambda: monotonic[0])
+    assert clock() == NOW_S + 3600
+    clock.told(NOW_S)
+    assert clock() == NOW_S
+    monotonic[0], calendar[0] = 60.0, NOW_S - 7200
+    assert clock() == NOW_S + 10
+    clock.told(NOW_S + 9)  # rounded down
+    assert clock() == NOW_S + 10
+    assert lasted_s(5.0, 4.0) is None and lasted_s(4.0, 5.0) == 1.0
+
+
+def test_a_runner_whose_host_is_an_hour_ahead_records_the_times_of_the_store(monkeypatch):
+    state = StateStore(MemoryStore())
+    made = session(state=SessionState.PLANNED, started_s=None, attempt="run-1/1/1")
+    state.add_session(made)
+    true_s = state.session("run-1", made.id).modified_s
+    clock = StoreClock(lambda: true_s + 3600)
+    report = SessionReport(state, state.session("run-1", made.id), lambda: None, clock)
+    report.begin()
+    report.write(state=SessionState.SUCCEEDED, finished_s=report.now_s())
+    after = state.session("run-1", made.id).value
+    assert abs(after.started_s - true_s) < 60 and after.finished_s >= after.started_s
+
+
+def test_a_calendar_that_is_set_back_hides_nothing():
+    """The page and /metrics read again, although what they know is of a time to come."""
+    clock = [NOW_S + 86_400]
+    state = StateStore(MemoryStore())
+    reader = OverviewReader(state, clock=lambda: clock[0])
+    assert not reader.read(15).job_runs
+    state.accept(job_run("run-1"))
+    state.accept(job_run("run-2", state=JobRunState.SUCCEEDED, finished_s=NOW_S + 9))
+    state.close(state.job_run("run-2").value)
+    clock[0] = NOW_S + 10
+    assert {seen.run.id for seen in reader.read(15).job_runs} == {"run-1", "run-2"}

@@ -11,6 +11,23 @@ import time
 from collections.abc import Callable
 
 
+def lasted_s(from_s: float | None, until_s: float | None) -> float | None:
+    """Seconds between two times of one clock. None where one is unknown, or they are of two clocks: it began later."""
+    if from_s is None or until_s is None or until_s < from_s:
+        return None
+    return until_s - from_s
+
+
+def allowed_skew_s(ttl_s: float) -> float:
+    """Beyond its ttl a lease has so long: stores round times to seconds, and a renewal takes a while."""
+    return 1.0 + ttl_s / 4
+
+
+def stale_after_s(ttl_s: float) -> float:
+    """So long after its last renewal a lease is anybody's."""
+    return ttl_s + allowed_skew_s(ttl_s)
+
+
 class StoreClock:
     """The store's time, counted on from when it was last told. It never runs backwards. Safe to use from threads.
 

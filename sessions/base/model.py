@@ -299,3 +299,4 @@ class Dispatcher:
     job_run_ids: tuple[str, ...] = ()
     launchers: tuple[str, ...] = ("local",)
     draining: bool = False
+    lease_s: float = 60.0

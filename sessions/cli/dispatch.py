@@ -166,7 +166,7 @@ def dispatch(
         signal.signal(number, lambda *_: dispatcher.stop())
     with (
         answering(task_token, heartbeat_s),
-        served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong),
+        served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong, dispatcher.clock),
         couriered(dispatcher.state, recorder, topic),
     ):
         dispatcher.run()

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     """Compare desired and expected SLAs with what was taken.
 
-    A run keeps its expected SLA if it takes at most 10 % longer than what was expected at its start, and its interval
-    if it ends within it. Times are in seconds. An error of +10 % means that a run took 10 % longer than expected.
+    A run keeps its desired SLA if it ends at most so many seconds after its acceptance ("took"). It keeps its expected
+    SLA if it takes at most 10 % longer from its start on ("at work") than was expected then, and its interval if it
+    ends within it. An error of +10 % means that it was at work 10 % longer than expected.
 
     \b
     deltacompact-sessions sla --state /srv/state
@@ -33,11 +34,11 @@ def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     from deltacompact.cli.answers import say_json
     from sessions.cli.printed import no_job_run, print_whole
     from sessions.overview.adherence import adherence, outturns
-    from sessions.overview.overview import OverviewReader
+    from sessions.overview.overview import OverviewReader, clock_of
     from sessions.records.state_store import StateStore
 
     store = StateStore(state)
-    overview = OverviewReader(store, ended_max=None).read()
+    overview = OverviewReader(store, clock=clock_of(store), ended_max=None).read()
     of_runs, of_sessions = outturns(overview)
     if as_json:
         say_json(
@@ -73,8 +74,10 @@ def _table(listed: list[Outturn]) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("job run, session", min_width=16, overflow="fold")
-    for name in ("state", "desired", "expected", "took", "error"):
-        table.add_column(name, no_wrap=True, justify="right" if name in ("desired", "took", "error") else "left")
+    for name in ("state", "desired", "expected", "took", "at work", "error"):
+        table.add_column(
+            name, no_wrap=True, justify="right" if name in ("desired", "took", "at work", "error") else "left"
+        )
     table.add_column("kept", min_width=8, overflow="fold")
     for outturn in listed:
         first = outturn.first
@@ -84,6 +87,7 @@ def _table(listed: list[Outturn]) -> RenderableType:
             _seconds(outturn.desired_s),
             f"{first.seconds:,.1f} ({first.low_s:,.1f} .. {first.high_s:,.1f})" if first else "",
             _seconds(outturn.actual_s),
+            _seconds(outturn.executed_s),
             "" if outturn.error is None else f"{outturn.error:+.0%}",
             _verdict(outturn),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,12 +71,12 @@ def _named(store: StateStore, job_run_id: str) -> JobRun:
 def _watch(store: StateStore, as_json: bool) -> None:
     from deltacompact.cli.console import out
     from sessions.cli.live import watch_live
-    from sessions.overview.overview import OverviewReader
+    from sessions.overview.overview import OverviewReader, clock_of
 
     if as_json:
         raise click.UsageError("--watch is for people: take status --json in a loop, or the page's /api/overview")
     with contextlib.suppress(KeyboardInterrupt):
-        watch_live(OverviewReader(store), out)
+        watch_live(OverviewReader(store, clock=clock_of(store)), out)
 
 
 def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
@@ -97,7 +96,9 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
 
 def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     from deltacompact.cli.console import out
+    from sessions.base.clock import lasted_s
     from sessions.cli.printed import no_job_run, plain_table, print_whole, visible
+    from sessions.overview.overview import clock_of
 
     if not runs:
         out.print(no_job_run(store))
@@ -105,6 +106,7 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     names = ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
     table = plain_table(names, folded="why")
     sessions: list[Session] = []
+    now_s = clock_of(store)()
     delays = _delays(store, runs)
     for run in runs:
         sessions = list(store.sessions(run.id))
@@ -113,7 +115,7 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
             visible(str(run.document.get("source_table_id", ""))),
             run.state.value,
             _counts(sessions),
-            _seconds(((run.finished_s or time.time()) - run.started_s) if run.started_s else None),
+            _seconds(lasted_s(run.started_s, run.finished_s or now_s)),
             _seconds(run.expected.seconds if run.expected else None),
             _seconds(run.desired_sla_s) + _nearest(run),
             str(run.lease.epoch if run.lease else ""),
@@ -131,8 +133,11 @@ def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
 
     if all(run.state.ended for run in runs):
         return {}
+    from sessions.overview.overview import clock_of
+
+    now_s = clock_of(store)()
     every = runs if len(runs) > 1 else list(_open_ones(store))
-    return delays_of(every, [said.dispatcher for said in store.dispatchers()])
+    return delays_of(every, [said.dispatcher for said in store.dispatchers() if said.is_there(now_s)])
 
 
 def _open_ones(store: StateStore) -> Iterator[JobRun]:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 from deltacompact.base.errors import InputError
@@ -44,13 +45,16 @@ def served(
     port: int | None,
     host: str = LOOPBACK,
     healthy: Callable[[], str | None] | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[PageServer | None]:
     """The page is served in this block, where a port is given."""
     if port is None:
         yield None
         return
     try:
-        server = PageServer(OverviewReader(state, queue), host=host, port=port, healthy=healthy or (lambda: None))
+        server = PageServer(
+            OverviewReader(state, queue, clock), host=host, port=port, healthy=healthy or (lambda: None)
+        )
     except OSError as error:
         raise InputError(f"the page cannot listen on port {port} of {host}: {error.strerror or error}") from None
     server.start()

@@ -78,6 +78,7 @@ class Dispatcher:
     ) -> None:
         self.owner = new_owner()
         self.stopping = means.stopping
+        self.clock = means.clock
         self.failed: list[JobRun] = []
         self.queue = queue
         self._intake = intake
@@ -392,6 +393,7 @@ class Dispatcher:
             job_run_ids=tuple(self._holding),
             launchers=self._launcher.names,
             draining=self._settings.drain or self.stopping.gently.is_set(),
+            lease_s=self._settings.lease_s,
         )
         self._now_s = self.state.say(record)
         self._means.clock.told(self._now_s)

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from sessions.base.model import JobRunState, Session, SessionState
-from sessions.overview.adherence import Outturn, adherence, outturns
+from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
 
 SLACKS_MAX = 50
@@ -100,8 +100,10 @@ def _of_the_queue(overview: Overview) -> Iterator[Metric]:
 
 def _of_dispatchers(overview: Overview) -> Iterator[Metric]:
     runs = [seen.run for seen in overview.job_runs]
-    yield _gauge("dispatchers", "Dispatchers that said something", [], {(): len(overview.dispatchers)})
-    silent_s = max((overview.at_s - said.modified_s for said in overview.dispatchers), default=0.0)
+    there, lost = overview.dispatchers_there, len(overview.dispatchers) - len(overview.dispatchers_there)
+    yield _gauge("dispatchers", "Dispatchers that said something within the time of a lease", [], {(): len(there)})
+    yield _gauge("dispatchers_lost", "Dispatchers of the last day that fell silent without ending", [], {(): lost})
+    silent_s = max((said.silent_s(overview.at_s) for said in there), default=0.0)
     yield _gauge("dispatcher_silence_seconds", "Since the most silent dispatcher was heard of", [], {(): silent_s})
     yield _counter(
         "takeovers", "Job runs taken over from a dispatcher that fell silent", sum(run.takeovers for run in runs)
@@ -134,10 +136,11 @@ def _of_work(sessions: tuple[Session, ...]) -> Iterator[Metric]:
 
 def _of_slas(overview: Overview) -> Iterator[Metric]:
     of_runs, of_sessions = outturns(overview)
-    slacks = sorted((slack, outturn.job_run_id) for outturn in of_runs if (slack := _slack_s(outturn)) is not None)
+    slacks = sorted((each.slack_s, each.job_run_id) for each in of_runs if each.slack_s is not None)
     yield _gauge(
         "sla_slack_seconds",
-        "Desired less expected seconds of open job runs; below 0 the SLA will be missed",
+        "Desired seconds from the acceptance of open job runs, less those that they are expected to take; below 0 the "
+        "SLA will be missed, or is",
         ["job_run"],
         {(name,): slack for slack, name in slacks[:SLACKS_MAX]},
     )
@@ -149,12 +152,6 @@ def _of_slas(overview: Overview) -> Iterator[Metric]:
         yield _counters(
             f"{what}_ends", f"Ended {what}s", ["failed"], {("false",): kept.ended - kept.failed, ("true",): kept.failed}
         )
-
-
-def _slack_s(outturn: Outturn) -> float | None:
-    if outturn.desired_s is None or outturn.now is None or outturn.actual_s is not None or outturn.failed:
-        return None
-    return outturn.desired_s - outturn.now.seconds
 
 
 def _states(kind: type[JobRunState] | type[SessionState], states: Iterable[str]) -> dict[tuple[str, ...], float]:

@@ -1,9 +1,15 @@
 """Expected against actual: what was said when a session or a job run started, and what it took.
 
-    job run  run-1   desired 600 s   expected 412 s, 371 … 453   took 391 s    kept, error -5.1 %
+    run-1   accepted 10:00, began 10:00:02, ended 10:06:33     desired 600 s    391 s from its acceptance: kept
+                                                               expected 412 s   389 s from its start: kept, error -5.6 %
+    run-2   accepted 10:00, began 15:00, ended 15:06           desired 600 s    18,360 s: missed by far
+                                                               expected 412 s   360 s: kept, once it was at work
+    run-3   accepted 10:00, has not begun at 10:20             desired 600 s    slack -600 s
 
-A run keeps what was expected where it takes no longer than that with the paper's buffer of 10 %. It keeps its interval
-where it lies within. Runs that failed keep neither.
+A run keeps what was *desired* if so much time passes from its acceptance on, whatever it waited for. It keeps what was
+*expected* where it takes no longer from its start on than that with the paper's buffer of 10 %, and its interval where
+it lies within. Runs that failed keep nothing, and those that were cancelled do not count. All times are of the store's
+clock. Where a record has an end before its beginning, which older versions could write, nobody knows how long it took.
 """
 
 from __future__ import annotations
@@ -13,14 +19,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sessions.base.clock import lasted_s
 from sessions.base.model import Estimate, JobRun, JobRunState, Session, SessionState
 from sessions.overview.overview import Overview
 from sessions.planning.rates import BUFFER
 
+_ENDS = (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO, SessionState.FAILED)
+
 
 @dataclass(frozen=True, slots=True)
 class Outturn:
-    """One job run or session: what was desired and first expected, what is expected now, what it took."""
+    """One job run or session: what was desired and first expected, what is expected now, what it took.
+
+    `actual_s` counts from the acceptance of its job run, `executed_s` from its start. `slack_s` is what is left of the
+    desired SLA of a job run that has not ended, once it has taken what it is expected to take; below 0 it is missed.
+    """
 
     job_run_id: str
     session_id: str | None
@@ -31,13 +44,15 @@ class Outturn:
     now: Estimate | None
     actual_s: float | None
     failed: bool
+    executed_s: float | None = None
+    slack_s: float | None = None
 
     @property
     def error(self) -> float | None:
         """What it took against what was expected: 0.1 is 10 % longer. None where either is not known."""
-        if self.actual_s is None or self.first is None or self.first.seconds <= 0 or self.failed:
+        if self.executed_s is None or self.first is None or self.first.seconds <= 0 or self.failed:
             return None
-        return self.actual_s / self.first.seconds - 1.0
+        return self.executed_s / self.first.seconds - 1.0
 
     @property
     def width(self) -> float | None:
@@ -51,9 +66,9 @@ class Outturn:
 
     @property
     def kept_interval(self) -> bool | None:
-        if self.actual_s is None or self.first is None or self.failed:
+        if self.executed_s is None or self.first is None or self.failed:
             return None
-        return self.first.low_s <= self.actual_s <= self.first.high_s
+        return self.first.low_s <= self.executed_s <= self.first.high_s
 
     @property
     def kept_desired(self) -> bool | None:
@@ -77,6 +92,8 @@ class Outturn:
             "expected_high_s": first.high_s if first else None,
             "expected_s": now.seconds if now else None,
             "actual_s": self.actual_s,
+            "executed_s": self.executed_s,
+            "slack_s": self.slack_s,
             "error": self.error,
             "kept_desired": self.kept_desired,
             "kept_expected": self.kept_expected,
@@ -100,14 +117,14 @@ class Adherence:
 
 def outturns(overview: Overview) -> tuple[list[Outturn], list[Outturn]]:
     """Job runs, and sessions."""
-    of_runs = [_of_job_run(seen.run, seen.table) for seen in overview.job_runs]
+    of_runs = [_of_job_run(seen.run, seen.table, overview.at_s) for seen in overview.job_runs]
     of_sessions = [_of_session(made, seen.run, seen.table) for seen in overview.job_runs for made in seen.sessions]
     return of_runs, of_sessions
 
 
 def adherence(of: Iterable[Outturn]) -> Adherence:
     """The shares that were kept. A run that failed did not keep what was expected of it."""
-    ended = [outturn for outturn in of if outturn.actual_s is not None or outturn.failed]
+    ended = [outturn for outturn in of if outturn.state in _ENDS]
     errors = sorted(abs(outturn.error) for outturn in ended if outturn.error is not None)
     expecting = [outturn for outturn in ended if outturn.first is not None]
     widths = [width for outturn in expecting if (width := outturn.width) is not None]
@@ -127,23 +144,48 @@ def _share(kept: list[bool]) -> float | None:
     return sum(kept) / len(kept) if kept else None
 
 
-def _of_job_run(run: JobRun, table: str) -> Outturn:
-    failed = run.state is JobRunState.FAILED
-    began_s = run.accepted_s if run.started_s is None else run.started_s
-    actual_s = run.finished_s - began_s if run.finished_s is not None else None
+def _of_job_run(run: JobRun, table: str, now_s: float) -> Outturn:
+    failed, cancelled = run.state is JobRunState.FAILED, run.state is JobRunState.CANCELLED
+    first = run.expected_first
     return Outturn(
-        run.id, None, table, run.state, run.desired_sla_s, run.expected_first, run.expected, actual_s, failed
+        run.id,
+        None,
+        table,
+        run.state,
+        run.desired_sla_s,
+        first,
+        run.expected,
+        None if cancelled else lasted_s(run.accepted_s, run.finished_s),
+        failed,
+        None if cancelled else lasted_s(run.started_s or run.accepted_s, run.finished_s),
+        _slack_s(run, now_s),
     )
+
+
+def _slack_s(run: JobRun, now_s: float) -> float | None:
+    """One that was not planned yet is late once its desired SLA is over; one that is planned, once it has to be."""
+    if run.desired_sla_s is None or run.state.ended:
+        return None
+    since_s = lasted_s(run.accepted_s, now_s) or 0.0
+    if run.expected is None:
+        return run.desired_sla_s - since_s
+    waited_s = lasted_s(run.accepted_s, run.started_s or now_s) or 0.0
+    return run.desired_sla_s - max(since_s, waited_s + run.expected.seconds)
 
 
 def _of_session(session: Session, run: JobRun, table: str) -> Outturn:
     """The outturn of a session. One that had nothing to do was expected to do something, so it does not count."""
-    failed = session.state is SessionState.FAILED
+    failed, cancelled = session.state is SessionState.FAILED, session.state is SessionState.CANCELLED
     idle = session.state is SessionState.NOTHING_TO_DO
-    first = None if idle else session.expected_first
-    actual_s = None
-    if session.finished_s is not None and session.started_s is not None:
-        actual_s = session.finished_s - session.started_s
     return Outturn(
-        run.id, session.id, table, session.state, run.desired_sla_s, first, session.expected, actual_s, failed
+        run.id,
+        session.id,
+        table,
+        session.state,
+        run.desired_sla_s,
+        None if idle else session.expected_first,
+        session.expected,
+        None if cancelled else lasted_s(run.accepted_s, session.finished_s),
+        failed,
+        None if cancelled else lasted_s(session.started_s, session.finished_s),
     )

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError, StoreError
+from sessions.base.clock import StoreClock
 from sessions.base.model import Delay, Dispatcher, JobRun, Session
 from sessions.base.troubles import told
 from sessions.planning.turns import held_up
@@ -58,7 +59,12 @@ class Overview:
     @property
     def delays(self) -> dict[str, Delay]:
         """Why nobody works on job runs, by their ids."""
-        return delays_of([seen.run for seen in self.job_runs], [said.dispatcher for said in self.dispatchers])
+        return delays_of([seen.run for seen in self.job_runs], [said.dispatcher for said in self.dispatchers_there])
+
+    @property
+    def dispatchers_there(self) -> tuple[Said, ...]:
+        """Those that were heard of within the time of a lease."""
+        return tuple(said for said in self.dispatchers if said.is_there(self.at_s))
 
     @property
     def sessions(self) -> tuple[Session, ...]:
@@ -75,6 +81,15 @@ def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[Dispatcher]) -> dict
     }
     there = {name for dispatcher in dispatchers for name in dispatcher.launchers}
     return {**passing, **held_up(open_ones, there or {name for run in open_ones for name in run.launchers})}
+
+
+def clock_of(state: StateStore) -> StoreClock:
+    """The clock of the store that holds a state; that of this machine, where that is the store or may not write."""
+    clock = StoreClock()
+    if state.folder is None:
+        with contextlib.suppress(DeltaCompactError):
+            clock.told(state.now_s())
+    return clock
 
 
 class OverviewReader:
@@ -105,7 +120,7 @@ class OverviewReader:
     def decisions(self) -> list[KeptDecision]:
         """What triggers decided last, read at most every few seconds."""
         with self._lock:
-            if self._decided_s is None or self._clock() - self._decided_s > _DECISIONS_EVERY_S:
+            if self._is_older(self._decided_s, _DECISIONS_EVERY_S):
                 kept = kept_decisions(self._state.store, self._state.unreadable)
                 self._decisions, self._decided_s = kept, self._clock()
             return self._decisions
@@ -117,13 +132,17 @@ class OverviewReader:
     def read(self, at_most_s: float = 0.0) -> Overview:
         """The records as they are, or as they were at most so many seconds ago."""
         with self._lock:
-            if self._last is None or self._clock() - self._last.at_s >= at_most_s:
+            if self._last is None or self._is_older(self._last.at_s, at_most_s):
                 self._last = self._read()
             return self._last
 
+    def _is_older(self, at_s: float | None, than_s: float) -> bool:
+        """Whether something is so old, was never read, or is of a time to come: a calendar was set back."""
+        return at_s is None or not 0 <= self._clock() - at_s < than_s
+
     def _read(self) -> Overview:
         found = {mark.job_run_id for mark in self._state.open_job_runs()} | set(self._open)
-        if self._listed_s is None or self._clock() - self._listed_s > _ENDED_EVERY_S:
+        if self._is_older(self._listed_s, _ENDED_EVERY_S):
             listed = set(self._listed())
             self._ended = {name: seen for name, seen in self._ended.items() if name in listed}
             found |= listed - set(self._ended)

@@ -17,13 +17,15 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.opening import uri_parts
 from deltacompact.storage.s3_access import aws_client
+from sessions.base.clock import StoreClock
 from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
 LONG_POLL_S = 20
@@ -41,7 +43,13 @@ _LOG = logging.getLogger("sessions")
 class SqsQueue:
     """Messages of one SQS queue. boto3's clients are safe to use from several threads."""
 
-    def __init__(self, url: str, dead_letters: str | None = None, visibility_s: float = VISIBILITY_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        dead_letters: str | None = None,
+        visibility_s: float = VISIBILITY_S,
+        clock: StoreClock | None = None,
+    ) -> None:
         self.uri = url
         self._visibility_s = visibility_s
         host = _HOST.fullmatch(uri_parts(url).netloc)
@@ -49,6 +57,7 @@ class SqsQueue:
             self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
         self._dead_url = dead_letters
         self._ages = _Ages()
+        self._clock = clock or StoreClock()
         self._is_fifo = url.endswith(".fifo")
 
     def send(self, body: str, group: str = "") -> str:
@@ -58,7 +67,7 @@ class SqsQueue:
     def receive(self, most: int, wait_s: float) -> list[Message]:
         found = self._received(self.uri, most, wait_s, self._visibility_s)
         messages = [self._message(message) for message in found]
-        self._ages.received(messages, time.time())
+        self._ages.received(messages, self._clock())
         return messages
 
     def acknowledge(self, message: Message) -> None:
@@ -112,7 +121,7 @@ class SqsQueue:
         with contextlib.suppress(InputError):
             dead = sum(self._counts(self._dead_letters_url()))
         ready, leased = self._counts(self.uri)
-        oldest_s = self._ages.oldest_s(ready, time.time()) if ready + leased else None
+        oldest_s = self._ages.oldest_s(ready, self._clock()) if ready + leased else None
         return Depth(ready, leased, dead, oldest_s)
 
     # Inside
@@ -127,6 +136,7 @@ class SqsQueue:
                 MessageSystemAttributeNames=["All"],
                 MessageAttributeNames=["All"],
             )
+        self._hear(answer)
         found: list[dict[str, Any]] = answer.get("Messages", [])
         return found
 
@@ -174,9 +184,16 @@ class SqsQueue:
             "ApproximateNumberOfMessagesNotVisible",
         )
         with self._asking():
-            told = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))["Attributes"]
+            answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))
+        self._hear(answer)
+        told = answer["Attributes"]
         ready, delayed, leased = (int(told.get(name, 0)) for name in names)
         return ready + delayed, leased
+
+    def _hear(self, answer: Mapping[str, Any]) -> None:
+        """SQS stamps messages by its own clock, and an answer says what that shows."""
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            self._clock.told(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp())
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from sessions.base.clock import allowed_skew_s
 from sessions.base.model import JobRun, JobRunState, Lease
 from sessions.records.state_store import StateStore, Stored
 
@@ -26,11 +27,6 @@ NOBODY = ""
 
 class LeaseLostError(Exception):
     """Somebody else works on the job run now, or may."""
-
-
-def allowed_skew_s(ttl_s: float) -> float:
-    """Beyond its ttl a lease has so long: stores round times to seconds, and a renewal takes a while."""
-    return 1.0 + ttl_s / 4
 
 
 def is_free(stored: Stored[JobRun], now_s: float) -> bool:

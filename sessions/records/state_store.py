@@ -33,6 +33,7 @@ from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
+from sessions.base.clock import stale_after_s
 from sessions.base.ids import JOB_RUN_ID
 from sessions.base.model import Dispatcher, JobRun, Session
 from sessions.base.observer import Observer, Unobserved
@@ -81,6 +82,13 @@ class Said:
 
     dispatcher: Dispatcher
     modified_s: float
+
+    def silent_s(self, now_s: float) -> float:
+        return max(0.0, now_s - self.modified_s)
+
+    def is_there(self, now_s: float) -> bool:
+        """Whether it may still hold leases: one that was killed does not count once their time is over."""
+        return self.silent_s(now_s) <= stale_after_s(self.dispatcher.lease_s)
 
 
 class StateStore:
