@@ -16,7 +16,7 @@ from __future__ import annotations
 import bisect
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.catalog.iceberg.table.lost_partitions import position_scopes
 from deltacompact.catalog.iceberg.table.metadata import Column
 from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
 
@@ -63,6 +64,7 @@ class DeleteIndex:
 
     def __init__(self, state: TableState) -> None:
         self._merged: dict[tuple[int, ...], tuple[Entry, ...]] = {}
+        self._position_scope = position_scopes(state.metadata)
         equality: dict[tuple[Scope | None, tuple[int, ...]], list[Entry]] = defaultdict(list)
         self._positions: dict[Scope, list[Entry]] = defaultdict(list)
         self._of_path: dict[str, list[Entry]] = defaultdict(list)
@@ -78,7 +80,7 @@ class DeleteIndex:
             elif (path := only_path(entry.file)) is not None:
                 self._of_path[path].append(entry)
             else:
-                self._positions[scope_of(entry)].append(entry)
+                self._positions[self._position_scope(entry)].append(entry)
         self._equality: dict[Scope | None, list[_Keyed]] = defaultdict(list)
         for (scope, ids), entries in equality.items():
             self._equality[scope].append(_Keyed(entries, ids, state.metadata.columns))
@@ -90,13 +92,14 @@ class DeleteIndex:
         vector = self._vectors.get(data.file.path)
         if vector is not None and vector.sequence >= data.sequence:
             return Deletes(equality, (), vector)
+        scope = self._position_scope(data)
         # a position delete applies to data of its own commit too: <=
         listed = [
             *_after(self._of_path.get(data.file.path, []), data.sequence - 1),
-            *_after(self._positions.get(scope_of(data), []), data.sequence - 1),
+            *_after(self._positions.get(scope, []), data.sequence - 1),
         ]
         positions = [
-            entry for entry in listed if scope_of(entry) == scope_of(data) and may_name(entry.file, data.file.path)
+            entry for entry in listed if self._position_scope(entry) == scope and may_name(entry.file, data.file.path)
         ]
         return Deletes(equality, tuple(positions))
 
@@ -227,10 +230,11 @@ def dangling(state: TableState, gone: Iterable[Entry], written: Iterable[Entry])
     other data file of its partition is as old as it is, or if the one file that it names is gone (rule 10).
     """
     removed = {entry.file.path for entry in gone}
+    position_scope = position_scopes(state.metadata)
     kept = [entry for entry in state.data if entry.file.path not in removed]
     kept_paths = {entry.file.path for entry in kept}
-    least_kept = _least_by_scope(kept)
-    least = _least_by_scope([*kept, *written])
+    least_kept = _least_by(position_scope, kept)
+    least = _least_by(scope_of, [*kept, *written])
     least_of_all = min(least.values(), default=None)
     found = []
     for entry in state.deletes:
@@ -242,15 +246,15 @@ def dangling(state: TableState, gone: Iterable[Entry], written: Iterable[Entry])
             if path not in kept_paths:
                 found.append(entry)
         else:
-            oldest = least_kept.get(scope_of(entry))
+            oldest = least_kept.get(position_scope(entry))
             if oldest is None or entry.sequence < oldest:
                 found.append(entry)
     return found
 
 
-def _least_by_scope(entries: Iterable[Entry]) -> dict[Scope, int]:
+def _least_by(scoped: Callable[[Entry], Scope], entries: Iterable[Entry]) -> dict[Scope, int]:
     least: dict[Scope, int] = {}
     for entry in entries:
-        scope = scope_of(entry)
+        scope = scoped(entry)
         least[scope] = min(entry.sequence, least.get(scope, entry.sequence))
     return least

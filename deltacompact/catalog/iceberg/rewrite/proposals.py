@@ -16,7 +16,8 @@ from deltacompact.catalog.iceberg.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.catalog.iceberg.rewrite.validation import Head, Problem
 from deltacompact.catalog.iceberg.settled import merged_numbers
 from deltacompact.catalog.iceberg.table.content_files import ContentFile
-from deltacompact.catalog.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.catalog.iceberg.table.lost_partitions import position_scopes
+from deltacompact.catalog.iceberg.table.table_state import Scope, TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,10 @@ class ProposeRewrite:
         numbered = [
             replace(entry, sequence_number=next_sequence) if entry.sequence_number is None else entry for entry in added
         ]
-        touched = {scope_of(entry) for entry in gone}
+        scope = position_scopes(state.metadata)
+        touched = {scope(entry) for entry in gone}
         useless = [
-            entry for entry in dangling(state, gone, numbered) if scope_of(entry) in touched or state.is_global(entry)
+            entry for entry in dangling(state, gone, numbered) if scope(entry) in touched or state.is_global(entry)
         ]
         if not valid:
             return Proposal(REPLACE, (), (), RewriteOutcome((), refused, 0))

@@ -18,13 +18,17 @@ from dataclasses import dataclass
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.table import locations, manifests
 from deltacompact.catalog.iceberg.table.content_files import Content, Entry, Manifest, PartitionTuple, Status
+from deltacompact.catalog.iceberg.table.lost_partitions import refuse_lost_partitions
 from deltacompact.catalog.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.storage.objects import ObjectStore
 
 READS_AT_ONCE = 8
 
 Scope = tuple[int, PartitionTuple]
-"""Spec id and partition values: what position deletes, and equality deletes of a partitioned spec, are bound to."""
+"""Spec id and partition values: what equality deletes of a partitioned spec are bound to.
+
+Position deletes are bound to what of it is known (lost_partitions.py).
+"""
 
 
 def scope_of(entry: Entry) -> Scope:
@@ -80,7 +84,8 @@ class StateReader:
     def read(self, metadata: TableMetadata, branch: str) -> TableState:
         """The branch as `metadata` has it.
 
-        Raises NotFoundError or CorruptionError naming a bad manifest, InputError naming a file that is listed twice.
+        Raises NotFoundError or CorruptionError naming a bad manifest, InputError naming a file that is listed twice, or
+        deletes by key of which nobody can tell what they delete (lost_partitions.py).
         """
         snapshot = metadata.branch(branch)
         if snapshot is None:
@@ -88,6 +93,7 @@ class StateReader:
         listed = self.listed(snapshot)
         live = [entry for entries in self.entries_of(listed) for entry in entries if entry.status is not Status.DELETED]
         _refuse_listed_twice(metadata.table_id, branch, live)
+        refuse_lost_partitions(metadata, live)
         return TableState(
             metadata,
             branch,

@@ -3,7 +3,8 @@
     spec 0     day: identity(3)          column 3 was dropped, and an expiry cleaned the schemas that had it
     m1.avro    partition {day: int}      so `day` is an int: entries of spec 0 are carried on with their values
 
-Iceberg's Java takes such a field for one of type `unknown`. Its values still tell apart which deletes apply.
+Iceberg's Java takes such a field for one of type `unknown`, and stores null for it (lost_partitions.py). Values that
+are not null still tell apart which deletes apply.
 """
 
 from __future__ import annotations
