@@ -65,6 +65,15 @@ def test_columns_of_deletes_are_no_columns_of_the_table():
     assert catalog.append("t", TYPO, operation="delete").new_columns == ()
 
 
+def test_a_column_that_deletes_had_with_another_type_may_come_with_upserts():
+    catalog = lake()
+    catalog.append("t", GOOD)
+    catalog.append("t", pa.table({"id": [9], "reason": [b"gone"]}), operation="delete")
+    delta = catalog.append("t", pa.table({"id": [2], "reason": [7]}))
+    assert delta.new_columns == ("reason",)
+    assert catalog.read("t")["reason"].to_pylist() == [None, 7]
+
+
 def test_the_command_line_tells_of_new_columns_and_null_keys_in_text_and_json(tmp_path, run):
     run("create", "t", "--primary-key", "id")
     run("append", "t", written(tmp_path, GOOD))

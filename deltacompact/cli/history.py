@@ -60,7 +60,7 @@ def retract(
 
     \b
     deltacompact retract ./lake orders --position 1795243455090
-    deltacompact retract ./lake orders --file orders/data/5c5c….parquet
+    deltacompact retract ./lake orders --file orders/data/5c5c.parquet
     """
     from deltacompact.catalog.delta_stream.versions import retract as take_out
 

@@ -310,7 +310,7 @@ class StreamWriter:
 
         Columns of deletes do not become columns of the table.
         """
-        table, columns, new = self._catalog.remembered_table(self._table_id), self._shape(state).columns, list[str]()
+        table, columns, new = self._catalog.remembered_table(self._table_id), self._shape(state).rows, list[str]()
         checked: pa.Schema | None = None
         is_fixed = (mode or table.schema_mode) is SchemaMode.FIXED
         declared = {*table.partition_keys, *(table.keys.columns if table.keys else ())}
@@ -343,9 +343,9 @@ class StreamWriter:
         for partition in reversed(marks):
             if partition in (None, self._partition):
                 continue
-            if self._catalog.log(self._table_id, partition).exists():
-                columns = StreamWriter(self._catalog, self._table_id, partition)._known_types()
-                if columns is not None and len(columns):
+            if (log := self._catalog.log(self._table_id, partition)).exists():
+                other = StreamWriter(self._catalog, self._table_id, partition)
+                if len(columns := other._shape(log.active()).rows):
                     return columns
         return pa.schema([])
 
