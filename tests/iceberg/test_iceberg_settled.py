@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from upsert_oracle import upsert, visible
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.catalog.iceberg.settled import (
     MERGED,
     RECORD,
@@ -209,3 +209,28 @@ def test_records_are_bounded(lake):
     assert len(records(lake)) == RECORDS_MAX
     assert not outdated_records(replace(lake.state(T).metadata, properties={}))
     assert newest(lake.state(T)).through == 4
+
+
+def test_compared_rows_that_move_are_not_hit_by_an_older_delete_of_their_new_partition(lake):
+    append(lake, (1, "a"), (2, "b"))
+    upsert(lake)
+    append(lake, (3, "c"))
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("day")
+    spec_id = lake.catalog.load_table(T).spec().spec_id
+    lake.delete_by_key(T, {"id": [1]}, partition=(1,), spec_id=spec_id)  # it applies to nothing: the file has no day
+    assert names(lake) == [(1, "a"), (2, "b"), (3, "c")]
+    with pytest.raises(ConflictError, match="deleted rows of the group by key"):
+        lake.rewrite(T, rewrite_all="true", output_spec_id=str(spec_id))
+    assert names(lake) == [(1, "a"), (2, "b"), (3, "c")]
+    upsert(lake)
+    assert lake.rewrite(T, rewrite_all="true", output_spec_id=str(spec_id)).rows_out == 3
+    assert names(lake) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_branch_that_nobody_upserts_is_rewritten_although_another_one_is_upserted(lake):
+    for number in range(3):
+        append(lake, (number, "a"))
+    lake.catalog.load_table(T).manage_snapshots().create_branch(lake.state(T).snapshot_id, "audit").commit()
+    upsert(lake)
+    assert lake.rewrite(T, branch="audit", rewrite_all="true").rows_out == 3

@@ -126,7 +126,7 @@ class Table:
         if is_ours:
             known = proposal.settles or newest(state)
             summary |= {SESSION: "s"} | (known.summary if known else {}) | dict(proposal.summary)
-            self.properties |= known.record(number, state.metadata) if known else {}
+            self.properties |= known.record(number, state) if known else {}
         parent = state.snapshot.snapshot_id if state.snapshot else None
         made = Snapshot(number, parent, self.sequence, self.sequence, f"snap-{number}", summary=summary)
         self.snapshots[number], self.refs[branch] = made, number

@@ -11,7 +11,7 @@ keys. And rows that have been compared may be merged: of each key one is left, s
 
 Every snapshot of ours says so in its summary, and in a property of the table, under its own id:
 
-    deltacompact.settled.7    {"columns": "key 1; scope table", "through": 5, "table": "8e…"}
+    deltacompact.settled.7    {"columns": "key 1; scope table", "through": 5, "table": "8e…", "branch": "main"}
 
 Snapshots expire, whoever expires them; the property stays. A rollback revives rows that had lost, and the property
 stays then, too. So it is believed only of a branch whose history has snapshot 7:
@@ -72,9 +72,10 @@ class Memory:
     def summary(self) -> dict[str, str]:
         return {SETTLED: self.columns, SETTLED_THROUGH: str(self.through)}
 
-    def record(self, snapshot_id: int, metadata: TableMetadata) -> dict[str, str]:
-        """The property that says it of a snapshot."""
-        body = {"columns": self.columns, "through": self.through, "table": metadata.uuid}
+    def record(self, snapshot_id: int, state: TableState) -> dict[str, str]:
+        """The property that says it of a snapshot on this head."""
+        table, branch = state.metadata.uuid, state.branch
+        body = {"columns": self.columns, "through": self.through, "table": table, "branch": branch}
         return {f"{RECORD}{snapshot_id}": json.dumps(body)}
 
 
@@ -109,14 +110,14 @@ def newest(state: TableState) -> Memory | None:
 
 
 def compared_through(state: TableState) -> int | None:
-    """Up to which sequence number rows may be merged. None: nobody upserts the table, so all may be.
+    """Up to which sequence number rows may be merged. None: nobody upserts the branch, so all may be.
 
-    0: it was upserted, and nothing is known of this branch any more.
+    0: it was upserted, and nothing of that is known any more.
     """
     known = newest(state)
     if known is not None:
         return known.through
-    return 0 if _records(state.metadata) else None
+    return 0 if state.branch in _upserted_branches(state.metadata) else None
 
 
 def outdated_records(metadata: TableMetadata) -> tuple[str, ...]:
@@ -181,24 +182,34 @@ def _said(snapshot: Snapshot) -> Memory | None:
 
 
 def _records(metadata: TableMetadata) -> dict[int, Memory]:
-    """What the table's properties say of snapshots. Those of a table that was copied are another table's."""
+    """What the table's properties say of snapshots."""
+    return {snapshot_id: memory for snapshot_id, (memory, _) in _properties(metadata).items()}
+
+
+def _upserted_branches(metadata: TableMetadata) -> set[str]:
+    return {branch for _, branch in _properties(metadata).values()}
+
+
+def _properties(metadata: TableMetadata) -> dict[int, tuple[Memory, str]]:
+    """What the table's properties say of snapshots, and of which branch. Those of a copied table do not count."""
     found = {}
     for name, value in metadata.properties.items():
         number = name.removeprefix(RECORD)
         if name.startswith(RECORD) and number.isdecimal():
-            memory = _recorded(value, int(number), metadata.uuid)
-            if memory is not None:
-                found[int(number)] = memory
+            parsed = _parsed(value, int(number), metadata.uuid)
+            if parsed is not None:
+                found[int(number)] = parsed
     return found
 
 
-def _recorded(value: str, snapshot_id: int, uuid: str) -> Memory | None:
+def _parsed(value: str, snapshot_id: int, uuid: str) -> tuple[Memory, str] | None:
     try:
         body = json.loads(value)
         columns, through, table = str(body["columns"]), int(body["through"]), body["table"]
+        branch = str(body["branch"])
     except (ValueError, KeyError, TypeError):
         return None  # then more is compared again
-    return Memory(columns, through, snapshot_id) if table == uuid else None
+    return (Memory(columns, through, snapshot_id), branch) if table == uuid else None
 
 
 def _through(memory: Memory) -> int:

@@ -107,7 +107,7 @@ def draft_snapshot(
     draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
     if known is None:
         return draft
-    record = known.record(snapshot_id, state.metadata)
+    record = known.record(snapshot_id, state)
     return replace(draft, properties=record, properties_gone=outdated_records(state.metadata))
 
 

@@ -61,8 +61,8 @@ class Head:
         self._data = {entry.file.path: entry for entry in state.data}
         planned = [source.deletes for group in groups for source in group.inputs]
         self._since = DeletesSince(state, planned, self._does_not_follow)
-        later = [entry for entry in state.deletes if _is_equality(entry) and entry.sequence > plan.sequence_number]
-        self._later = DeleteIndex(replace(state, deletes=tuple(later)))
+        equality = tuple(entry for entry in state.deletes if _is_equality(entry))
+        self._equality = DeleteIndex(replace(state, deletes=equality))
 
     def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> Problem | None:
         """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
@@ -90,15 +90,22 @@ class Head:
         return not follows or delete.sequence <= self._plan.sequence_number
 
     def _is_hit_elsewhere(self, now: Entry, scope: Scope, group: FileGroup) -> bool:
-        """Whether later equality deletes are other ones in a partition that the rows move to (rules 2 and 17).
+        """Whether equality deletes would hit rows otherwise in a partition that they move to (rules 2 and 17).
 
-        Those of the old partition would not follow the rows, and those of the new one were not meant for them.
+        Later ones of the old partition would not follow the rows, and those of the new one were not meant for them. Nor
+        were older ones of the new partition, which apply if the outputs' number is below the plan's.
         """
         spec_id, partition = scope
+        planned = self._plan.sequence_number
         moved = replace(now.file, spec_id=spec_id, partition=partition)
-        there = self._later.applying_to(replace(now, sequence_number=self.number_of(group), file=moved)).equality
-        here = self._later.applying_to(now).equality
-        return here is not there and set(map(id, here)) != set(map(id, there))
+        number = planned if (own := self.number_of(group)) is None else own
+        there = self._equality.applying_to(replace(now, sequence_number=number, file=moved))
+        here = self._equality.applying_to(now)
+        if here.equality is there.equality:
+            return False
+        applied = {id(entry) for entry in here.equality}
+        was_applied = all(id(entry) in applied for entry in there.equality)
+        return not was_applied or _later(here.equality, planned) != _later(there.equality, planned)
 
     def number_of(self, group: FileGroup) -> int | None:
         """The data sequence number of the group's outputs. None: that of their snapshot.
@@ -120,6 +127,10 @@ class Head:
 
 def _newest(group: FileGroup) -> int:
     return max(source.entry.sequence for source in group.inputs)
+
+
+def _later(deletes: Iterable[Entry], sequence: int) -> set[int]:
+    return {id(entry) for entry in deletes if entry.sequence > sequence}
 
 
 def _is_equality(entry: Entry) -> bool:
