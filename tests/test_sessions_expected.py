@@ -21,6 +21,7 @@ from sessions.base.settings import DispatcherSettings
 from sessions.cli import dispatch as command
 from sessions.cli import run
 from sessions.cli.dispatch import dispatcher_of, quiet_windows
+from sessions.dispatch import job_run_work
 from sessions.dispatch.job_run_work import _Group
 from sessions.documents.instruction import of_values
 from sessions.events.event import EventType
@@ -149,8 +150,13 @@ def test_written_groups_of_an_iceberg_branch_are_progress():
     assert progress.share == pytest.approx((1 + 3 * 3 / 4) / 4)
 
 
-def test_what_a_start_takes_is_learned(place):
-    """The dispatcher's own share of a job run: the process, and that its end is noticed."""
+@pytest.mark.parametrize("looked_every_s", [0.0, 2.0])
+def test_what_a_start_takes_is_learned(place, monkeypatch, looked_every_s):
+    """The dispatcher's own share of a job run: the process, and that its end is noticed.
+
+    Also where its records say first that all has ended, and the process ends only then.
+    """
+    monkeypatch.setattr(job_run_work, "_LOOK_AT_SESSIONS_EVERY_S", looked_every_s)
     place.table("orders", partitions=("a", "b", "c"))
     for day in "abc":
         place.submit("orders", f"run-{day}", partitions=[{"day": day}])

@@ -48,6 +48,9 @@ class InThisProcess:
 
     def terminate(self, group_id: str) -> None: ...
 
+    def logs(self, group_id: str) -> str:
+        return "what it printed"
+
     def launch(self, spec: GroupSpec) -> None:
         def run() -> None:
             recorder = EventRecorder(StateStore(self.counted))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sessions.base.model import Delay, JobRun, Session
     from sessions.records.state_store import StateStore
 
+_LOGS_NAMED = 5
+
 
 @click.command()
 @state_option
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
     """Show job runs and their sessions.
 
-    Of each one it shows the state, the expected and the desired SLA, and the error. With --job-run, the exit status is
-    1 if that one has failed or was cancelled.
+    Of each one it shows the state, the expected and the desired SLA, and the error. With --job-run, it names the logs
+    of what ran last, and the exit status is 1 if that one has failed or was cancelled.
 
     \b
     deltacompact-sessions status --state /srv/state --watch
@@ -40,7 +42,7 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
         return
     runs = [_named(store, job_run)] if job_run else sorted(store.job_runs(), key=lambda run: run.accepted_s)
     if as_json:
-        say_json(_document(store, runs))
+        say_json(_document(store, runs, in_full=job_run is not None))
     else:
         _print(store, runs, in_full=job_run is not None)
         _print_unreadable(store)
@@ -79,7 +81,7 @@ def _watch(store: StateStore, as_json: bool) -> None:
         watch_live(OverviewReader(store, clock=clock_of(store)), out)
 
 
-def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
+def _document(store: StateStore, runs: list[JobRun], in_full: bool) -> dict[str, Any]:
     from sessions.records.state_store import as_document
 
     told = []
@@ -88,6 +90,8 @@ def _document(store: StateStore, runs: list[JobRun]) -> dict[str, Any]:
         document = as_document(run)
         delay = delays.get(run.id)
         document["waits"] = None if delay is None else {"reason": delay.reason, "text": delay.text}
+        if in_full:
+            document["logs"] = _logs(store, run)
         document["sessions"] = [as_document(session) for session in store.sessions(run.id)]
         told.append(document)
     said = [{**as_document(heard.dispatcher), "heard_of_s": heard.modified_s} for heard in store.dispatchers()]
@@ -125,6 +129,15 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     if in_full:
         out.print()
         print_whole(_sessions_table(sessions))
+        for uri in _logs(store, runs[0])[-_LOGS_NAMED:]:
+            out.print(visible(f"printed: {uri}"), soft_wrap=True)
+
+
+def _logs(store: StateStore, run: JobRun) -> list[str]:
+    """Where that lies what its groups printed, the latest last."""
+    from sessions.records.kept_logs import kept_logs
+
+    return [store.uri + path for _, path in kept_logs(store.store, run.id)]
 
 
 def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:

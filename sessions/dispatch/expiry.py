@@ -21,7 +21,6 @@ Age is what the store says of the record's last change, against what it says of 
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,11 +31,11 @@ from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStat
 from sessions.base.model import JobRun
 from sessions.events.outbox import Outbox
+from sessions.records.kept_logs import kept_logs
 from sessions.records.state_store import StateStore, Stored
 from sessions.records.trigger_ends import remember_end
 
 _LOG = logging.getLogger("sessions")
-_LOG_OF_GROUP = re.compile(r"logs/(?P<job_run_id>.+)\.\d+\.[^.]+\.\d+\.\d+\.log")
 
 
 @dataclass(slots=True)
@@ -99,9 +98,8 @@ def _folders(state: StateStore) -> Iterator[tuple[str, list[ObjectStat]]]:
 
 
 def _logs(state: StateStore) -> Mapping[str, list[str]]:
-    """What groups printed, by job run, where that lies in the state: its id may have dots."""
+    """What groups printed, by job run, where that lies in the state."""
     found: dict[str, list[str]] = defaultdict(list)
-    for stat in state.store.list("logs/"):
-        if named := _LOG_OF_GROUP.fullmatch(stat.path):
-            found[named["job_run_id"]].append(stat.path)
+    for job_run_id, path in kept_logs(state.store):
+        found[job_run_id].append(path)
     return found

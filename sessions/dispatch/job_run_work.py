@@ -35,6 +35,7 @@ from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of, given_up, told
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.attempts import Attempts
+from sessions.dispatch.log_keeper import LogKeeper
 from sessions.documents.instruction import Instruction, of_values
 from sessions.events.due import is_news
 from sessions.launchers.chosen import Launchers
@@ -62,6 +63,8 @@ _KILLED = "its process ended before it did"
 _CANCELLED = "it was cancelled"
 _WORTH_GIVING_BACK_S = 5.0
 _STALL_FACTOR = 10
+_PROCESS_ENDS_WITHIN_S = 10.0
+"""Once its last session has ended: Ray on this machine shuts down. What a cluster says of itself is known later."""
 _LOOK_AT_SESSIONS_EVERY_S = 2.0
 _LOOK_COUNTS_MAX_S = 10.0
 """Of the time between two looks: a dispatcher that was suspended itself has seen nobody be silent."""
@@ -98,12 +101,15 @@ class _Group:
 
     `used` are the attempts that were launched: none is launched twice. `launched_sessions` are those of the launch,
     `learnable` those that ended in a process of ours, for the rates. `silent_s` is for how long its records have not
-    changed, by looks that succeeded: a store that does not answer makes nobody silent.
+    changed, by looks that succeeded: a store that does not answer makes nobody silent. `done_s` is since when its
+    records say that all has ended while its process or cluster has not.
     """
 
     name: str
     sessions: dict[str, Session]
     launched: str | None = None
+    log: LogKeeper | None = None
+    done_s: float | None = None
     launches: int = 0
     launched_sessions: tuple[str, ...] = ()
     looked_s: float = 0.0
@@ -117,6 +123,8 @@ class _Group:
 
     def update(self, sessions: Iterable[Session]) -> None:
         self.sessions.update({session.id: session for session in sessions})
+        if not self.unended and self.done_s is None:
+            self.done_s = time.monotonic()
 
     @property
     def unended(self) -> list[Session]:
@@ -150,6 +158,13 @@ class _Group:
     def to_come(self, now_s: float) -> Estimate:
         """The same for a group that is not launched. It may have to wait before it is tried again."""
         return later(group_estimate(self.plans_left), max(0.0, self.not_before_s - time.monotonic()), now_s)
+
+    def lingers(self) -> bool:
+        """Whether nothing is left to do for a process that had its time to end since, or for a cluster."""
+        if self.unended or self.done_s is None:
+            return False
+        is_process = all(session.plan is None or session.plan.launcher == LOCAL for session in self.sessions.values())
+        return not is_process or time.monotonic() - self.done_s > _PROCESS_ENDS_WITHIN_S
 
     def patience_s(self, stall_s: float) -> float:
         """How long its sessions may record nothing. Each try gets twice as long, because the plan may be wrong."""
@@ -206,7 +221,7 @@ class JobRunWork:
             self._asking(lambda: self._planned(plans))
         attempts = Attempts(self._held, instruction, policy=self._policy, clock=self._clock)
         self._groups = self._taken(attempts)
-        while any(group.unended for group in self._groups):
+        while any(group.unended or group.launched for group in self._groups):
             if self._stopping.gently.is_set() and (self._stopping.now.is_set() or not self._running()):
                 return
             if self._held.lost:
@@ -356,7 +371,8 @@ class JobRunWork:
         except StoreError as error:
             self._not_launched(group, attempts, one_line(error))
             return
-        group.launched = spec.id
+        group.launched, group.done_s = spec.id, None
+        group.log = LogKeeper(self._state, self._launcher, spec.id, spec.launcher)
         _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
 
     def _not_launched(self, group: _Group, attempts: Attempts, why: str) -> None:
@@ -368,18 +384,20 @@ class JobRunWork:
 
     def _follow(self, group: _Group, attempts: Attempts) -> None:
         """Once a group has ended or hangs: what became of its sessions, and when they are tried again."""
-        assert group.launched is not None
+        assert group.launched is not None and group.log is not None
+        group.log.look()
         status, why = self._launcher.status(group.launched), _KILLED
         if status.state is GroupState.RUNNING:
-            if group.silent_s <= group.patience_s(self._settings.stall_s):
+            if group.silent_s <= group.patience_s(self._settings.stall_s) and not group.lingers():
                 return
-            why = f"it recorded nothing for {group.silent_s:,.0f} s, so its process was ended"
-            _LOG.warning("%s hangs: %s", group.launched, why)
+            if group.unended:
+                why = f"it recorded nothing for {group.silent_s:,.0f} s, so its process was ended"
+                _LOG.warning("%s hangs: %s", group.launched, why)
         else:
             _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
             why = status.text if status.cause else why
         took_s = time.monotonic() - group.launched_s
-        self._gone(group.launched)
+        self._gone(group)
         self._see(group, [session.id for session in group.unended])
         self._learn(group, took_s)
         self._left(group)
@@ -458,12 +476,14 @@ class JobRunWork:
             self._admission.leave(group.waiting.takes.group)
         group.waiting, group.launched = None, None
 
-    def _gone(self, launched: str) -> None:
-        """Nothing is left of a process or cluster whose group has ended."""
+    def _gone(self, group: _Group) -> None:
+        """Nothing is left of a process or cluster whose group has ended, but what it printed."""
+        assert group.launched is not None and group.log is not None
+        group.log.keep()
         try:
-            self._launcher.terminate(launched)
+            self._launcher.terminate(group.launched)
         except StoreError as error:
-            _LOG.error("%s may still run, the reaper looks after it: %s", launched, one_line(error))
+            _LOG.error("%s may still run, the reaper looks after it: %s", group.launched, one_line(error))
 
     def _running(self) -> bool:
         return any(group.launched for group in self._groups)
@@ -560,7 +580,7 @@ class JobRunWork:
         """End what runs gently, and see to it that nothing of it publishes any more. What is published stays."""
         for group in self._groups:
             if group.launched is not None:
-                self._gone(group.launched)
+                self._gone(group)
                 self._see(group, [session.id for session in group.unended])
             self._left(group)
             group.update(
@@ -599,7 +619,7 @@ class JobRunWork:
         """Nothing of ours runs when this returns, and others may claim the job run."""
         for group in self._groups:
             if group.launched is not None:
-                self._gone(group.launched)
+                self._gone(group)
             self._left(group)
         if not self._held.lost:
             try:

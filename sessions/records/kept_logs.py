@@ -1,0 +1,28 @@
+"""Where the logs of groups lie in a state.
+
+    logs/run-1.3.g0.1.1.log     group g0.1, launched by epoch 3 of run-1 for the first time
+
+In a folder, processes of its machine write there themselves. Below an S3 prefix, and for clusters, the dispatcher puts
+the last part of what they print there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from deltacompact.storage.objects import ObjectStore
+
+_LOG_OF_GROUP = re.compile(r"logs/(?P<job_run_id>.+)\.\d+\.[^.]+\.\d+\.\d+\.log")
+
+
+def log_path(group_id: str) -> str:
+    return f"logs/{group_id}.log"
+
+
+def kept_logs(store: ObjectStore, job_run_id: str | None = None) -> Iterator[tuple[str, str]]:
+    """Job runs and paths of logs, in byte order of the paths; of one job run, where one is asked for."""
+    for stat in store.list("logs/" if job_run_id is None else f"logs/{job_run_id}."):
+        named = _LOG_OF_GROUP.fullmatch(stat.path)  # an id may have dots
+        if named and job_run_id in (None, named["job_run_id"]):
+            yield named["job_run_id"], stat.path

@@ -1,0 +1,123 @@
+"""What groups print is there when their machine or cluster is gone, also of those that were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import pyarrow as pa
+from sessions_processes import dispatching, until
+from stores import InterceptedStore
+
+import deltacompact
+from deltacompact.base.errors import StoreError
+from deltacompact.storage.memory import MemoryStore
+from sessions import cli
+from sessions.dispatch.expiry import expire
+from sessions.dispatch.log_keeper import LogKeeper
+from sessions.launchers.chosen import Launchers
+from sessions.launchers.launcher import GroupSpec, GroupState
+from sessions.launchers.local import LocalLauncher
+from sessions.queues.queue import open_queue
+from sessions.records.state_store import StateStore
+
+GROUP = "run-1.3.g0.1.1"
+PATH = f"logs/{GROUP}.log"
+
+
+def killed(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
+    print("the last that it said", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def talking(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
+    print("x" * 100_000, flush=True)
+    print("it goes on", flush=True)
+    while True:
+        time.sleep(0.05)
+
+
+def launched(folder, run, id_: str = GROUP, launcher: str = "local") -> Launchers:
+    launchers = Launchers({launcher: LocalLauncher(folder, run)})
+    launchers.launch(GroupSpec(id_, "s", "run-1", "g0.1", 3, "local", launcher, "local", 1, 1, 0))
+    return launchers
+
+
+def test_what_a_killed_group_said_last_is_in_the_state(tmp_path):
+    state = StateStore(MemoryStore())
+    launchers = launched(tmp_path, killed)
+    keeper = LogKeeper(state, launchers, GROUP, "local")
+    until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "it was killed")
+    keeper.keep()
+    assert state.store.get(PATH) == b"the last that it said\n"
+    launchers.terminate(GROUP)
+    keeper.keep()
+    assert state.store.get(PATH) == b"the last that it said\n", "what is gone replaces nothing"
+
+
+def test_the_log_of_a_group_that_runs_is_kept_now_and_then_and_is_bounded(tmp_path):
+    puts, clock = [], [0.0]
+
+    def intercept(kind, path, act):
+        puts.append((kind, path))
+        return act()
+
+    state = StateStore(InterceptedStore(MemoryStore(), intercept))
+    launchers = launched(tmp_path, talking)
+    keeper = LogKeeper(state, launchers, GROUP, "local", lambda: clock[0])
+    until(lambda: launchers.logs(GROUP).endswith("it goes on\n"), "it has printed")
+    for second in range(0, 600, 5):
+        clock[0] = float(second)
+        keeper.look()
+    launchers.close()
+    assert puts == [("put", PATH)], "it is put again only if there is more"
+    kept = state.store.get(PATH)
+    assert kept.endswith(b"it goes on\n") and len(kept) == 64 << 10
+
+
+def test_in_a_folder_a_process_writes_its_log_itself_and_that_of_a_cluster_is_kept(tmp_path):
+    state = StateStore(str(tmp_path / "state"))
+    launchers = launched(tmp_path / "elsewhere", killed)
+    until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "it was killed")
+    LogKeeper(state, launchers, GROUP, "local").keep()
+    assert not list(state.store.list("logs/")), "its own file, where there is one, stays whole"
+    LogKeeper(state, launchers, GROUP, "kuberay").keep()
+    assert state.store.get(PATH) == b"the last that it said\n"
+
+
+def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path, caplog):
+    def intercept(kind, path, act):
+        raise StoreError("it does not answer")
+
+    launchers = launched(tmp_path, killed)
+    until(lambda: launchers.status(GROUP).state is GroupState.ENDED, "it was killed")
+    LogKeeper(StateStore(InterceptedStore(MemoryStore(), intercept)), launchers, GROUP, "local").keep()
+    assert f"what {GROUP} printed could not be kept: it does not answer" in caplog.text
+
+
+def test_on_s3_status_names_the_log_of_a_failed_session_and_expiry_takes_it_away(s3_bucket, tmp_path, capsys):
+    """A dispatcher in a process of its own: when its machine is gone, with its disk, why a session failed is there."""
+    lake = deltacompact.open_catalog(tmp_path / "lake")
+    lake.create_table("orders", primary_keys=["id"])
+    lake.append("orders", pa.table({"id": [1, 2]}))
+    for file in (tmp_path / "lake").rglob("*.parquet"):
+        file.unlink()
+    document = {"version": 1, "catalog": str(tmp_path / "lake"), "source_table_id": "orders", "job_run_id": "run-1"}
+    open_queue(str(tmp_path / "queue")).send(json.dumps(document))
+    uri = f"s3://{s3_bucket}/state"
+    with dispatching(str(tmp_path / "queue"), uri, tmp_path / "log", "--drain") as dispatcher:
+        dispatcher.process.wait(60)
+    assert cli.run(["status", "--state", uri, "--job-run", "run-1"]) == 1
+    said = "".join(capsys.readouterr().out.split())
+    state = StateStore(uri)
+    paths = [stat.path for stat in state.store.list("logs/")]
+    assert paths and all(f"{uri}/{path}" in said for path in paths)
+    printed = state.store.get(paths[0]).decode()
+    assert '"level": "ERROR"' in printed and "failed" in printed and '"job_run": "run-1"' in printed
+    assert cli.run(["status", "--state", uri, "--job-run", "run-1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["job_runs"][0]["logs"] == [f"{uri}/{path}" for path in paths]
+    time.sleep(1.1)  # S3 tells whole seconds
+    assert expire(state, 0.0).job_run_ids == ["run-1"] and not list(state.store.list("logs/"))
