@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -15,10 +16,11 @@ from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.storage.memory import MemoryStore
+from sessions.base.clock import allowed_skew_s
 from sessions.base.ids import session_id
 from sessions.base.model import Dispatcher, JobRun, JobRunState, Lease, Session, SessionState
 from sessions.records import swapping
-from sessions.records.leases import LeaseLostError, allowed_skew_s, claim, is_free
+from sessions.records.leases import LeaseLostError, Stillness, claim, free_in_s, is_free
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 
@@ -86,23 +88,27 @@ def test_a_writer_that_slept_for_long_learns_that_it_lost(memory, monkeypatch):
 
 @pytest.mark.parametrize("where", ["disk", "s3"])
 def test_of_many_writers_one_wins_each_version(where, tmp_path, request):
+    """Each adds its own names. Where nobody can say whether a swap has happened, its name tells that in the record."""
     uri = str(tmp_path / "state") if where == "disk" else request.getfixturevalue("s3_catalog_uri")
     store = StateStore(uri).store
-    SwappedRecords(store).create("n", 0)
+    SwappedRecords(store).create("n", [])
     each, workers = (50, 8) if where == "disk" else (5, 4)
 
-    def add():
-        records, done = SwappedRecords(store), 0
-        while done < each:
-            version = records.read("n")
-            done += records.swap(version, version.value + 1) is not None
+    def add(worker):
+        records = SwappedRecords(store)
+        for name in (f"{worker}.{number}" for number in range(each)):
+            swapped = None
+            while swapped is None:
+                version = records.read("n")
+                if name in version.value:
+                    break  # it was in doubt
+                with contextlib.suppress(StoreError):  # so many were faster that nobody can say
+                    swapped = records.swap(version, [*version.value, name])
 
-    threads = [threading.Thread(target=add) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert SwappedRecords(store).read("n").value == each * workers
+    with ThreadPoolExecutor(workers) as threads:
+        list(threads.map(add, range(workers)))
+    value = SwappedRecords(store).read("n").value
+    assert len(value) == len(set(value)) == each * workers
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -312,6 +318,30 @@ def test_a_lease_is_claimed_renewed_and_taken_over_with_a_later_epoch(state, clo
     assert state.job_run("run-1").value.error is None
     assert state.open_job_runs() == []
     assert not is_free(state.job_run("run-1"), clock.now_s + 1e6)
+
+
+def test_a_dead_dispatchers_lease_is_stale_where_the_calendar_was_set_back(state, clock, monkeypatch):  # noqa: F811
+    """By the store's clock it was renewed tomorrow: nobody would have worked on the job run for a day."""
+    monotonic = [100.0]
+    monkeypatch.setattr("sessions.records.leases.time.monotonic", lambda: monotonic[0])
+    state.accept(RUN)
+    held = claim(state, state.job_run("run-1"), "a", 60, clock.now_s)
+    clock.now_s -= 86_400
+    stillness = Stillness()
+    assert stillness.of_s(state.job_run("run-1")) == 0.0
+    monotonic[0] += 70
+    stored = state.job_run("run-1")
+    assert free_in_s(stored, clock.now_s, stillness.of_s(stored)) == pytest.approx(6)
+    held.renew()
+    assert stillness.of_s(state.job_run("run-1")) == 0.0, "it lives"
+    monotonic[0] += 76
+    stored = state.job_run("run-1")
+    assert claim(state, stored, "b", 60, clock.now_s, stillness.of_s(stored)) is None
+    monotonic[0] += 1
+    b = claim(state, stored, "b", 60, clock.now_s, stillness.of_s(stored))
+    assert b is not None and b.run.takeovers == 1
+    stillness.keep(())
+    assert stillness.of_s(state.job_run("run-1")) == 0.0
 
 
 def test_of_two_that_claim_at_once_one_wins(state, clock):  # noqa: F811

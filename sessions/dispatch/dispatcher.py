@@ -38,7 +38,7 @@ from sessions.dispatch.job_run_work import JobRunWork, Means
 from sessions.launchers.reaper import Reaper
 from sessions.planning.turns import Turn, missing_launchers
 from sessions.queues.queue import Queue
-from sessions.records.leases import HeldJobRun, LeaseLostError, claim, free_at_s, is_free
+from sessions.records.leases import HeldJobRun, LeaseLostError, Stillness, claim, free_in_s, is_free
 from sessions.records.state_store import OpenMark, StateStore
 
 _LOG = logging.getLogger("sessions")
@@ -94,6 +94,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._busy_until_s: dict[str, float] = {}
         self._behind: dict[str, str] = {}
+        self._stillness = Stillness()
         self._started_s = time.time()
         self._now_s = 0.0
         self._open_ids: list[str] = []
@@ -208,6 +209,7 @@ class Dispatcher:
         open_ids = set(self._open_ids)
         self._turns = {name: turn for name, turn in self._turns.items() if name in open_ids}
         self._told &= open_ids
+        self._stillness.keep(open_ids)
         self._busy_until_s = {name: at_s for name, at_s in self._busy_until_s.items() if name in open_ids}
         for name, ahead in list(self._behind.items()):
             if name not in open_ids or ahead not in open_ids:
@@ -231,12 +233,14 @@ class Dispatcher:
             self.state.close(stored.value)
             return
         now_s = self._store_now_s()
-        if not is_free(stored, now_s):
-            self._busy_until_s[job_run_id] = time.monotonic() + max(_TROUBLED_FOR_S, free_at_s(stored) - now_s)
+        still_s = self._stillness.of_s(stored)
+        if not is_free(stored, now_s, still_s):
+            free_in = free_in_s(stored, now_s, still_s)
+            self._busy_until_s[job_run_id] = time.monotonic() + max(_TROUBLED_FOR_S, free_in)
             return
         if self._waits(stored.value):
             return
-        held = claim(self.state, stored, self.owner, self._settings.lease_s, now_s)
+        held = claim(self.state, stored, self.owner, self._settings.lease_s, now_s, still_s)
         if held is None:
             return
         self._told.discard(job_run_id)

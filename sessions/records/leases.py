@@ -4,20 +4,24 @@
     run-1   owner a, epoch 1, renewed 15 s ago            claim    ->  no: it is alive
     run-1   owner a, epoch 1, renewed 80 s ago, ttl 60    claim    ->  owner b, epoch 2: a takeover
     a wakes up and renews epoch 1                         its swap fails: LeaseLostError
+    run-1   owner c, its calendar was set back a day      free, once we have seen the same version for 76 s
 
 Age is what the store says of the record (Last-Modified) against what it says of an object that was put just now: no
-clock of ours is asked. Every change of a job run's state is a swap by the holder, so that who has lost the lease can
-change nothing.
+calendar of ours is asked. Where the store's own is set back, as that of a folder is with its machine, what a dead
+dispatcher has put seems fresh until the old time comes again. So a lease is stale as well once its record has stood
+still for that long before our eyes. Every change of a job run's state is a swap by the holder, so that who has lost the
+lease can change nothing.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sessions.base.clock import allowed_skew_s
+from sessions.base.clock import stale_after_s
 from sessions.base.model import JobRun, JobRunState, Lease
 from sessions.records.state_store import StateStore, Stored
 
@@ -29,23 +33,53 @@ class LeaseLostError(Exception):
     """Somebody else works on the job run now, or may."""
 
 
-def is_free(stored: Stored[JobRun], now_s: float) -> bool:
-    """Whether a job run may be claimed. `now_s` is the store's time."""
+class Stillness:
+    """For how long records have stood still before our eyes, by seconds of this process."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[tuple[str, ...], float]] = {}
+
+    def of_s(self, stored: Stored[JobRun]) -> float:
+        """Seconds since this version was seen first, if no other was seen since."""
+        now_s, written = time.monotonic(), stored.version.written[:1]
+        known, since_s = self._since.get(stored.value.id, ((), now_s))
+        if known != written:
+            self._since[stored.value.id] = written, now_s
+            return 0.0
+        return now_s - since_s
+
+    def keep(self, job_run_ids: Collection[str]) -> None:
+        """Forget all others."""
+        self._since = {name: seen for name, seen in self._since.items() if name in job_run_ids}
+
+
+def is_free(stored: Stored[JobRun], now_s: float, still_s: float = 0.0) -> bool:
+    """Whether a job run may be claimed. `now_s` is the store's time; its record has stood still for `still_s`."""
     run, lease = stored.value, stored.value.lease
     if run.state.ended:
         return False
-    return lease is None or lease.owner == NOBODY or now_s > free_at_s(stored)
+    if lease is None or lease.owner == NOBODY:
+        return True
+    return now_s > free_at_s(stored) or still_s > stale_after_s(lease.ttl_s)
 
 
 def free_at_s(stored: Stored[JobRun]) -> float:
     """When a lease that is not renewed any more becomes stale, by the store's clock."""
     lease = stored.value.lease
-    return stored.modified_s + (lease.ttl_s + allowed_skew_s(lease.ttl_s) if lease else 0.0)
+    return stored.modified_s + (stale_after_s(lease.ttl_s) if lease else 0.0)
 
 
-def claim(state: StateStore, stored: Stored[JobRun], owner: str, ttl_s: float, now_s: float) -> HeldJobRun | None:
+def free_in_s(stored: Stored[JobRun], now_s: float, still_s: float) -> float:
+    """The same as seconds from now, at most those for which its record has to stand still."""
+    lease = stored.value.lease
+    return min(free_at_s(stored) - now_s, stale_after_s(lease.ttl_s) - still_s if lease else 0.0)
+
+
+def claim(
+    state: StateStore, stored: Stored[JobRun], owner: str, ttl_s: float, now_s: float, still_s: float = 0.0
+) -> HeldJobRun | None:
     """Take a job run that is free; None where it is not, or somebody else was faster."""
-    if not is_free(stored, now_s):
+    if not is_free(stored, now_s, still_s):
         return None
     run, before = stored.value, stored.value.lease
     taken_over = before is not None and before.owner != NOBODY
