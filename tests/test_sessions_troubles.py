@@ -6,6 +6,7 @@ and the records are real; a launcher runs a group where it is launched.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import threading
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from stores import InterceptedStore, unmeasured  # noqa: F401
+from stores import Crash, InterceptedStore, unmeasured  # noqa: F401
 
 import deltacompact
 from deltacompact.base.errors import ConflictError, CredentialsError, InputError, StoreError
@@ -22,6 +23,7 @@ from sessions.base.clock import StoreClock
 from sessions.base.model import JobRun, JobRunState, SessionState, Trouble
 from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import Cause, RetryPolicy, cause_of
+from sessions.cli.dispatch import dispatcher_of
 from sessions.dispatch import attempts as attempts_module
 from sessions.dispatch import job_run_work
 from sessions.dispatch.admission import Admission
@@ -459,6 +461,63 @@ def test_a_job_run_that_is_reopened_while_another_dispatcher_closes_it_keeps_its
 
     StateStore(InterceptedStore(state.store, reopened_meanwhile)).close(ended)
     assert [mark.job_run_id for mark in state.open_job_runs()] == ["run-1"]
+
+
+@pytest.mark.parametrize("late", ["the DELETE is delivered twice", "the closer dies after its DELETE"])
+def test_a_delete_that_comes_late_does_not_hide_the_job_run_that_is_run_again(late):
+    """`retry` came between the end and the DELETE of who had worked on it; nobody looks after that."""
+    memory = MemoryStore()
+    state = StateStore(memory)
+    state.accept(JobRun("run-1", DOCUMENT, JobRunState.ACCEPTED, 1.0))
+    ended = cancel(state, "run-1")
+    sent = []
+
+    def intercept(kind, path, act):
+        if kind == "delete":
+            if late == "the DELETE is delivered twice":
+                sent.append(act)
+                return act()
+            retry(state, "run-1")
+            act()
+            raise Crash
+        return act()
+
+    with contextlib.suppress(Crash):
+        StateStore(InterceptedStore(memory, intercept)).close(ended)
+    if sent:
+        retry(state, "run-1")
+        for act in sent:
+            act()
+    assert [(mark.job_run_id, mark.life) for mark in state.open_job_runs()] == [("run-1", 1)]
+    again = cancel(state, "run-1")
+    assert again.life == 1 and not list(memory.list("open/"))
+
+
+def test_a_mark_of_a_life_that_never_began_goes_after_an_hour(tmp_path, monkeypatch):
+    """Whoever was to run it again died between its mark and its record."""
+    memory = MemoryStore(clock=lambda: now_s[0])
+    now_s = [1_000_000.0]
+    state = StateStore(memory)
+    state.accept(JobRun("run-1", DOCUMENT, JobRunState.ACCEPTED, 1.0))
+    cancel(state, "run-1")
+
+    def dies(kind, path, act):
+        if kind != "get" and "run/" in path:
+            raise Crash
+        return act()
+
+    with contextlib.suppress(Crash):
+        retry(StateStore(InterceptedStore(memory, dies)), "run-1")
+    dispatcher = dispatcher_of(str(tmp_path / "queue"), memory, logs=str(tmp_path / "logs"))
+    for later_s, marks in ((0, 1), (3000, 1), (3700, 0)):
+        now_s[0] = 1_000_000.0 + later_s
+        dispatcher._say()
+        for mark in state.open_job_runs():
+            dispatcher._claim(mark)
+        assert len(list(memory.list("open/"))) == marks and not dispatcher._holding
+    assert state.job_run("run-1").value.state is JobRunState.CANCELLED
+    assert retry(state, "run-1").life == 1 and len(state.open_job_runs()) == 1
+    dispatcher._launcher.close()
 
 
 # --- the policy ----------------------------------------------------------------------------------------------------

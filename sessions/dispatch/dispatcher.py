@@ -55,6 +55,7 @@ _FORGET_EVERY_S = 3600.0
 _LOOK_AGAIN_S = 30.0
 """So long a job run is left alone that waits for another one which is still open, or that cannot be read."""
 _REAP_EVERY_S = 60.0
+_BORN_WITHIN_S = 3600.0
 _MISSING_FOR_S = 30.0
 _LOOK_FOR_CANCELLING_S = 30.0
 _GIVEN_BACK_FOR_S = 5.0
@@ -191,17 +192,17 @@ class Dispatcher:
         self._accepted.clear()
         self._sweep_s = time.monotonic() + _TROUBLED_FOR_S
         every_s = min(_SWEEP_EVERY_S, self._settings.lease_s / _SWEEP_OF_LEASE)
-        for job_run_id in self._unheld():
+        for mark in self._unheld():
             if not self._free():
                 every_s = 0.0  # there is more: once a place is free
                 break
-            self._guarded(lambda job_run_id=job_run_id: self._claim(job_run_id))  # type: ignore[misc]
+            self._guarded(lambda mark=mark: self._claim(mark))  # type: ignore[misc]
         if self._behind.keys() - self._holding.keys():
             every_s = min(every_s, _SWEEP_WAITING_EVERY_S)
         next_s = min(self._busy_until_s.values(), default=math.inf)
         self._sweep_s = min(time.monotonic() + every_s, max(next_s, time.monotonic() + min(every_s, _TROUBLED_FOR_S)))
 
-    def _unheld(self) -> Iterator[str]:
+    def _unheld(self) -> Iterator[OpenMark]:
         """Open job runs, the longest accepted first, without those that others were seen to work on just now, and those
         whose turn comes after one that is still open."""
         marks = self.state.open_job_runs()
@@ -218,9 +219,10 @@ class Dispatcher:
         for mark in marks:
             busy_until_s = self._busy_until_s.get(mark.job_run_id, 0.0)
             if mark.job_run_id not in self._holding and time.monotonic() >= busy_until_s:
-                yield mark.job_run_id
+                yield mark
 
-    def _claim(self, job_run_id: str) -> None:
+    def _claim(self, mark: OpenMark) -> None:
+        job_run_id = mark.job_run_id
         try:
             stored = self.state.job_run(job_run_id)
         except NotFoundError:
@@ -230,7 +232,7 @@ class Dispatcher:
             self._busy_until_s[job_run_id] = time.monotonic() + _LOOK_AGAIN_S
             return
         if stored.value.state.ended:
-            self.state.close(stored.value)
+            self._close(mark, stored.value)
             return
         now_s = self._store_now_s()
         still_s = self._stillness.of_s(stored)
@@ -255,6 +257,15 @@ class Dispatcher:
             raise
         with self._lock:
             self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
+
+    def _close(self, mark: OpenMark, run: JobRun) -> None:
+        """Take a mark away that was left. One of a life to come is put a moment before the record says so."""
+        if mark.life <= run.life:
+            self.state.close(run)
+        elif self._store_now_s() - mark.accepted_s > _BORN_WITHIN_S:
+            self.state.close_unborn(mark, run)
+        else:
+            self._busy_until_s[run.id] = time.monotonic() + _TROUBLED_FOR_S
 
     def _waits(self, run: JobRun) -> bool:
         """Whether it is not the time, or not our turn. What is to be cancelled waits for nothing."""

@@ -1,6 +1,7 @@
 """The state that dispatchers share: job runs, sessions, who works on what.
 
     open/run-1                          run-1 was accepted and has not ended: what a sweep looks at
+    open/run-2~1                        run-2 had ended, and is run again: its life 1
     ended/8204618700.run-1              run-1 has ended, the latest first: what the page shows without looking at all
     ended-indexed                       every job run that has ended has such a mark
     job-runs/run-1/run/…                its record
@@ -10,7 +11,9 @@
     clock                               put by whoever asks for the store's time
 
 A mark in open/ is put before the record, and removed after the record says that the job run has ended: so a job run
-that was accepted and has not ended always has its mark. In between, the mark in ended/ is put. Its number is what is
+that was accepted and has not ended always has its mark. Each life of a job run that is run again has a mark of its own,
+and whoever closes an earlier one, however late its DELETE arrives, takes only that away. In between, the mark in ended/
+is put. Its number is what is
 left of the seconds until the year 2286, so that one request lists what ended last, however much has ended before.
 """
 
@@ -52,6 +55,7 @@ _FORMAT = 2
 _INDEXED = "ended-indexed"
 _LAST_S = 9_999_999_999
 _ENDED = re.compile(rf"[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
+_OPEN = re.compile(rf"open/(?P<id>{JOB_RUN_ID})(~(?P<life>[1-9][0-9]{{0,5}}))?")
 _FOREIGN = InputError("it is no mark of a job run")
 _DISPATCHER_FORGOTTEN_S = 24 * 3600
 
@@ -70,10 +74,11 @@ class Stored(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class OpenMark:
-    """A job run that has not ended, and when it was accepted by the store's clock."""
+    """A job run that has not ended, and when it was accepted by the store's clock, into its latest life."""
 
     job_run_id: str
     accepted_s: float
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ class StateStore:
             return False
         except NotFoundError:
             pass
-        self._mark_open(run.id)
+        self._mark_open(run)
         if not self._records.create(_run_folder(run.id), _value(_JOB_RUN, run)):
             return False
         self._tell(None, run)
@@ -144,11 +149,13 @@ class StateStore:
 
     def open_job_runs(self) -> list[OpenMark]:
         """The job runs that have not ended, the longest accepted first."""
-        listed = [(stat.path.removeprefix("open/"), stat) for stat in self.store.list("open/")]
-        foreign = {stat.path: _FOREIGN for name, stat in listed if not re.fullmatch(JOB_RUN_ID, name)}
-        self.unreadable.replace("open/", foreign)
-        marks = [OpenMark(name, stat.modified_s) for name, stat in listed if stat.path not in foreign]
-        return sorted(marks, key=lambda mark: (mark.accepted_s, mark.job_run_id))
+        named = {stat.path: (stat, _OPEN.fullmatch(stat.path)) for stat in self.store.list("open/")}
+        self.unreadable.replace("open/", {path: _FOREIGN for path, (_, found) in named.items() if not found})
+        marks = [
+            OpenMark(found["id"], stat.modified_s, int(found["life"] or 0)) for stat, found in named.values() if found
+        ]
+        latest = {mark.job_run_id: mark for mark in sorted(marks, key=lambda mark: mark.life)}
+        return sorted(latest.values(), key=lambda mark: (mark.accepted_s, mark.job_run_id))
 
     def change_job_run(self, stored: Stored[JobRun], after: JobRun) -> Stored[JobRun] | None:
         """Replace exactly the version that was read; None where somebody else has replaced it."""
@@ -170,33 +177,38 @@ class StateStore:
             self.store.put(_INDEXED, b"")
 
     def close(self, run: JobRun) -> None:
-        """Take the mark of a job run that has ended away, unless it was reopened meanwhile."""
+        """Take the marks of a job run that has ended away, those of this life and of the ones before it."""
         assert run.state.ended
         self.store.put(_ended_path(run), b"")
-        self.store.delete([f"open/{run.id}"])
+        self.store.delete(_open_paths(run))
+
+    def close_unborn(self, mark: OpenMark, run: JobRun) -> None:
+        """Take the mark of a life away that somebody was to begin, and died: the job run has not been run again."""
+        assert run.state.ended and run.life < mark.life
+        self.store.delete([_open_path(mark.job_run_id, mark.life)])
         with contextlib.suppress(NotFoundError):
-            if not self.job_run(run.id).value.state.ended:
-                self._mark_open(run.id)
+            if (now := self.job_run(run.id).value).life >= mark.life and not now.state.ended:
+                self._mark_open(now)
 
     def reopen(self, stored: Stored[JobRun], after: JobRun) -> Stored[JobRun] | None:
         """Replace the record of a job run that has ended by one that has not; None where somebody was faster.
 
-        The mark is put before and after: whoever closes the former one meanwhile takes the first one away.
+        The mark is put before and after: whoever takes this for never begun takes the first one away.
         """
-        self._mark_open(after.id)
+        self._mark_open(after)
         reopened = self._swapped(_JOB_RUN, stored, after)
         if reopened is not None:
-            self._mark_open(after.id)
+            self._mark_open(after)
             self.store.delete([_ended_path(stored.value)])
         return reopened
 
-    def _mark_open(self, job_run_id: str) -> None:
-        self.store.put_if_absent(f"open/{job_run_id}", b"")
+    def _mark_open(self, run: JobRun) -> None:
+        self.store.put_if_absent(_open_path(run.id, run.life), b"")
 
     def forget(self, run: JobRun) -> None:
         """Take all marks of a job run away, because its record goes."""
         assert run.state.ended
-        self.store.delete([f"open/{run.id}", _ended_path(run)])
+        self.store.delete([*_open_paths(run), _ended_path(run)])
 
     # Sessions
 
@@ -352,6 +364,15 @@ def _stored(kind: TypeAdapter[R], version: Version) -> Stored[R]:
 def _ended_path(run: JobRun) -> str:
     ended_s = int(run.finished_s or run.accepted_s)
     return f"ended/{min(_LAST_S, max(0, _LAST_S - ended_s)):010d}.{run.id}"
+
+
+def _open_path(job_run_id: str, life: int) -> str:
+    return f"open/{job_run_id}~{life}" if life else f"open/{job_run_id}"
+
+
+def _open_paths(run: JobRun) -> list[str]:
+    """The marks of all its lives. The version before gave each of them that of the first."""
+    return [_open_path(run.id, life) for life in range(run.life + 1)]
 
 
 def _run_folder(job_run_id: str) -> str:
