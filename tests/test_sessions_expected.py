@@ -27,6 +27,8 @@ from sessions.documents.instruction import of_values
 from sessions.events.event import EventType
 from sessions.events.outbox import Outbox
 from sessions.events.recording import EventRecorder
+from sessions.launchers.launcher import GroupState, GroupStatus
+from sessions.launchers.local import LocalLauncher
 from sessions.planning.admission import QuietWindow
 from sessions.planning.learning import RateStore
 from sessions.planning.planner import Planner
@@ -150,18 +152,28 @@ def test_written_groups_of_an_iceberg_branch_are_progress():
     assert progress.share == pytest.approx((1 + 3 * 3 / 4) / 4)
 
 
-@pytest.mark.parametrize("looked_every_s", [0.0, 2.0])
-def test_what_a_start_takes_is_learned(place, monkeypatch, looked_every_s):
+@pytest.mark.parametrize("ends_late_s", [0.0, 0.5])
+def test_what_a_start_takes_is_learned(place, monkeypatch, ends_late_s):
     """The dispatcher's own share of a job run: the process, and that its end is noticed.
 
-    Also where its records say first that all has ended, and the process ends only then.
+    Also where records say first that all has ended, and the process ends only after that.
     """
-    monkeypatch.setattr(job_run_work, "_LOOK_AT_SESSIONS_EVERY_S", looked_every_s)
+    told, ended_s = LocalLauncher.status, {}
+
+    def status(launcher, group_id):
+        found = told(launcher, group_id)
+        late = found.state is GroupState.ENDED
+        if late and time.monotonic() - ended_s.setdefault(group_id, time.monotonic()) < ends_late_s:
+            return GroupStatus(GroupState.RUNNING)
+        return found
+
+    monkeypatch.setattr(LocalLauncher, "status", status)
+    monkeypatch.setattr(job_run_work, "_LOOK_AT_SESSIONS_EVERY_S", 0.0)
     place.table("orders", partitions=("a", "b", "c"))
     for day in "abc":
         place.submit("orders", f"run-{day}", partitions=[{"day": day}])
     with dispatching_here(place, drain=True) as working:
-        working.join(60)
+        working.join(180)
         assert not working.is_alive()
     starts = starts_of(place).read()
     assert len(starts.seconds["local/local"]) == 3 and all(0 < took < 20 for took in starts.seconds["local/local"])
