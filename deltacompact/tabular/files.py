@@ -269,6 +269,11 @@ class FileReader:
             self._fetched.close()
             self._fetched = None
 
+    def reads(self, part: Part) -> None:
+        """Read this part of the file instead, of which more may be known by now. The file stays open."""
+        self.file, self._part = part.file, part
+        self._announced, self._chunks = False, None
+
     def close(self) -> None:
         """A file that is read again is opened again."""
         self.__exit__(None, None, None)

@@ -31,7 +31,7 @@ from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
 from deltacompact.catalog.iceberg.table import manifests
 from deltacompact.catalog.iceberg.table.content_files import Entry, ManifestContent, Status
 from deltacompact.catalog.iceberg.table.metadata import Snapshot
-from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described
+from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, Wanted, described_each
 from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, lineage_of, with_lineage
 from deltacompact.steps.materialize import materialize
@@ -239,12 +239,8 @@ def test_rule_22_a_file_with_stored_lineage_is_copied_and_one_with_nulls_is_not(
     columns = with_lineage(IcebergTable.load(lake.catalog, T).metadata.schema)
     agree, fills = {}, {}
     for entry in lake.state(T).data:
-        file = described(
-            lake.store(T),
-            StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence),
-            columns,
-            fills=lineage_of(entry),
-        )
+        stored = StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
+        (file,) = described_each(lake.store(T), [Wanted(stored, columns, fills=lineage_of(entry))])
         agree[entry.file.rows] = field_ids.agree(file, columns)
         fills[entry.file.rows, file.path] = [fill.column.name for fill in file.fills]
     both = [ROW_ID.name, LAST_UPDATED.name]

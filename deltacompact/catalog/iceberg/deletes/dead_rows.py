@@ -12,8 +12,9 @@ writes the outputs.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,17 +24,25 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import ContentType, DataFile, Fill
-from deltacompact.base.numbers import UNNUMBERED, Ordinal
-from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, digests, newest, prefixes, read_bucket
+from deltacompact.base.model import DataFile, Fill
+from deltacompact.base.numbers import Ordinal
+from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
 from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.catalog.iceberg.key_index.ranges import buckets_of, read_batch
 from deltacompact.catalog.iceberg.table import deletion_vectors
 from deltacompact.catalog.iceberg.table.locations import readable
 from deltacompact.catalog.iceberg.table.name_mapping import Mapped, Names
-from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
+from deltacompact.catalog.iceberg.table.parquet_files import (
+    AskedRows,
+    StoredFile,
+    Wanted,
+    described_each,
+    opened_each,
+    tables_each,
+)
 from deltacompact.index.live_bitmaps import write_masks
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.fetched_file import begun_ahead
+from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import field_ids
 from deltacompact.tabular.field_ids import FIELD_ID
@@ -93,6 +102,10 @@ class Source:
     first_row: int = 0
     is_opened: bool = True
 
+    def wanted(self, columns: pa.Schema) -> Wanted:
+        """The file, to be read with those of `columns` that it has or that are filled."""
+        return Wanted(self.stored, columns, dict(self.unfillable), self.fills, self.names, self.constants)
+
 
 @dataclass(frozen=True, slots=True)
 class DeadRowsTask:
@@ -126,10 +139,10 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     """Write the live bitmaps. Raises InputError naming a bad file, CorruptionError for a position beyond the end."""
     by_path = positions_by_path(store, task.sources, task.reading)
     asked = []
-    for source in task.sources:
-        file = _described(store, source, task)
+    dead_of_each = dead_positions(store, task.sources, by_path)
+    for source, file, dead in zip(task.sources, _described(store, task), dead_of_each, strict=True):
         lives = np.ones(file.rows, bool)
-        kill(lives, dead_positions(store, source, by_path), source)
+        kill(lives, dead, source)
         asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
     for numbers in read_batch(store, task.looked_up, task.group, 8):
         _kill_looked_up(asked, numbers.view(np.int64).reshape(-1))
@@ -137,25 +150,18 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
     for one in asked:
         for number in one.source.key_sets:
             of_key_set[number].append(one)
-    for number, key_set in task.key_sets:
-        _kill_by_key(store, of_key_set[number], _Keys(store, key_set), task)
+    _kill_by_keys(store, of_key_set, task)
     write_masks(store, task.masks_path, {one.source.ordinal: one.mask for one in asked})
     return [one.found for one in asked]
 
 
-def _described(store: ObjectStore, source: Source, task: DeadRowsTask) -> DataFile:
-    """The file as its footer says; without columns, if it stays closed."""
-    if source.is_opened:
-        return described_source(store, source, task.columns)
-    stored = source.stored
-    path = readable(stored.path)
-    return DataFile(UNNUMBERED, path, ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
-
-
-def described_source(store: ObjectStore, source: Source, columns: pa.Schema) -> DataFile:
-    """The file with those of `columns` that it has or that are filled. Raises InputError naming a bad file."""
-    unfillable, fills = dict(source.unfillable), source.fills
-    return described(store, source.stored, columns, unfillable, fills, source.names, source.constants)
+def _described(store: ObjectStore, task: DeadRowsTask) -> Iterator[DataFile]:
+    """The files as their footers say; without columns, those that stay closed."""
+    wanted = [source.wanted(task.columns) for source in task.sources]
+    to_open = (one for one, source in zip(wanted, task.sources, strict=True) if source.is_opened)
+    opened = described_each(store, to_open, task.reading)
+    for one, source in zip(wanted, task.sources, strict=True):
+        yield next(opened) if source.is_opened else one.part.file
 
 
 def _kill_looked_up(asked: Sequence[_Asked], numbers: npt.NDArray[np.int64]) -> None:
@@ -189,19 +195,33 @@ class _Asked:
 
 
 def dead_positions(
-    store: ObjectStore, source: Source, by_path: Mapping[str, list[npt.NDArray[np.int64]]]
-) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of a file that its vector or its position deletes name, maybe several times."""
-    if (vector := source.vector) is not None:
-        file_store, name = open_object(store, readable(vector.path))
+    store: ObjectStore, sources: Iterable[Source], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
+) -> Iterator[list[npt.NDArray[np.int64]]]:
+    """Of each file, the rows that its vector or its position deletes name, maybe several times."""
+    for source, blob in begun_ahead(sources, lambda source: (source, _blob(store, source.vector))):
+        dead = list(by_path[source.stored.path]) if source.positions else []
+        if source.vector is not None:
+            dead.append(deletion_vectors.positions(blob(), source.vector.path).astype(np.int64))
+        yield dead
+
+
+def _blob(store: ObjectStore, vector: Vector | None) -> Callable[[], bytes]:
+    """What gives the bytes of a vector; of a remote one, which may lie beside thousands, they are requested now."""
+    if vector is None:
+        return bytes
+    file_store, name = open_object(store, readable(vector.path))
+    if isinstance(file_store, Fetches):
+        answer = file_store.fetch(name, vector.offset, vector.size)
+        return lambda: bytes(answer.result().data)
+
+    def read() -> bytes:
         with file_store.open(name) as file:
-            blob = file.read_at(vector.size, vector.offset)
-        yield deletion_vectors.positions(bytes(blob), vector.path).astype(np.int64)
-    if source.positions:
-        yield from by_path[source.stored.path]
+            return bytes(file.read_at(vector.size, vector.offset))
+
+    return read
 
 
-def kill(lives: npt.NDArray[np.bool_], dead: Iterator[npt.NDArray[np.int64]], source: Source) -> None:
+def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], source: Source) -> None:
     """Mark rows as dead in `lives`. Raises CorruptionError for a position beyond the end."""
     for rows in dead:
         if len(rows) and (rows.max() >= len(lives) or rows.min() < 0):
@@ -219,9 +239,9 @@ def positions_by_path(
     paths = pa.array(sorted(wanted), pa.large_string())
     files = dict.fromkeys(file for source in sources for file in source.positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
-    for stored in files:
-        file = described(store, stored, _POSITIONS, _NEEDED, names=_NAMES)
-        for _, table in tables(store, file, _POSITIONS, limits=reading):
+    to_read = (Wanted(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
+    for opened in opened_each(store, to_read, reading):
+        for _, table in opened.tables(_POSITIONS):
             numbers = pc.index_in(table["file_path"], value_set=paths)
             ours = table.append_column("number", numbers).filter(pc.is_valid(numbers))
             path_numbers = np.asarray(ours["number"])
@@ -235,16 +255,13 @@ def positions_by_path(
 
 
 class _Keys:
-    """A key set's buckets as they are needed. The last one stays loaded: small key sets have only one."""
+    """A key set's buckets as they are needed. The last one stays loaded: small key sets have only one, which is the
+    next of `small`."""
 
-    def __init__(self, store: ObjectStore, key_set: KeySet) -> None:
+    def __init__(self, store: ObjectStore, key_set: KeySet, small: Iterator[pa.Table]) -> None:
         self._store = store
         self._key_set = key_set
-        self._loaded: tuple[int, pa.Table] | None = None
-
-    @property
-    def columns(self) -> pa.Schema:
-        return self._key_set.columns
+        self._loaded = (0, next(small).combine_chunks()) if len(key_set.buckets) == 1 else None
 
     @property
     def bucket_count(self) -> int:
@@ -253,28 +270,40 @@ class _Keys:
     def bucket(self, number: int) -> pa.Table:
         if self._loaded is None or self._loaded[0] != number:
             self._loaded = None  # let the former go before the next comes
-            keys = read_bucket(self._store, self._key_set.buckets[number])
-            if len(self._key_set.buckets[number]) > 1:  # a file has each key once
-                keys = newest(keys)
+            (keys,) = read_buckets(self._store, [self._key_set.buckets[number]])
             self._loaded = number, keys.combine_chunks()
         return self._loaded[1]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The digests of some rows of a file: the first of them is row `start`."""
+    """The digests of some rows of a file, for a key set: the first of them is row `start`."""
 
+    key_set: int
     asked: _Asked
     start: int
     digests: npt.NDArray[np.uint8]
 
 
-def _kill_by_key(store: ObjectStore, asked: Sequence[_Asked], keys: _Keys, task: DeadRowsTask) -> None:
+def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> None:
+    """Ask each key set for the rows of its files. A partition has its own, so there may be thousands of small ones:
+    their keys, and the files, are fetched ahead."""
+    small = read_buckets(store, (key_set.buckets[0] for _, key_set in task.key_sets if len(key_set.buckets) == 1))
+    pieces = itertools.groupby(_pieces(store, of_key_set, task), lambda piece: piece.key_set)
+    found = next(pieces, None)
+    for number, key_set in task.key_sets:
+        keys = _Keys(store, key_set, small)
+        if found is not None and found[0] == number:
+            _kill_by_key(found[1], keys, task.rows_at_once)
+            found = next(pieces, None)
+
+
+def _kill_by_key(pieces: Iterable[_Piece], keys: _Keys, rows_at_once: int) -> None:
     """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
     waiting: list[_Piece] = []
     rows = 0
-    for piece in _pieces(store, asked, keys, task):
-        if waiting and rows + len(piece.digests) > task.rows_at_once:
+    for piece in pieces:
+        if waiting and rows + len(piece.digests) > rows_at_once:
             _kill_pieces(waiting, keys)
             waiting, rows = [], 0
         waiting.append(piece)
@@ -283,13 +312,19 @@ def _kill_by_key(store: ObjectStore, asked: Sequence[_Asked], keys: _Keys, task:
         _kill_pieces(waiting, keys)
 
 
-def _pieces(store: ObjectStore, asked: Sequence[_Asked], keys: _Keys, task: DeadRowsTask) -> Iterator[_Piece]:
-    for one in asked:
-        file, path = field_ids.matched(one.file, keys.columns), one.source.stored.path
-        for start in range(0, file.rows, task.rows_at_once):
-            stop = min(file.rows, start + task.rows_at_once)
-            read = tables(store, file, keys.columns, (start, stop), task.reading)
-            yield _Piece(one, start, np.concatenate([digests(table, keys.columns, path) for _, table in read]))
+def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> Iterator[_Piece]:
+    """The rows that each key set is asked for, in the order of the task's key sets."""
+    places: list[tuple[int, _Asked, int]] = []
+    wanted: list[AskedRows] = []
+    for number, key_set in task.key_sets:
+        for one in of_key_set.get(number, ()):
+            file = field_ids.matched(one.file, key_set.columns)
+            for start in range(0, file.rows, task.rows_at_once):
+                places.append((number, one, start))
+                wanted.append((file, key_set.columns, (start, min(file.rows, start + task.rows_at_once))))
+    for (number, one, start), slices in zip(places, tables_each(store, wanted, task.reading), strict=True):
+        path = one.source.stored.path
+        yield _Piece(number, one, start, np.concatenate([digests(table, table.schema, path) for _, table in slices]))
 
 
 def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:

@@ -15,7 +15,7 @@ Iceberg tells 0.0 from -0.0. Null equals null and NaN equals NaN (rule 13).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,10 @@ import pyarrow.compute as pc
 from deltacompact.base.limits import ReadLimits
 from deltacompact.catalog.iceberg.key_index.ranges import Prefixes, buckets_of
 from deltacompact.catalog.iceberg.table.name_mapping import Names
-from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, described, tables
+from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, Wanted, opened_each
+from deltacompact.index.index_files import session_object
 from deltacompact.index.keys import DIGEST_BYTES, encoding_of
+from deltacompact.storage.fetched_file import ReadAhead, announce, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 
@@ -79,9 +81,9 @@ def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
     """The keys of the files. Many small files make one table, so that little is written for each."""
     waiting: list[pa.Table] = []
     rows = 0
-    for stored in task.files:
-        file = described(store, stored, task.columns, _wanted(task.columns), names=task.names)
-        for _, table in tables(store, file, task.columns, limits=task.reading):
+    wanted = (Wanted(stored, task.columns, _needed(task.columns), names=task.names) for stored in task.files)
+    for stored, opened in zip(task.files, opened_each(store, wanted, task.reading), strict=True):
+        for _, table in opened.tables(task.columns):
             found = digests(table, task.columns, stored.path)
             sequence = pa.repeat(pa.scalar(stored.sequence_number, pa.int64()), len(found))
             waiting.append(pa.Table.from_arrays([as_arrow(found), sequence], schema=KEYS))
@@ -93,7 +95,7 @@ def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
         yield newest(pa.concat_tables(waiting))
 
 
-def _wanted(columns: pa.Schema) -> dict[int, str]:
+def _needed(columns: pa.Schema) -> dict[int, str]:
     """A delete file that lacks a column would delete the rows in which the column is null."""
     return {int(name): "by which it deletes" for name in columns.names}
 
@@ -149,11 +151,15 @@ def _by_bucket(keys: pa.Table, bucket_count: int) -> Iterator[tuple[int, pa.Tabl
         yield int(bucket), ordered.slice(starts[bucket], starts[bucket + 1] - starts[bucket])
 
 
-def read_bucket(store: ObjectStore, paths: Sequence[str]) -> pa.Table:
-    """The keys of one bucket: what all tasks wrote of it, merged."""
-    parts = []
-    for path in paths:
-        file_store, name = open_object(store, path)
-        with file_store.open(name) as source:
-            parts.append(pa.ipc.open_file(source).read_all())
-    return newest(pa.concat_tables(parts)) if parts else KEYS.empty_table()
+def read_buckets(store: ObjectStore, buckets: Iterable[Sequence[str]]) -> Iterator[pa.Table]:
+    """The keys of each bucket: what all tasks wrote of it, merged. The next buckets' files are fetched ahead."""
+    ahead = ReadAhead()
+    for opened in begun_ahead(buckets, lambda paths: [session_object(store, path, ahead) for path in paths]):
+        parts = [_keys_in(file) for file in opened]
+        yield newest(pa.concat_tables(parts)) if parts else KEYS.empty_table()
+
+
+def _keys_in(opened: contextlib.AbstractContextManager[pa.NativeFile]) -> pa.Table:
+    with opened as source:
+        announce(source)
+        return pa.ipc.open_file(source).read_all()

@@ -18,16 +18,15 @@ import pyarrow as pa
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.catalog.iceberg.deletes.dead_rows import Source, described_source
+from deltacompact.catalog.iceberg.deletes.dead_rows import Source
 from deltacompact.catalog.iceberg.key_index.blocks import of_bucket
 from deltacompact.catalog.iceberg.key_index.document import IndexUnusableError, RunFile
 from deltacompact.catalog.iceberg.key_index.order import Order
 from deltacompact.catalog.iceberg.key_index.ranges import prefixes_of, read_batch, write_by_bucket
-from deltacompact.catalog.iceberg.table.parquet_files import tables
+from deltacompact.catalog.iceberg.table.parquet_files import opened_each
 from deltacompact.index.entries import Entries, fields, none
 from deltacompact.index.index_files import bucket_writer
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import field_ids
 
 
 class Entering(Protocol):
@@ -68,13 +67,11 @@ def enter(store: ObjectStore, task: EnterTask) -> None:
     """Raises InputError naming a file that is missing or damaged."""
     parts = []
     wanted = task.entering.columns
-    for piece in task.pieces:
-        source = piece.source
-        known = described_source(store, source, task.columns)
-        file = field_ids.matched(known, wanted)
-        for first, table in tables(store, file, wanted, piece.rows, task.reading):
+    files = (piece.source.wanted(task.columns) for piece in task.pieces)
+    for piece, opened in zip(task.pieces, opened_each(store, files, task.reading), strict=True):
+        for first, table in opened.tables(wanted, piece.rows):
             rows = np.arange(first, first + table.num_rows, dtype=np.uint64)
-            parts.append(task.entering.entries(table, rows, piece.number, source.stored.path))
+            parts.append(task.entering.entries(table, rows, piece.number, piece.source.stored.path))
     write_by_bucket(store, task.path, parts, task.entering.order.entry_bytes, task.buckets)
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact import _kernels
-from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_bucket
+from deltacompact.catalog.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
 from deltacompact.catalog.iceberg.key_index.blocks import of_prefixes
 from deltacompact.catalog.iceberg.key_index.document import IndexUnusableError, RunFile
 from deltacompact.catalog.iceberg.key_index.entering import numbered
@@ -94,7 +94,7 @@ class LookupTask:
 
 def look_up(store: ObjectStore, task: LookupTask) -> None:
     """Raises IndexUnusableError."""
-    keys = [read_bucket(store, paths) for _, paths in task.keys]
+    keys = list(read_buckets(store, (paths for _, paths in task.keys)))
     key_sets = np.repeat([number for number, _ in task.keys], [table.num_rows for table in keys]).astype(np.int64)
     keyed = pa.concat_tables(keys)
     dead = [np.empty(0, np.int64)]

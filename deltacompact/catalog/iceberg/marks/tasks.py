@@ -194,9 +194,10 @@ class _Former:
 
     def dead_rows(self, file: DeleteFile) -> Iterator[tuple[DeadSource, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
         """Of each data file: which rows were dead before, and the positions that are dead now, in order."""
-        for one in file.sources:
+        dead_of_each = dead_positions(self._store, (one.source for one in file.sources), self._by_path)
+        for one, dead in zip(file.sources, dead_of_each, strict=True):
             lives = np.ones(one.source.stored.rows, bool)
-            kill(lives, dead_positions(self._store, one.source, self._by_path), one.source)
+            kill(lives, dead, one.source)
             yield one, ~lives, _positions_of(one, self._masks)
 
 
