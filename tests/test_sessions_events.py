@@ -145,7 +145,7 @@ def test_what_a_crash_kept_back_is_told_later_and_nothing_twice(after):
 
         live_through(observed(InterceptedStore(inner, intercept)))
         assert failing.failed
-        Courier(StateStore(inner)).deliver()
+        Courier(StateStore(inner), clock=lambda: NOW_S).deliver()
         told = {name: Outbox(inner).read("run-1", name) for name in Outbox(inner).recorded("run-1")}
         estimates = {name for name in whole if name.startswith("sla.")}
         assert set(told) | estimates == set(whole)
@@ -177,7 +177,7 @@ def test_the_topic_gets_every_event_in_order_and_once_where_nothing_fails(topic)
     arn, received = topic
     store = MemoryStore()
     live_through(observed(store))
-    courier = Courier(StateStore(store), arn)
+    courier = Courier(StateStore(store), arn, clock=lambda: NOW_S)
     courier.deliver()
     courier.deliver()
     events = received()
@@ -196,10 +196,10 @@ def test_a_courier_that_dies_after_sending_sends_again(topic):
             raise StoreError("the process dies here")
         return act()
 
-    Courier(StateStore(InterceptedStore(store, intercept)), arn).deliver()
+    Courier(StateStore(InterceptedStore(store, intercept)), arn, clock=lambda: NOW_S).deliver()
     first = {event["id"] for event in received()}
     assert first
-    Courier(StateStore(store), arn).deliver()
+    Courier(StateStore(store), arn, clock=lambda: NOW_S).deliver()
     again = [event["id"] for event in received()]
     assert sorted(again) == [f"run-1/{name}" for name in TOLD] and first <= set(again)
 
