@@ -237,7 +237,11 @@ def test_names_that_are_encoded_are_read_by_other_engines(tmp_path: Path, day: s
     assert pq.read_table(paths[0])["k"].to_pylist() == [1, 2]
 
 
-def test_a_reader_from_before_a_retraction_keeps_its_files(tmp_path: Path) -> None:
+def test_a_reader_from_before_a_retraction_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # days pass for the store, too
+    monkeypatch.setattr(
+        "deltacompact.catalog.delta_stream.vacuum.held.agreed_now_s", lambda store, path, clock_s: clock_s
+    )
     now = [1_000_000.0]
     made = DeltaStreamCatalog(LocalStore(tmp_path), clock=lambda: now[0])
     made.create_table("t", primary_keys=["k"])

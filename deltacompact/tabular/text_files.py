@@ -16,7 +16,7 @@ import pyarrow.json
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
-from deltacompact.tabular import schemas
+from deltacompact.tabular import parquet_read, schemas
 from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.formats import COMPRESSIONS, extensions
 
@@ -33,6 +33,8 @@ def read_text(
 
     `known` gives the types of columns, never columns: a table without a key must not get it from here.
     """
+    if not parquet_read.is_near(source):
+        source = pa.BufferReader(source.read_buffer())  # it is read more than once
     text = _Text(source, path)
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
     if columns is None:  # a column without any value yet has no type yet, so let the parser find one

@@ -21,6 +21,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lon
 import deltacompact
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json, plan_to_json
+from deltacompact.catalog.iceberg.table import manifests
 
 T = "ns.t"
 WIDENED = {
@@ -166,3 +167,35 @@ def test_a_number_that_cannot_be_truncated_is_refused_in_one_line(lake, type_, l
     with pytest.raises(InputError, match=rf"truncate\[10\] of {least} in column 'id' is less than any"):
         lake.rewrite(T, rewrite_all=True, output_spec_id=1)
     assert len(lake.rows(T)) == 1 + len(others)
+
+
+def as_java_defines_types(fields):
+    """The second of two fields of one decimal type has its name alone."""
+    known: set[str] = set()
+
+    def once(type_):
+        if isinstance(type_, list):
+            return [once(member) for member in type_]
+        if not isinstance(type_, dict) or type_["name"] not in known:
+            known.update([type_["name"]] if isinstance(type_, dict) else [])
+            return type_
+        return type_["name"]
+
+    return [{**part, "type": once(part["type"])} for part in fields]
+
+
+def test_a_delete_applies_where_a_manifest_only_names_the_type_of_its_second_decimal(lake, monkeypatch):
+    decimal = DecimalType(9, 2)
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", decimal), NestedField(3, "q", decimal))
+    fields = [PartitionField(number, 998 + number, IdentityTransform(), name) for number, name in ((2, "p"), (3, "q"))]
+    lake.create(T, schema, partition_spec=PartitionSpec(*fields))
+    lake.append(T, [{"id": number, "p": Decimal("1.50"), "q": Decimal("-2.25")} for number in (1, 2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "_defined_once", as_java_defines_types)
+        lake.delete_by_key(T, {"id": [1]}, (150, -225))
+    assert {entry.file.partition for entry in (*lake.state(T).data, *lake.state(T).deletes)} == {(150, -225)}
+    maintain(lake)
+    compact(lake, "convert")
+    assert [row["id"] for row in lake.rows(T)] == [2]
+    compact(lake, "rewrite", **{"rewrite-all": "true"})
+    assert [row["id"] for row in lake.rows(T)] == [2]

@@ -58,12 +58,7 @@ def records(data: bytes, path: str) -> tuple[list[dict[str, Any]], dict[str, Any
         source = io.BytesIO(_decoded(data))
         header, schema = _header(source)
         metadata = {name: text.decode() for name, text in header["meta"].items()}
-        header["meta"][_SCHEMA] = json.dumps(_without_logical_types(schema)).encode()
-        plain = io.BytesIO()
-        fastavro.schemaless_writer(plain, _HEADER, header)
-        plain.write(source.read())
-        plain.seek(0)
-        found: list[Any] = list(fastavro.reader(plain))
+        found: list[Any] = list(fastavro.reader(_plain(source, header, schema)))
         return found, schema, metadata
 
 
@@ -85,8 +80,9 @@ class Part:
 def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part]:
     """The parts of each record. The field `name` is a record itself, and only the fields `seen` of it are decoded."""
     with _naming(path):
-        data = _decoded(data)
-        fields = _without_logical_types(schema_of(data, path))["fields"]
+        whole = io.BytesIO(_decoded(data))
+        header, schema = _header(whole)
+        fields = _without_logical_types(schema)["fields"]
         place = next(place for place, field in enumerate(fields) if field["name"] == name)
         inner = fields[place]["type"]
         before, stored, after = (
@@ -95,7 +91,7 @@ def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part
         )
         wanted = fastavro.parse_schema(inner | {"fields": [part for part in inner["fields"] if part["name"] in seen]})
         found = []
-        for block in fastavro.block_reader(io.BytesIO(data)):
+        for block in fastavro.block_reader(_plain(whole, header, schema)):
             source: io.BytesIO = block.bytes_  # type: ignore[attr-defined]
             raw = source.getvalue()
             for _ in range(block.num_records):
@@ -180,7 +176,40 @@ def _header(source: io.BytesIO) -> tuple[Any, dict[str, Any]]:
     header: Any = fastavro.schemaless_reader(source, _HEADER, None)
     if header["magic"] != MAGIC:
         raise ValueError("it does not begin like an Avro file")
-    return header, json.loads(header["meta"][_SCHEMA])
+    return header, _spelled_out(json.loads(header["meta"][_SCHEMA]), {})
+
+
+def _plain(rest: io.BytesIO, header: Any, schema: Any) -> io.BytesIO:
+    """The file without logical types in its header. `rest` has been read to the end of the header."""
+    plain = io.BytesIO()
+    meta = header["meta"] | {_SCHEMA: json.dumps(_without_logical_types(schema)).encode()}
+    fastavro.schemaless_writer(plain, _HEADER, header | {"meta": meta})
+    plain.write(rest.read())
+    plain.seek(0)
+    return plain
+
+
+def _spelled_out(schema: Any, defined: dict[str, Any]) -> Any:
+    """The schema with each fixed type spelled out under a name of its own.
+
+    Two columns of one decimal type: Java defines `decimal_9_2` for the first, and only names it for the second.
+    PyIceberg defines it twice, which Avro forbids.
+    """
+    if isinstance(schema, list):
+        return [_spelled_out(member, defined) for member in schema]
+    if isinstance(schema, str) and schema in defined:
+        defined[schema] = defined[schema] | {"name": defined[schema]["name"] + "_"}
+        return defined[schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "fixed":
+        former = defined.get(schema["name"])
+        defined[schema["name"]] = schema if former is None else schema | {"name": former["name"] + "_"}
+        return defined[schema["name"]]
+    return {
+        name: _spelled_out(value, defined) if name in ("type", "fields", "items", "values") else value
+        for name, value in schema.items()
+    }
 
 
 def _decoded(data: bytes) -> bytes:
