@@ -32,19 +32,19 @@ if TYPE_CHECKING:
         SortKey,
     )
     from deltacompact.base.settings import Settings
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.delta_stream.taking_out import retract_file
-    from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-    from deltacompact.catalog.delta_stream.versions import retract, rollback
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.convert.convert import ConvertResult
-    from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
-    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
-    from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.catalog.opening import open_catalog
-    from deltacompact.catalog.publication.publication import PublicationResult
     from deltacompact.compact import compact
+    from deltacompact.delta_streams.taking_out import retract_file
+    from deltacompact.delta_streams.versions import retract, rollback
+    from deltacompact.iceberg_modes.convert.convert import ConvertResult
+    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
     from deltacompact.maintenance.check import check
+    from deltacompact.maintenance.vacuum.vacuum import vacuum
+    from deltacompact.publication.publication import PublicationResult
     from deltacompact.results import CompactionResult, SessionResult
     from deltacompact.storage.s3_access import S3Settings
 
@@ -88,17 +88,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "catalog.delta_stream.catalog": ("DeltaStreamCatalog",),
-    "catalog.delta_stream.vacuum.vacuum": ("vacuum",),
-    "catalog.delta_stream.taking_out": ("retract_file",),
-    "catalog.delta_stream.versions": ("retract", "rollback"),
-    "catalog.iceberg.catalog": ("IcebergCatalog",),
-    "catalog.iceberg.convert.convert": ("ConvertResult",),
-    "catalog.iceberg.upsert.upsert": ("UpsertResult",),
-    "catalog.iceberg.maintain.maintain": ("MaintainResult",),
-    "catalog.iceberg.rewrite.result": ("RewriteResult",),
+    "catalog.delta_streams": ("DeltaStreamCatalog",),
+    "maintenance.vacuum.vacuum": ("vacuum",),
+    "delta_streams.taking_out": ("retract_file",),
+    "delta_streams.versions": ("retract", "rollback"),
+    "catalog.iceberg": ("IcebergCatalog",),
+    "iceberg_modes.convert.convert": ("ConvertResult",),
+    "iceberg_modes.upsert.upsert": ("UpsertResult",),
+    "iceberg_modes.maintain.maintain": ("MaintainResult",),
+    "iceberg_modes.rewrite.result": ("RewriteResult",),
     "catalog.opening": ("open_catalog",),
-    "catalog.publication.publication": ("PublicationResult",),
+    "publication.publication": ("PublicationResult",),
     "compact": ("compact",),
     "results": ("CompactionResult", "SessionResult"),
     "base.model": (

@@ -15,17 +15,17 @@ from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.model import ContentType, SortKey
 from deltacompact.base.modes import CONVERT, MODES, UPSERT
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.job import Request, compact_job
 from deltacompact.results import CompactionResult
 from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.convert.convert import ConvertResult
-    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
-    from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
+    from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.iceberg_modes.convert.convert import ConvertResult
+    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
 
 
 @overload
@@ -145,7 +145,7 @@ def compact(
     primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
-        from deltacompact.catalog.iceberg.commit.attempts import attempt_named
+        from deltacompact.iceberg.commit.attempts import attempt_named
 
         with attempt_named(attempt):
             return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings, event_sinks)

@@ -24,12 +24,12 @@ from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Parti
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.destinations import check_destination
-from deltacompact.catalog.delta_stream.listing import idle_streams, keep_listing
-from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
-from deltacompact.catalog.delta_stream.table_documents import check_keys, no_keys_yet
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.destinations import check_destination
+from deltacompact.delta_streams.listing import idle_streams, keep_listing
+from deltacompact.delta_streams.log.certain_put import telling_interrupts
+from deltacompact.delta_streams.partition import DeltaStreamPartition
+from deltacompact.delta_streams.table_documents import check_keys, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
@@ -42,7 +42,7 @@ from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.publication.publication import PublicationResult
+    from deltacompact.publication.publication import PublicationResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _shown(catalog: DeltaStreamCatalog, job: Job) -> PublicationResult | None:
     """Let the Iceberg table that the destination is published to show what it has now; None: it is not published."""
     if job.publication is None:
         return None
-    from deltacompact.catalog.publication.publication import show_compacted
+    from deltacompact.publication.publication import show_compacted
 
     partitions = [work.partition for work in job.work]
     result = show_compacted(catalog, job.destination_table_id, job.publication, partitions)

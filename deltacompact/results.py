@@ -20,7 +20,7 @@ from deltacompact.session.driver import Published, Session
 from deltacompact.table.ports import Snapshot
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.publication.publication import PublicationResult
+    from deltacompact.publication.publication import PublicationResult
 
 
 @dataclass(frozen=True, slots=True)

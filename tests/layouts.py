@@ -38,8 +38,8 @@ from deltacompact import ContentType, DeltaStreamCatalog, compact
 from deltacompact.base.model import DataFile, Delta, Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
-from deltacompact.catalog.delta_stream.log.state import StreamState
 from deltacompact.cli import plan_report, result_report, table_report
+from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.job import Request
 from deltacompact.storage.memory import MemoryStore

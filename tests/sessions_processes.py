@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from deltacompact import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.delta_streams.log.state import StreamState
 
 ROOT = Path(__file__).parent.parent
 

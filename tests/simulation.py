@@ -19,8 +19,8 @@ from typing import Any
 from stores import Crash, FetchingStore, InterceptedStore
 
 from deltacompact.base.errors import StoreError
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.log.objects import LOG_LIMITS, LogLimits
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 

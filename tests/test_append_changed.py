@@ -15,7 +15,7 @@ import pytest
 
 from deltacompact import InputError, Settings, compact, open_catalog
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.appending import stream_writer
+from deltacompact.delta_streams.appending import stream_writer
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.tabular import stamps
@@ -109,7 +109,7 @@ def test_a_restored_copy_with_another_time_is_the_same_file(catalog, reference, 
 
 def test_entries_without_stamps_are_still_read_and_their_size_is_compared(tmp_path, catalog, monkeypatch):
     """As an older release wrote them."""
-    from deltacompact.catalog.delta_stream.log import entries as log_entries
+    from deltacompact.delta_streams.log import entries as log_entries
 
     original = log_entries.file_to_json
     plain = lambda file, schemas: {k: v for k, v in original(file, schemas).items() if k not in ("stamp", "name")}  # noqa: E731
@@ -260,7 +260,7 @@ def test_comparing_etags_costs_no_request(on_s3):
 
 
 def test_a_paced_reader_compares_too(on_s3):
-    from deltacompact.catalog.delta_stream.snapshots import everything
+    from deltacompact.delta_streams.snapshots import everything
     from deltacompact.reading.live_rows import live_batches
     from deltacompact.storage.throttle import Pace, paced
 

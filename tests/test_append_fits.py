@@ -279,7 +279,7 @@ def test_the_users_name_of_a_file_is_kept_through_the_log(tmp_path, catalog):
 
 def test_an_error_of_the_store_gets_no_advice(catalog):
     from deltacompact.base.errors import StoreError
-    from deltacompact.catalog.delta_stream.appending.advice import advised
+    from deltacompact.delta_streams.appending.advice import advised
 
     catalog.create_table("t", primary_keys=["id"])
     delta = catalog.append("t", pa.table({"id": [1]}))
@@ -289,7 +289,7 @@ def test_an_error_of_the_store_gets_no_advice(catalog):
 
 
 def test_advice_that_loses_a_commit_needs_a_fold_of_just_that_file_that_fails(tmp_path, catalog):
-    from deltacompact.catalog.delta_stream.appending.advice import advised
+    from deltacompact.delta_streams.appending.advice import advised
 
     catalog.create_table("t", primary_keys=["id"])
     delta = catalog.append("t", pa.table({"id": [1]}))

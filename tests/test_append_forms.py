@@ -318,7 +318,7 @@ def test_a_file_that_is_named_twice_is_taken_once_and_said(run, catalog, landing
 
 
 def test_a_directory_that_may_not_be_read_is_no_empty_one(landing, catalog, monkeypatch):
-    from deltacompact.catalog.delta_stream.appending.sources import sources
+    from deltacompact.delta_streams.appending.sources import sources
 
     def walk(directory, onerror):
         onerror(PermissionError(13, "Permission denied", f"{directory}/b"))

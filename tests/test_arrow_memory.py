@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import Settings, compact
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.allocator import choose, session_memory
 

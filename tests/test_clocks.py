@@ -11,7 +11,7 @@ from simulation import Simulation
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import compact
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 DAYS = 24 * 3600
 ROW = pa.table({"k": [1], "v": ["a"]})

@@ -16,8 +16,8 @@ from stores import unmeasured  # noqa: F401
 from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact
-from deltacompact.catalog.delta_stream.scan import export_table
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.delta_streams.scan import export_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 

@@ -16,9 +16,9 @@ import deltacompact
 from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError, SessionResult
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import retract
+from deltacompact.delta_streams.versions import retract
 from deltacompact.maintenance.check import check
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 

@@ -152,6 +152,6 @@ def test_the_map_of_a_room_names_every_module(room):
     assert modules - {name for cell in cells for name in cell.split(", ")} == set()
 
 
-@pytest.mark.parametrize(("name", "words_max"), [("README.md", 1000), ("ARCHITECTURE.md", 2500)])
+@pytest.mark.parametrize(("name", "words_max"), [("README.md", 1000), ("ARCHITECTURE.md", 3000)])
 def test_short_documents_stay_short(name, words_max):
     assert len((ROOT / name).read_text().split()) <= words_max

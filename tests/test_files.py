@@ -16,7 +16,7 @@ import pytest
 
 import deltacompact
 from deltacompact import ContentType, Settings, compact
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import files, formats, writing
 from deltacompact.tabular.row_groups import WriteOptions

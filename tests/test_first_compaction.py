@@ -16,7 +16,7 @@ from simulation import Simulation
 from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
-from deltacompact.catalog.delta_stream.scan import export_table
+from deltacompact.delta_streams.scan import export_table
 
 LOCAL = Settings(executor="local", local_threads=1)
 

@@ -25,7 +25,7 @@ from tables import problems
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog, retract, rollback
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition, SchemaMode
-from deltacompact.catalog.delta_stream.log import entries
+from deltacompact.delta_streams.log import entries
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.table import documents
 
@@ -330,7 +330,7 @@ def test_what_an_old_log_does_not_tell_is_measured_where_a_type_changes(forgetfu
 
 def let_in(catalog: DeltaStreamCatalog, monkeypatch: pytest.MonkeyPatch, *tables: pa.Table) -> list[int]:
     """Append as release 0.1 did, which looked at types alone; the positions."""
-    from deltacompact.catalog.delta_stream.appending.far import FarOfStream
+    from deltacompact.delta_streams.appending.far import FarOfStream
 
     with monkeypatch.context() as patch:
         patch.setattr(FarOfStream, "check", lambda *_: None)

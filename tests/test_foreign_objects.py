@@ -20,13 +20,13 @@ from tables import problems
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.log.log import StreamLog
-from deltacompact.catalog.delta_stream.log.objects import LogLimits
-from deltacompact.catalog.delta_stream.paths import StreamPaths, TablePaths, stream_root_of
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import rollback
 from deltacompact.cli import run as command_line
+from deltacompact.delta_streams.log.log import StreamLog
+from deltacompact.delta_streams.log.objects import LogLimits
+from deltacompact.delta_streams.paths import StreamPaths, TablePaths, stream_root_of
+from deltacompact.delta_streams.versions import rollback
 from deltacompact.maintenance.check import check
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStat

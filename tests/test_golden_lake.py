@@ -25,8 +25,8 @@ from stores import unmeasured  # noqa: F401
 from tables import lake_of_release_0_1, problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import rollback, versions
+from deltacompact.delta_streams.versions import rollback, versions
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 TABLES = ("orders", "flat", "events", "wide", "interrupted")
 LOCAL = Settings(executor="local", local_threads=1)

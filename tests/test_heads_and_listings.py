@@ -20,9 +20,9 @@ from tables import problems
 
 from deltacompact import CompactionResult, CorruptionError, DeltaStreamCatalog, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.log.objects import LogLimits
-from deltacompact.catalog.delta_stream.vacuum.mark import FULL_VACUUM_S
-from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult, vacuum
+from deltacompact.delta_streams.log.objects import LogLimits
+from deltacompact.maintenance.vacuum.mark import FULL_VACUUM_S
+from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.reading.parts import AHEAD_BYTES, Part, ahead_of_use, read_in_order
 from deltacompact.storage.memory import MemoryStore
 

@@ -18,10 +18,10 @@ from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest
 from deltacompact.maintenance.check import rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.memory import MemoryStore
 
 NEVER_MERGED = Limits(runs_max=math.inf, runs_share_max=math.inf, masks_share_of_index=math.inf)

@@ -197,7 +197,7 @@ def test_an_index_that_pandas_wrote_is_refused_in_csv_and_parquet(tmp_path):
 
 def test_a_column_without_a_name_that_the_table_has_already_stays(monkeypatch):
     """Release 0.1 took it; the producer must not break."""
-    from deltacompact.catalog.delta_stream.appending import stream_writer
+    from deltacompact.delta_streams.appending import stream_writer
 
     catalog, table = DeltaStreamCatalog(MemoryStore()), pa.table({"id": [1], "Unnamed: 0": [0]})
     catalog.create_table("t", ["day"], ["id"])

@@ -13,13 +13,13 @@ from deltacompact.base.events import SessionFinished
 from deltacompact.base.model import Commit, Delta, OperationType, Partition
 from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.delta_stream import partition as partition_module
-from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.log.entries import Committed
-from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.delta_streams import partition as partition_module
+from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.log.entries import Committed
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.session import attempts
 from deltacompact.session.driver import Session
 from deltacompact.tabular import writing

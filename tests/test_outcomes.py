@@ -28,8 +28,8 @@ from deltacompact import (
     cli,
 )
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.log.objects import LogLimits
-from deltacompact.catalog.delta_stream.versions import retract, rollback
+from deltacompact.delta_streams.log.objects import LogLimits
+from deltacompact.delta_streams.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table
 from deltacompact.storage.local import LocalStore

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import Settings, compact
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.snapshots import choose
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.snapshots import choose
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.table.ports import NothingToDo
 

@@ -19,8 +19,8 @@ from protocol.world import ALL, World, assert_index_is_sound
 from simulation import Simulation
 from stores import unmeasured  # noqa: F401
 
-from deltacompact.catalog.delta_stream.log.entries import Fence
-from deltacompact.catalog.delta_stream.log.objects import LOG_LIMITS, LogLimits
+from deltacompact.delta_streams.log.entries import Fence
+from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits
 
 SHORT_ENTRIES = LogLimits(entry_bytes_max=1000, entries_between_checkpoints=3)
 """Bodies of entries and checkpoints, which a small log would never have."""

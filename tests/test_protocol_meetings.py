@@ -22,8 +22,8 @@ from stores import unmeasured  # noqa: F401
 
 from deltacompact import ConflictError, DeltaStreamCatalog
 from deltacompact.base.model import Token
-from deltacompact.catalog.delta_stream.log.objects import LogLimits
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.delta_streams.log.objects import LogLimits
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 
 @pytest.mark.parametrize("compacting", [folding, folding_otherwise])

@@ -27,14 +27,14 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
-from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import retract, rollback
+from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.delta_streams.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.job import Request, prepare
 from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.memory import MemoryStore
 
 PAGE = Path(__file__).parent.parent / "docs/requests.md"

@@ -14,9 +14,9 @@ from tables import one_row_simulated
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.catalog import stream_files
-from deltacompact.catalog.delta_stream.log.objects import LogLimits
-from deltacompact.catalog.delta_stream.versions import rollback, versions
+from deltacompact.delta_streams.log.objects import LogLimits
+from deltacompact.delta_streams.streams import stream_files
+from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.memory import MemoryStore
 

@@ -13,8 +13,8 @@ import pytest
 import deltacompact
 from deltacompact import Settings, compact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.maintenance.check import check
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_objects import RequestFailed
 

@@ -24,7 +24,8 @@ from sessions_processes import DispatcherProcess, chain
 
 import deltacompact
 from sessions.base.model import JobRunState, SessionState
-from sessions.queues.queue import Queue, open_queue
+from sessions.queues.opening import open_queue
+from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
 SEED = int(os.environ.get("DELTACOMPACT_CHAOS_SEED", "20261122"))

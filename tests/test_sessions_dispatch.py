@@ -16,7 +16,7 @@ from test_sessions_queues import sqs_queues
 import deltacompact
 from sessions.base.model import JobRunState, SessionState
 from sessions.cli import run
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
 SLOW = {"executor": "local", "local_threads": 1, "read_mb_per_s": 0.004}
@@ -168,9 +168,10 @@ def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
     place.submit("t0", "bad", priority=1)
     with place.dispatcher() as first, place.dispatcher("--drain", "--allow", s3_catalog_uri) as second:
         until(lambda: list(place.state.job_runs()), "a job run is accepted")
+        until(lambda: "without --allow" in first.log.read_text(), "the first has begun as well")
         first.kill()
         assert second.wait(150) == 0, second.log.read_text()
-        assert "without --allow" in first.log.read_text() and "without --allow" not in second.log.read_text()
+        assert "without --allow" not in second.log.read_text()
     runs = {run.id: run.state for run in place.state.job_runs()}
     assert runs == {f"run-{number}": JobRunState.SUCCEEDED for number in range(6)}
     assert all(len(chain(place.catalog, f"t{number}")) == 2 for number in range(6))

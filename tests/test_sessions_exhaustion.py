@@ -14,7 +14,7 @@ import pytest
 import deltacompact
 from sessions.base.exhaustion import exhausted
 from sessions.base.model import JobRunState
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
 ROOT = Path(__file__).parent.parent

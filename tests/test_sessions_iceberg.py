@@ -20,8 +20,8 @@ from test_sessions_queues import sqs_queues
 
 import deltacompact
 from deltacompact.base.errors import ConflictError
-from deltacompact.catalog.iceberg.commit.attempts import ATTEMPT, attempt_named, committed_by, refuse_superseded
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.iceberg.commit.attempts import ATTEMPT, attempt_named, committed_by, refuse_superseded
+from deltacompact.iceberg.table.metadata import Snapshot
 from sessions.base.model import JobRunState, SessionState
 from sessions.cli import run
 from sessions.events.event import SCHEMA_PATH
@@ -29,7 +29,7 @@ from sessions.events.outbox import Outbox
 from sessions.metrics.collector import RecordsCollector, exposition
 from sessions.overview.overview import OverviewReader
 from sessions.planning.learning import RateStore, pool_of
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 from sessions.runner import branch, group
@@ -451,7 +451,7 @@ def test_a_runner_ends_once_its_lease_is_lost(monkeypatch):
 
 def test_a_signal_in_a_commit_deletes_no_file_of_it(place, monkeypatch):
     """The catalog has carried the commit out when SIGTERM ends the process, as the runner's handler does it."""
-    from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+    from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
     live = place.filled()
     commit = IcebergTable.commit

@@ -11,8 +11,8 @@ from iceberg_lake import Lake
 
 import deltacompact
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import Outcome, Session, SessionState
 from sessions.documents.instruction import of_values

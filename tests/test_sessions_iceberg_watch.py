@@ -14,14 +14,14 @@ from sessions_records import job_run
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.commit.attempts import attempt_named
-from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.watching import BranchSizes
+from deltacompact.iceberg.commit.attempts import attempt_named
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg_modes.watching import BranchSizes
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.cli import run
 from sessions.documents.instruction import of_values
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Action, History, Reason, evaluate

@@ -20,7 +20,7 @@ from sessions.dispatch.log_keeper import LogKeeper
 from sessions.launchers.chosen import Launchers
 from sessions.launchers.launcher import GroupSpec, GroupState
 from sessions.launchers.local import LocalLauncher
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
 GROUP = "run-1.3.g0.1.1"

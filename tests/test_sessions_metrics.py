@@ -15,7 +15,7 @@ from sessions.base.model import Dispatcher, Estimate, JobRunState, SessionState
 from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, exposition, metrics_of
 from sessions.overview.adherence import Outturn, adherence, outturns
 from sessions.overview.overview import OverviewReader
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 from sessions.runner.reporting import SessionReport
 

@@ -349,7 +349,7 @@ def test_what_a_dispatcher_had_published_before_it_died_is_adopted():
 def test_an_attempt_that_was_fenced_off_is_a_conflict():
     import deltacompact
     from deltacompact.base.model import TableKeys
-    from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
+    from deltacompact.delta_streams.partition import DeltaStreamPartition
 
     catalog = Simulation().catalog()
     table = catalog.create_table("t", primary_keys=["k"])
@@ -367,7 +367,7 @@ def test_an_attempt_that_was_fenced_off_is_a_conflict():
 def test_a_fence_of_an_attempt_leaves_the_rounds_of_its_session_to_the_next_attempt():
     import deltacompact
     from deltacompact.base.model import TableKeys
-    from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
+    from deltacompact.delta_streams.partition import DeltaStreamPartition
 
     simulation = Simulation()
     table = simulation.catalog().create_table("t", primary_keys=["k"])
@@ -391,7 +391,7 @@ def test_a_fence_of_an_attempt_leaves_the_rounds_of_its_session_to_the_next_atte
 def test_a_destination_that_was_never_published_can_be_fenced():
     import deltacompact
     from deltacompact.base.model import TableKeys
-    from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
+    from deltacompact.delta_streams.partition import DeltaStreamPartition
 
     simulation = Simulation()
     table = simulation.catalog().create_table("t", primary_keys=["k"])

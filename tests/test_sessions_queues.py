@@ -15,7 +15,8 @@ from deltacompact.base.errors import InputError
 from sessions.base.clock import StoreClock
 from sessions.cli import run
 from sessions.queues.directory import DirectoryQueue
-from sessions.queues.queue import DeadReason, open_queue
+from sessions.queues.opening import open_queue
+from sessions.queues.queue import DeadReason
 from sessions.queues.sqs import SqsQueue, _Ages
 
 

@@ -23,7 +23,7 @@ from sessions.events.recording import EventRecorder
 from sessions.launchers import local
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 from sessions.overview.overview import ENDED_MAX, OverviewReader
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.leases import claim
 from sessions.records.state_store import StateStore
 from sessions.runner.group import GroupRun

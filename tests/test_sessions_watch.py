@@ -21,7 +21,7 @@ from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.dispatch.expiry import expire
 from sessions.documents.instruction import of_values
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch import submissions

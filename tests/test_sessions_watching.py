@@ -23,7 +23,7 @@ import deltacompact
 from sessions import cli
 from sessions.events.event import SCHEMA_PATH
 from sessions.overview.overview import OverviewReader
-from sessions.queues.queue import open_queue
+from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
 ROOT = Path(__file__).parent.parent

@@ -22,15 +22,15 @@ import deltacompact
 from deltacompact import Settings, _kernels
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import OperationType, Partition
-from deltacompact.catalog.delta_stream.log.entries import IndexReplaced
-from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.delta_streams.log.entries import IndexReplaced
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer
 from deltacompact.index.live_bitmaps import write_deletions
 from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
 from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.spark.validate import validate

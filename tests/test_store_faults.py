@@ -14,9 +14,9 @@ from tables import problems
 
 from deltacompact import CompactionResult, DeltaCompactError, DeltaStreamCatalog, Settings, StoreError, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.memory import MemoryStore
 
 TWO_ROUNDS = Settings(executor="local", local_threads=1, rows_per_round=4)

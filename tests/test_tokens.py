@@ -16,9 +16,9 @@ from tables import lake_of_release_0_1
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
 from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
-from deltacompact.catalog.delta_stream.appending.tokens import TOKEN_RETENTION_S, Commits
-from deltacompact.catalog.delta_stream.log.entries import Carried, Committed, Opened, from_document, to_document
-from deltacompact.catalog.delta_stream.log.state import replay
+from deltacompact.delta_streams.log.entries import Carried, Committed, Opened, from_document, to_document
+from deltacompact.delta_streams.log.state import replay
+from deltacompact.delta_streams.log.tokens import TOKEN_RETENTION_S, Commits
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 

@@ -24,10 +24,10 @@ from deltacompact import (
     compact,
 )
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.maintenance.check import rehash_table
+from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.storage.memory import MemoryStore
 
 ALL = Partition()

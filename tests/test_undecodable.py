@@ -20,7 +20,7 @@ import deltacompact
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, cli, compact
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.model import DataFile, Partition
-from deltacompact.catalog.delta_stream import taking_out
+from deltacompact.delta_streams import taking_out
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.opening import open_store
 

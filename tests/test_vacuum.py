@@ -22,10 +22,10 @@ from lake.lake import rows as small_rows
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
-from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-from deltacompact.catalog.delta_stream.vacuum.held import Held
-from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.cli import run as command_line
+from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.maintenance.vacuum.held import Held
+from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.storage.identity import identity, path_below
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore

@@ -17,10 +17,10 @@ from tables import one_row_simulated, problems
 
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
 from deltacompact.cli import run as command_line
+from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.versions import retract, rollback, versions
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -239,9 +239,7 @@ def test_names_that_are_encoded_are_read_by_other_engines(tmp_path: Path, day: s
 
 def test_a_reader_from_before_a_retraction_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # days pass for the store, too
-    monkeypatch.setattr(
-        "deltacompact.catalog.delta_stream.vacuum.held.agreed_now_s", lambda store, path, clock_s: clock_s
-    )
+    monkeypatch.setattr("deltacompact.maintenance.vacuum.held.agreed_now_s", lambda store, path, clock_s: clock_s)
     now = [1_000_000.0]
     made = DeltaStreamCatalog(LocalStore(tmp_path), clock=lambda: now[0])
     made.create_table("t", primary_keys=["k"])

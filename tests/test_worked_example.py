@@ -12,7 +12,7 @@ from tables import problems
 import deltacompact
 from deltacompact import CompactionResult, ContentType, DeltaStreamCatalog, Settings
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.memory import MemoryStore
 

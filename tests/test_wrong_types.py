@@ -11,12 +11,12 @@ import deltacompact
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
-from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.scan import export_table
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import retract, rollback
+from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.scan import export_table
+from deltacompact.delta_streams.versions import retract, rollback
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.s3_access import S3Settings
 
 ROWS = pa.table({"id": [1], "day": ["a"]})

@@ -14,7 +14,7 @@ from typing import Any
 import deltacompact
 from benchmarks.competitors import Run, linked_copy
 from benchmarks.data import Inputs
-from deltacompact.catalog.delta_stream.catalog import stream_files
+from deltacompact.delta_streams.streams import stream_files
 from deltacompact.results import SessionResult
 
 TABLE = "bench"

@@ -25,12 +25,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from deltacompact.catalog.iceberg.commit.committer import Committer
-from deltacompact.catalog.iceberg.commit.proposal import OVERWRITE, Proposal, addition
-from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
 
 CATALOG, TABLE = "bench", "ns.t"
 DATABASE = "catalog.db"

@@ -20,8 +20,9 @@ from benchmarks.matrix import table as data
 from benchmarks.matrix.points import JobRun, Point, keep
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.base.errors import DeltaCompactError
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
-from deltacompact.catalog.delta_stream.paths import table_root
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.paths import table_root
+from deltacompact.delta_streams.streams import stream_files
 from deltacompact.results import SessionResult
 from deltacompact.storage.opening import open_store
 

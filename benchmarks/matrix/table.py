@@ -26,8 +26,8 @@ from benchmarks.checksum import Fingerprint, row_hashes
 from benchmarks.data import EPOCH_US, customers, payloads
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import DataFile, OperationType, Partition
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import formats, writing
 from deltacompact.tabular.row_groups import WriteOptions

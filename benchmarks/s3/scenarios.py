@@ -29,7 +29,7 @@ from benchmarks import data
 from benchmarks.checksum import Fingerprint, fingerprint
 from benchmarks.configurations import Case, Configuration
 from deltacompact import DeltaStreamCatalog, Settings
-from deltacompact.catalog.delta_stream.catalog import stream_files
+from deltacompact.delta_streams.streams import stream_files
 from deltacompact.results import CompactionResult
 from deltacompact.storage.opening import open_object
 

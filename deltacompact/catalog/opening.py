@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
-from deltacompact.catalog.delta_stream import catalog as delta_stream
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog import delta_streams
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.s3_access import S3Settings
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from pyiceberg.catalog import Catalog
     from typing_extensions import TypeIs
 
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 
 @overload
@@ -43,10 +43,10 @@ def open_catalog(
     A type checker does not read URIs, and takes a catalog by URI for a DeltaStreamCatalog. For an Iceberg catalog give
     it `IcebergCatalog.at("iceberg://NAME")`, which is the same.
     """
-    named = os.environ.get(delta_stream.CATALOG_VARIABLE) if uri is None else uri
+    named = os.environ.get(delta_streams.CATALOG_VARIABLE) if uri is None else uri
     if not is_iceberg(named):
-        return delta_stream.open_catalog(uri, s3=s3)
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+        return delta_streams.open_catalog(uri, s3=s3)
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
     if s3 is not None:
         raise InputError("s3 is for delta streams: an Iceberg catalog's S3 is set as PyIceberg does, or by AWS_…")
@@ -55,9 +55,9 @@ def open_catalog(
 
 def is_iceberg_catalog(catalog: object) -> TypeIs[IcebergCatalog]:
     """Whether it is a catalog that `open_catalog` made of an Iceberg URI. Does not import PyIceberg."""
-    if "deltacompact.catalog.iceberg.catalog" not in sys.modules:
+    if "deltacompact.catalog.iceberg" not in sys.modules:
         return False
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
     return isinstance(catalog, IcebergCatalog)
 
@@ -68,6 +68,6 @@ def is_iceberg(uri: object) -> bool:
         return uri.startswith(ICEBERG)
     if "pyiceberg.catalog" not in sys.modules:  # then nobody has loaded a catalog
         return False
-    from deltacompact.catalog.iceberg.table.pyiceberg_door import is_catalog
+    from deltacompact.iceberg.table.pyiceberg_door import is_catalog
 
     return is_catalog(uri)

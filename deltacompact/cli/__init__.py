@@ -19,9 +19,9 @@ from typing import Any
 import click
 
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
 from deltacompact.cli import append, compaction, demo, history, iceberg, reading, tables, upkeep
 from deltacompact.cli.program import Program
+from deltacompact.delta_streams.log.certain_put import telling_interrupts
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from deltacompact.cli.console import writes_utf8
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from deltacompact.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 
 
 @click.command()
@@ -74,9 +74,9 @@ def append(
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
     deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
     """
-    from deltacompact.catalog.delta_stream.appending.sources import sources
     from deltacompact.cli.console import err
     from deltacompact.cli.words import noticed
+    from deltacompact.delta_streams.appending.sources import sources
 
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")

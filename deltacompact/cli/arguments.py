@@ -12,12 +12,12 @@ from deltacompact.base.errors import InputError
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 
 def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
-    from deltacompact.catalog.delta_stream.catalog import open_catalog
+    from deltacompact.catalog.delta_streams import open_catalog
 
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
@@ -37,13 +37,13 @@ def any_catalog_at(
     """A catalog of delta streams or an Iceberg catalog."""
     if not value.startswith("iceberg://"):
         return catalog_at(context, parameter, value)
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
     return IcebergCatalog.at(value)
 
 
 def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
     if not value.startswith("iceberg://"):
         raise InputError(f"maintain takes an Iceberg catalog (iceberg://NAME), not {value}: run vacuum there")

@@ -19,8 +19,8 @@ from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
 from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.job import Request
 
 RATE = click.FloatRange(min=0, min_open=True)

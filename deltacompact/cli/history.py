@@ -13,7 +13,7 @@ from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 
 
 @click.command()
@@ -28,7 +28,7 @@ def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: S
     \b
     deltacompact rollback ./lake orders 3 --partition day=1995-04-03
     """
-    from deltacompact.catalog.delta_stream.versions import rollback as roll_back
+    from deltacompact.delta_streams.versions import rollback as roll_back
 
     state = roll_back(catalog, table, version, pairs(partition) or None)
     answer(
@@ -62,7 +62,7 @@ def retract(
     deltacompact retract ./lake orders --position 1795243455090
     deltacompact retract ./lake orders --file orders/data/5c5c.parquet
     """
-    from deltacompact.catalog.delta_stream.versions import retract as take_out
+    from deltacompact.delta_streams.versions import retract as take_out
 
     if (position is None) == (file is None):
         raise InputError("name what is to be taken out: either --position or --file")
@@ -74,7 +74,7 @@ def retract(
 
 
 def _retract_file(catalog: DeltaStreamCatalog, table: str, path: str, partition: Sequence[str], as_json: bool) -> None:
-    from deltacompact.catalog.delta_stream.taking_out import retract_file
+    from deltacompact.delta_streams.taking_out import retract_file
 
     state = retract_file(catalog, table, path, pairs(partition) or None)
     taken = state.opened.taken_out

@@ -32,11 +32,11 @@ from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, ta
 from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, iceberg_option
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.expected import Expected
-    from deltacompact.catalog.iceberg.maintain.maintain import MaintainResult
-    from deltacompact.catalog.iceberg.rewrite.plan import RewritePlan
-    from deltacompact.catalog.iceberg.rewrite.result import RewriteResult
+    from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.iceberg_modes.expected import Expected
+    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 
 _INSTEAD = {
     "--partition": "--where",
@@ -114,9 +114,9 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
 
 def _planned(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any], list[str]]:
     """The plan of the mode, its document, and what it says in words."""
-    from deltacompact.catalog.iceberg.convert import plan_document as of_conversion
-    from deltacompact.catalog.iceberg.rewrite import plan_document as of_rewrite
-    from deltacompact.catalog.iceberg.upsert import plan_document as of_upsert
+    from deltacompact.iceberg_modes.convert import plan_document as of_conversion
+    from deltacompact.iceberg_modes.rewrite import plan_document as of_rewrite
+    from deltacompact.iceberg_modes.upsert import plan_document as of_upsert
 
     chosen, branch = _chosen(options), options["branch"] or "main"
     match options["mode"]:

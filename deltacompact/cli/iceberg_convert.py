@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from deltacompact.base.wording import counted
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.iceberg.convert.convert import ConvertResult
-    from deltacompact.catalog.iceberg.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.convert import ConvertResult
+    from deltacompact.iceberg_modes.convert.plan import ConvertPlan
 
 _DELETES = "equality-delete file"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from deltacompact.base.wording import counted
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.iceberg.table.table_state import TableState
+    from deltacompact.iceberg.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BranchContents:
 
 
 def branch_contents(state: TableState) -> BranchContents:
-    from deltacompact.catalog.iceberg.table.content_files import Content
+    from deltacompact.iceberg.table.content_files import Content
 
     data, deletes = [entry.file for entry in state.data], [entry.file for entry in state.deletes]
     equality = sum(file.content is Content.EQUALITY_DELETES for file in deletes)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from deltacompact.base.wording import counted, reasons_in_words
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.iceberg.upsert.plan import UpsertPlan
-    from deltacompact.catalog.iceberg.upsert.upsert import UpsertResult
+    from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
 
 
 def plan_lines(plan: UpsertPlan) -> list[str]:

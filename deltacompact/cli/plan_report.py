@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted, error_document
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.cli.decisions import forecast_documents, forecast_lines
 from deltacompact.cli.words import NOTHING_HELD, Shown, named, size
 from deltacompact.executors.choose import Foreseen, foresee

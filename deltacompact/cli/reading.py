@@ -23,7 +23,7 @@ from deltacompact.cli.arguments import (
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 
 
 @click.command()
@@ -98,7 +98,7 @@ def export(
     \b
     deltacompact export ./lake orders now.parquet
     """
-    from deltacompact.catalog.delta_stream.scan import export_table
+    from deltacompact.delta_streams.scan import export_table
 
     rows = export_table(catalog, table, target, pairs(partition) or None, version)
     answer(as_json, {"table": table, "target": target, "rows": rows}, f"exported {counted(rows, 'row')} to {target}")
@@ -151,9 +151,9 @@ def _show(catalog: DeltaStreamCatalog, table: str, to: str | None, only: Partiti
 
 
 def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None, as_json: bool) -> None:
-    from deltacompact.catalog.delta_stream.file_lists import Published
-    from deltacompact.catalog.delta_stream.file_lists import publish as publish_table
     from deltacompact.cli.console import out
+    from deltacompact.delta_streams.file_lists import Published
+    from deltacompact.delta_streams.file_lists import publish as publish_table
 
     def say_published(published: Published) -> None:
         newer = published.deltas_left_out

@@ -6,15 +6,15 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted, error_document, one_line
-from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult
 from deltacompact.cli.decisions import decided_documents, decided_words
 from deltacompact.cli.words import NOTHING_HELD, named, noticed, size
+from deltacompact.maintenance.vacuum.vacuum import VacuumResult
 from deltacompact.results import CompactionResult, SessionResult
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deltacompact.catalog.publication.publication import PublicationResult
+    from deltacompact.publication.publication import PublicationResult
 
 
 def result_document(result: CompactionResult) -> dict[str, Any]:

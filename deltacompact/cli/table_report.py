@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base.model import DataFile, LifecycleState, Partition, Table
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, error_document
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.versions import versions
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.cli.words import Shown, in_columns, named, size
+from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 
 if TYPE_CHECKING:

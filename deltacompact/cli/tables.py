@@ -20,8 +20,8 @@ from deltacompact.cli.arguments import (
 from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 
 @click.command()

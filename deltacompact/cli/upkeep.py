@@ -26,10 +26,10 @@ from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
-    from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-    from deltacompact.catalog.delta_stream.vacuum.vacuum import VacuumResult
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.maintenance.check import CheckResult
+    from deltacompact.maintenance.vacuum.vacuum import VacuumResult
 
 
 @click.command()
@@ -223,11 +223,11 @@ def vacuum(
     \b
     deltacompact vacuum ./lake orders --dry-run
     """
-    from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-    from deltacompact.catalog.delta_stream.vacuum.held import Held
-    from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum as vacuum_table
     from deltacompact.cli.console import out
     from deltacompact.cli.result_report import print_vacuumed
+    from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+    from deltacompact.maintenance.vacuum.held import Held
+    from deltacompact.maintenance.vacuum.vacuum import vacuum as vacuum_table
 
     age_min_s = older_than_hours * 3600
     if not force and not age_min_s >= VACUUM_AGE_MIN_S:

@@ -1,1 +1,5 @@
-"""Looking after tables: verifying them, and rehashing their indices."""
+"""Looking after tables of delta streams.
+
+check      verifies rows, files and index against each other; rehashes
+vacuum     deletes what nothing reaches, and nothing that a published snapshot refers to
+"""

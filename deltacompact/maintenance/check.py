@@ -24,21 +24,22 @@ from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.appending.advice import with_advice
-from deltacompact.catalog.delta_stream.appending.blocking import examined, fold
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, stream_files
-from deltacompact.catalog.delta_stream.log.certain_put import telling_interrupts
-from deltacompact.catalog.delta_stream.log.entries import Entry, IndexReplaced
-from deltacompact.catalog.delta_stream.log.log import StreamLog
-from deltacompact.catalog.delta_stream.log.state import StreamState
-from deltacompact.catalog.delta_stream.paths import TablePaths
-from deltacompact.catalog.delta_stream.snapshots import everything
-from deltacompact.catalog.delta_stream.vacuum.contradictions import Evidence, contradictions
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.appending.advice import with_advice
+from deltacompact.delta_streams.appending.blocking import examined, fold
+from deltacompact.delta_streams.log.certain_put import telling_interrupts
+from deltacompact.delta_streams.log.entries import Entry, IndexReplaced
+from deltacompact.delta_streams.log.log import StreamLog
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.delta_streams.snapshots import everything
+from deltacompact.delta_streams.streams import stream_files
 from deltacompact.executors.executor import Executor
 from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_by_digest
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_tables
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
+from deltacompact.maintenance.vacuum.contradictions import Evidence, contradictions
 from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
 from deltacompact.storage.objects import ObjectStore

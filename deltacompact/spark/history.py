@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import Commit, CompactedDelta, DataFile, Delta, ObjectRef, Partition
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.log.state import StreamState
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object

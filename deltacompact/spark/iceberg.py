@@ -24,7 +24,7 @@ from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
 from deltacompact.spark.session import spark_session
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 _DIGESTS_SHOWN = 5
 _JAVA_NAMES = {

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, SchemaMode, Table, Token, partition_text
 from deltacompact.base.wording import unknown_option
-from deltacompact.catalog.delta_stream.appending.positions import checked_position
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog, open_catalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog, open_catalog
+from deltacompact.delta_streams.appending.positions import checked_position
 
 READ_OPTIONS = ("catalog", "table", "partition")
 WRITE_OPTIONS = (

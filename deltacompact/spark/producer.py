@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.delta_stream.catalog import open_catalog
+from deltacompact.catalog.delta_streams import open_catalog
 
 PARTITION_KEY = "order_day"
 PRIMARY_KEYS = ("order_id",)

@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.catalog.delta_stream.appending.advice import advising
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.scan import with_keys_of
-from deltacompact.catalog.delta_stream.snapshots import everything
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.appending.advice import advising
+from deltacompact.delta_streams.scan import with_keys_of
+from deltacompact.delta_streams.snapshots import everything
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import arrow_types

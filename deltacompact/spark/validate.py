@@ -36,10 +36,10 @@ from deltacompact.base.model import (
 )
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.appending.advice import advising, with_advice
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.delta_stream.log.state import StreamState
-from deltacompact.catalog.delta_stream.snapshots import everything
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.appending.advice import advising, with_advice
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.snapshots import everything
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.reading.live_rows import live_sources, schema_of

@@ -30,8 +30,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token, partition_text
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.catalog.delta_stream.appending.incoming import key_columns
-from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.delta_streams.appending.incoming import key_columns
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import WriteTarget

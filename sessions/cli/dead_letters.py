@@ -90,7 +90,7 @@ def redrive(
 
 
 def _opened(queue: str, dead_letters: str | None) -> Queue:
-    from sessions.queues.queue import open_queue
+    from sessions.queues.opening import open_queue
 
     return open_queue(queue, dead_letters, make=False)
 

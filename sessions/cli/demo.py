@@ -100,7 +100,7 @@ def _fill(lake: str, rows: int) -> None:
     import numpy as np
     import pyarrow as pa
 
-    from deltacompact.catalog.delta_stream.catalog import open_catalog
+    from deltacompact.catalog.delta_streams import open_catalog
 
     catalog = open_catalog(lake)
     random = np.random.default_rng(7)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sessions.records.state_store import StateStore
 
 _LOG = logging.getLogger("sessions")
-_ICEBERG = ("deltacompact.catalog.iceberg.catalog",)
+_ICEBERG = ("deltacompact.catalog.iceberg",)
 """What sessions on Iceberg tables import besides, in more than a second of CPU."""
 _MEMORY_SHARE = 0.8
 """Of this machine's memory, what sessions may plan to take."""
@@ -153,7 +153,7 @@ def dispatch(
     from sessions.base.logs import log_json
     from sessions.cli.watched import answering, couriered, served
     from sessions.events.recording import EventRecorder
-    from sessions.queues.queue import is_url
+    from sessions.queues.opening import is_url
     from sessions.records.state_store import StateStore
 
     settings = DispatcherSettings(**{field.name: options.pop(field.name) for field in fields(DispatcherSettings)})
@@ -214,7 +214,7 @@ def dispatcher_of(
     from sessions.planning.planner import Planner
     from sessions.planning.prices import offers_here
     from sessions.planning.starts import StartStore
-    from sessions.queues.queue import open_queue
+    from sessions.queues.opening import open_queue
     from sessions.records.state_store import StateStore
     from sessions.records.swapping import SwappedRecords
     from sessions.runner.group import run_group

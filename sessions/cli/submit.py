@@ -52,7 +52,7 @@ def submit(
     from sessions.base.ids import new_job_run_id
     from sessions.cli.waiting import NotSucceeded, check_outcome
     from sessions.documents.instruction import parse, values_of
-    from sessions.queues.queue import open_queue
+    from sessions.queues.opening import open_queue
 
     if wait and state is None:
         raise click.UsageError("--wait needs --state: where the dispatchers keep their records.")

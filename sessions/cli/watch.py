@@ -33,7 +33,7 @@ def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> i
     deltacompact-sessions watch --policies policies.toml --queue /srv/queue --state /srv/state --once
     """
     from sessions.base.logs import log_json
-    from sessions.queues.queue import open_queue
+    from sessions.queues.opening import open_queue
     from sessions.records.state_store import StateStore
     from sessions.watch.policy import read_policies
     from sessions.watch.watcher import Watcher

@@ -23,8 +23,8 @@ from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import CorruptionError, InputError, StoreError
 from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_stream.catalog import open_catalog
-from deltacompact.catalog.delta_stream.partition import DeltaStreamPartition
+from deltacompact.catalog.delta_streams import open_catalog
+from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.table.ports import PublishedVersion
 from sessions.base.ids import attempt_name
 from sessions.base.model import Delay, Outcome, Progress, Session, SessionState, Trouble

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from deltacompact.base.model import INT64_MAX
 from deltacompact.base.modes import CONVERT, REWRITE
-from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
-from deltacompact.catalog.iceberg.rewrite.plan import Reason
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg_modes.rewrite.plan import Reason
 from sessions.documents.instruction import Instruction
 from sessions.documents.streams import branch_of
 from sessions.planning.statistics import BranchStatistics

@@ -14,7 +14,7 @@ import numpy as np
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import ContentType, OperationType, Partition
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.job import Job, Request, Work, plan_work, prepare
 from deltacompact.planning.decisions import Action, decide_files
 from deltacompact.planning.plan import Capacity, CompactionPlan

@@ -26,7 +26,7 @@ from sessions.planning.starts import StartStore
 from sessions.planning.statistics import PartitionStatistics
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS
-from deltacompact.catalog.iceberg.deletes.finding import KEYS_PER_BUCKET
+from deltacompact.iceberg.marks.finding import KEYS_PER_BUCKET
 from deltacompact.planning import sizing
 from sessions.base.model import Choice
 from sessions.planning.reasons import Reason

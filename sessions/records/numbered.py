@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deltacompact.base.errors import NotFoundError, StoreError
-from deltacompact.catalog.delta_stream.log.certain_put import put_certainly
+from deltacompact.delta_streams.log.certain_put import put_certainly
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
-from deltacompact.catalog.delta_stream.log.certain_put import put_certainly
+from deltacompact.delta_streams.log.certain_put import put_certainly
 from deltacompact.storage.objects import ObjectStat, ObjectStore, Swaps, honours_if_match
 from sessions.base.unreadable import Unreadable
 from sessions.records.numbered import NumberedRecords, newest, number_of

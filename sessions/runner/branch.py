@@ -26,8 +26,8 @@ from sessions.planning.plan import settings_of
 from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-    from deltacompact.catalog.iceberg.table.metadata import Snapshot
+    from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.iceberg.table.metadata import Snapshot
 
 _LOG = logging.getLogger("sessions")
 _LOOK_EVERY_S = 1.0

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
-from deltacompact.catalog.delta_stream.paths import TablePaths
+from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.storage.objects import ObjectStore
 
 _OF_THE_LOG = re.compile(r".*/stream/(.+/)?([0-9]{20}|hint)\.json")

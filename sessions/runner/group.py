@@ -41,7 +41,7 @@ from sessions.runner.dropped import check_there
 from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
 _FOR_GOOD = (InputError, CorruptionError)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from deltacompact.base.model import Partition
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from sessions.documents.streams import branch_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.iceberg.watching import BranchSizes
+    from deltacompact.iceberg_modes.watching import BranchSizes
 
 
 class Statistics(Protocol):

@@ -39,7 +39,7 @@ from sessions.watch.statistics import Statistics, branch_statistics, statistics_
 from sessions.watch.submissions import Submission, Submissions, Submitted, batches
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.catalog.iceberg.catalog import IcebergCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
 _SENT_AGAIN_AFTER_S = 3600.0

@@ -11,7 +11,7 @@ from iceberg_lake import Lake
 @pytest.fixture(autouse=True)
 def silence_is_short(monkeypatch):
     """A catalog that stops answering is asked again for a moment, not for half a minute."""
-    from deltacompact.catalog.iceberg.table.pyiceberg_door import table
+    from deltacompact.iceberg.table.pyiceberg_door import table
 
     monkeypatch.setattr(table, "SILENT_S", 0.2)
 

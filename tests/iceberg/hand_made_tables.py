@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry, Spec, SpecField, Status
-from deltacompact.catalog.iceberg.table.metadata import MAIN, Column, Snapshot, TableMetadata
-from deltacompact.catalog.iceberg.table.table_state import TableState
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Spec, SpecField, Status
+from deltacompact.iceberg.table.metadata import MAIN, Column, Snapshot, TableMetadata
+from deltacompact.iceberg.table.table_state import TableState
 
 UNPARTITIONED, BY_DAY = 0, 1
 _DAY = {"name": "day", "type": ["null", "int"], "default": None, "field-id": 1000}

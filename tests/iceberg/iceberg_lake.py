@@ -28,17 +28,17 @@ from pyiceberg.schema import Schema
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.deletes.dead_rows import DeadRowsTask, Source, Vector, find_dead_rows
-from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite
-from deltacompact.catalog.iceberg.table import locations, manifests
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry, ManifestContent, Status
-from deltacompact.catalog.iceberg.table.manifests import ManifestTerms
-from deltacompact.catalog.iceberg.table.metadata import MAIN, Snapshot
-from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, tables
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg.deletes.dead_rows import DeadRowsTask, Source, Vector, find_dead_rows
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
+from deltacompact.iceberg.table import locations, manifests
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, ManifestContent, Status
+from deltacompact.iceberg.table.manifests import ManifestTerms
+from deltacompact.iceberg.table.metadata import MAIN, Snapshot
+from deltacompact.iceberg.table.parquet_files import StoredFile, tables
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.rewrite import Rewrite
 from deltacompact.index.live_bitmaps import live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 

@@ -15,8 +15,8 @@ import pytest
 from iceberg_lake import Lake, sorted_rows
 
 import deltacompact
-from deltacompact.catalog.delta_stream.catalog import DeltaStreamCatalog
-from deltacompact.catalog.iceberg.table.content_files import Content
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.iceberg.table.content_files import Content
 
 T = "orders"
 LOCAL = deltacompact.Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.7)

@@ -30,9 +30,9 @@ from pyiceberg.types import (
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.unknown_types import _wider
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.unknown_types import _wider
 
 T = "ns.t"
 VALUES = {

@@ -10,7 +10,7 @@ import pytest
 from iceberg_lake import SETTINGS
 
 import deltacompact
-from deltacompact.catalog.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.content_files import Content
 
 T = "ns.t"
 

@@ -10,9 +10,9 @@ import pytest
 from iceberg_lake import Lake
 from live_writers import racing
 
-from deltacompact.catalog.iceberg.maintain import maintain as maintaining
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.maintain import maintain as maintaining
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
 
 T = "ns.t"
 DAY_S = 86_400

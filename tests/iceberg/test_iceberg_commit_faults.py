@@ -23,12 +23,12 @@ from deltacompact.base.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from deltacompact.catalog.iceberg.commit import committer
-from deltacompact.catalog.iceberg.commit.committer import Committer
-from deltacompact.catalog.iceberg.commit.proposal import APPEND, Proposal, addition
-from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.commit import committer
+from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.commit.proposal import APPEND, Proposal, addition
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])

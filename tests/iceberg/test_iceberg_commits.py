@@ -14,11 +14,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_to_json
-from deltacompact.catalog.iceberg.rewrite.rewrite import Rewrite
-from deltacompact.catalog.iceberg.table.metadata import MAIN
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_to_json
+from deltacompact.iceberg_modes.rewrite.rewrite import Rewrite
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])

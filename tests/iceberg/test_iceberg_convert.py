@@ -27,20 +27,20 @@ from deltacompact import cli
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.convert import plan_document
-from deltacompact.catalog.iceberg.convert.convert import Convert
-from deltacompact.catalog.iceberg.convert.options import ConvertOptions, convert_options
-from deltacompact.catalog.iceberg.convert.plan import Reason, plan_conversion
-from deltacompact.catalog.iceberg.convert.proposals import Converted, ProposeConversion
-from deltacompact.catalog.iceberg.deletes.finding import Sizes
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex
-from deltacompact.catalog.iceberg.marks.marking import Marker, ToMark
-from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table import deletion_vectors, locations
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.metadata import MAIN
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.marks.finding import Sizes
+from deltacompact.iceberg.marks.marking import Marker, ToMark
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table import deletion_vectors, locations
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.convert import plan_document
+from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
+from deltacompact.iceberg_modes.convert.plan import Reason, plan_conversion
+from deltacompact.iceberg_modes.convert.proposals import Converted, ProposeConversion
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])
@@ -872,7 +872,7 @@ def test_compact_converts(lake):
 
 
 def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path):
-    from deltacompact.catalog.iceberg.table import pyiceberg_door
+    from deltacompact.iceberg.table import pyiceberg_door
 
     monkeypatch.setattr(pyiceberg_door, "open_named", lambda name: lake.catalog)
     table_of(lake, [1, 2], [30])

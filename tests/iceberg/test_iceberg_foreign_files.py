@@ -37,8 +37,8 @@ from pyiceberg.types import (
 )
 
 from deltacompact.base.errors import CorruptionError, InputError, SchemaError
-from deltacompact.catalog.iceberg.table import avro
-from deltacompact.catalog.iceberg.table.name_mapping import PROPERTY
+from deltacompact.iceberg.table import avro
+from deltacompact.iceberg.table.name_mapping import PROPERTY
 
 T = "ns.t"
 

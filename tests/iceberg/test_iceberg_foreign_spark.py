@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from iceberg_lake import SETTINGS
 
-from deltacompact.catalog.iceberg.convert.convert import Convert
-from deltacompact.catalog.iceberg.convert.options import convert_options
-from deltacompact.catalog.iceberg.table.metadata import MAIN
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.options import convert_options
 
 T = "ns.t"
 

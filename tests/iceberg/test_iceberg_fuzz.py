@@ -24,10 +24,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from deltacompact.base.errors import ConflictError
-from deltacompact.catalog.iceberg.convert.convert import Convert
-from deltacompact.catalog.iceberg.convert.options import convert_options
-from deltacompact.catalog.iceberg.deletes.finding import Sizes
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.marks.finding import Sizes
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.options import convert_options
 
 T = "ns.t"
 BRANCHES = ("main", "audit")

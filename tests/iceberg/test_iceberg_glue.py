@@ -12,11 +12,11 @@ from iceberg_lake import SETTINGS, Lake
 from pyiceberg.catalog.glue import GlueCatalog
 
 import deltacompact
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.maintain.options import DAY_MS
-from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.locations import store_of
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.locations import store_of
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
+from deltacompact.iceberg_modes.maintain.options import DAY_MS
 
 
 @pytest.fixture

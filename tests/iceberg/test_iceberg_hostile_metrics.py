@@ -13,9 +13,9 @@ from iceberg_lake import SETTINGS
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DateType, IntegerType, NestedField, StringType, TimestampType
 
-from deltacompact.catalog.iceberg.table.column_metrics import Measured, metrics_of
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.column_metrics import Measured, metrics_of
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 T = "ns.t"
 LONG = 5000

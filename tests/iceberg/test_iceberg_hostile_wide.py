@@ -6,7 +6,7 @@ from iceberg_lake import Lake
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable, plain
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable, plain
 from deltacompact.index import live_bitmaps
 from deltacompact.tabular import field_ids
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from deltacompact.base.errors import Interrupted
-from deltacompact.catalog.iceberg.journal.journal import Journal
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.table.locations import folder_identity, identity_of, in_doubt
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.locations import folder_identity, identity_of, in_doubt
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.journal.journal import Journal
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
 
 T = "ns.t"
 DAY_ID = pa.schema([("id", pa.int64()), ("day", pa.int32())])

@@ -23,30 +23,30 @@ from upsert_oracle import visible
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-from deltacompact.catalog.iceberg.convert import plan_document as convert_document
-from deltacompact.catalog.iceberg.convert.convert import Convert
-from deltacompact.catalog.iceberg.convert.options import convert_options
-from deltacompact.catalog.iceberg.deletes import finding
-from deltacompact.catalog.iceberg.deletes.finding import Asked, Finder, Sizes
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, Deletes
-from deltacompact.catalog.iceberg.key_index.document import KIND, IndexUnusableError, index_of
-from deltacompact.catalog.iceberg.key_index.indexes import PROPERTY, KeyIndexes
-from deltacompact.catalog.iceberg.key_index.merging import runs_to_merge
-from deltacompact.catalog.iceberg.key_index.storing import newest
-from deltacompact.catalog.iceberg.key_index.terms import terms_of
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.plan_envelope import checksum
-from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.upsert import plan as plans
-from deltacompact.catalog.iceberg.upsert import plan_document as upsert_document
-from deltacompact.catalog.iceberg.upsert.comparing import Comparison
-from deltacompact.catalog.iceberg.upsert.options import upsert_options
-from deltacompact.catalog.iceberg.upsert.plan import plan_of_files
-from deltacompact.catalog.iceberg.upsert.upsert import Upsert
+from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.executors.choose import executor_for
+from deltacompact.iceberg.deletes import finding
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.iceberg.key_index.document import KIND, IndexUnusableError, index_of
+from deltacompact.iceberg.key_index.indexes import PROPERTY, KeyIndexes
+from deltacompact.iceberg.key_index.merging import runs_to_merge
+from deltacompact.iceberg.key_index.storing import newest
+from deltacompact.iceberg.key_index.terms import terms_of
+from deltacompact.iceberg.marks.finding import Asked, Finder, Sizes
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.convert import plan_document as convert_document
+from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
+from deltacompact.iceberg_modes.plan_envelope import checksum
+from deltacompact.iceberg_modes.upsert import plan as plans
+from deltacompact.iceberg_modes.upsert import plan_document as upsert_document
+from deltacompact.iceberg_modes.upsert.comparing import Comparison
+from deltacompact.iceberg_modes.upsert.options import upsert_options
+from deltacompact.iceberg_modes.upsert.plan import plan_of_files
+from deltacompact.iceberg_modes.upsert.upsert import Upsert
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.local import LocalStore
 

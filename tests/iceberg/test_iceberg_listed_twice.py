@@ -13,10 +13,10 @@ from upsert_oracle import TINY
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Status
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Status
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
 
 T = "ns.t"
 MODES = {"rewrite": {"rewrite-all": True}, "convert": {}, "upsert": {"key-columns": "id"}}

@@ -21,8 +21,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 T = "ns.t"
 LOST = [((None,), (1,)), ((1,), (None,)), ((None,), (None,))]

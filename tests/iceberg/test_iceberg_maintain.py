@@ -32,21 +32,21 @@ from pyiceberg.table.update import SetPartitionStatisticsUpdate
 from pyiceberg.transforms import BucketTransform
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, OutcomeUnknownError
-from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-from deltacompact.catalog.iceberg.journal.journal import Journal
-from deltacompact.catalog.iceberg.maintain.expire import ExpireSnapshots
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.maintain.manifest_plan import plan_manifests
-from deltacompact.catalog.iceberg.maintain.options import DAY_MS, MaintainOptions, maintain_options
-from deltacompact.catalog.iceberg.maintain.orphans import RemoveOrphans
-from deltacompact.catalog.iceberg.maintain.retention import plan_expiry
-from deltacompact.catalog.iceberg.maintain.rewrite_manifests import RewriteManifests
-from deltacompact.catalog.iceberg.table import locations
-from deltacompact.catalog.iceberg.table.avro import Growing
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Manifest, ManifestContent
-from deltacompact.catalog.iceberg.table.manifests import read_manifest
-from deltacompact.catalog.iceberg.table.metadata import Ref, Snapshot
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.avro import Growing
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Manifest, ManifestContent
+from deltacompact.iceberg.table.manifests import read_manifest
+from deltacompact.iceberg.table.metadata import Ref, Snapshot
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.journal.journal import Journal
+from deltacompact.iceberg_modes.maintain.expire import ExpireSnapshots
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
+from deltacompact.iceberg_modes.maintain.manifest_plan import plan_manifests
+from deltacompact.iceberg_modes.maintain.options import DAY_MS, MaintainOptions, maintain_options
+from deltacompact.iceberg_modes.maintain.orphans import RemoveOrphans
+from deltacompact.iceberg_modes.maintain.retention import plan_expiry
+from deltacompact.iceberg_modes.maintain.rewrite_manifests import RewriteManifests
 from deltacompact.storage.local import LocalStore
 
 T = "ns.t"

@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.manifest import ManifestEntryStatus
 
 from deltacompact.base.errors import CorruptionError
-from deltacompact.catalog.iceberg.table import avro, manifests
-from deltacompact.catalog.iceberg.table.content_files import (
+from deltacompact.iceberg.table import avro, manifests
+from deltacompact.iceberg.table.content_files import (
     Content,
     ContentFile,
     Entry,
@@ -21,8 +21,8 @@ from deltacompact.catalog.iceberg.table.content_files import (
     SpecField,
     Status,
 )
-from deltacompact.catalog.iceberg.table.manifests import NEW, ManifestTerms
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.manifests import NEW, ManifestTerms
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 TERMS = {version: ManifestTerms(version, 77, '{"type": "struct", "schema-id": 0, "fields": []}') for version in (2, 3)}
 

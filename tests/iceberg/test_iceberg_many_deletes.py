@@ -14,17 +14,17 @@ import pytest
 from hand_made_tables import data, equality, positions, state
 
 from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg.convert.options import ConvertOptions
-from deltacompact.catalog.iceberg.convert.plan import plan_conversion
-from deltacompact.catalog.iceberg.convert.proposals import Converted, ProposeConversion
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
-from deltacompact.catalog.iceberg.rewrite.proposals import ProposeRewrite, Rewritten
-from deltacompact.catalog.iceberg.upsert.comparing import ComparedFile
-from deltacompact.catalog.iceberg.upsert.options import UpsertOptions
-from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
-from deltacompact.catalog.iceberg.upsert.validation import Head, compared_spaces
+from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.plan import plan_conversion
+from deltacompact.iceberg_modes.convert.proposals import Converted, ProposeConversion
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.rewrite.proposals import ProposeRewrite, Rewritten
+from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import plan_upsert
+from deltacompact.iceberg_modes.upsert.validation import Head, compared_spaces
 
 FILES, DELETES = 600, 400
 CALLS_A_FILE = 100

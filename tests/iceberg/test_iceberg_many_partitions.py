@@ -21,8 +21,8 @@ from upsert_oracle import visible
 
 import deltacompact
 from deltacompact import Settings
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.storage.fetched_file import open_fetched
 
 T = "ns.t"

@@ -19,14 +19,14 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes
-from deltacompact.catalog.iceberg.marks.marking import Mark, Marker, ToMark
-from deltacompact.catalog.iceberg.marks.standing import MarkedHead, Standing
-from deltacompact.catalog.iceberg.marks.tasks import LiveBitmap
-from deltacompact.catalog.iceberg.running import Tasks
-from deltacompact.catalog.iceberg.table import deletion_vectors
-from deltacompact.catalog.iceberg.table.content_files import Content, Entry
 from deltacompact.executors.local import LocalExecutor
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes
+from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
+from deltacompact.iceberg.marks.standing import MarkedHead, Standing
+from deltacompact.iceberg.marks.tasks import LiveBitmap
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table import deletion_vectors
+from deltacompact.iceberg.table.content_files import Content, Entry
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.local import LocalStore
 

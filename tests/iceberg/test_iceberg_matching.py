@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hand_made_tables import BY_DAY, SPECS, data, equality, long, positions, state, vector
 
-from deltacompact.catalog.iceberg.deletes.matching import DeleteIndex, dangling
-from deltacompact.catalog.iceberg.table.content_files import Spec, SpecField
+from deltacompact.iceberg.deletes.matching import DeleteIndex, dangling
+from deltacompact.iceberg.table.content_files import Spec, SpecField
 
 
 def applying(to, *deletes, **others):

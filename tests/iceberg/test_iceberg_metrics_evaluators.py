@@ -60,8 +60,8 @@ from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType
 from deltacompact.base.model import DataFile as OurFile
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.catalog.iceberg.table.column_metrics import Measured, metrics_of
-from deltacompact.catalog.iceberg.table.nan_counts import nan_counts
+from deltacompact.iceberg.table.column_metrics import Measured, metrics_of
+from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.storage.memory import MemoryStore
 
 T = "ns.t"
@@ -193,7 +193,7 @@ def test_a_rewrite_counts_nan_at_any_depth_and_again_when_rows_died(lake, row_gr
 
 
 def test_no_column_is_read_again_of_which_every_input_says_that_it_has_no_nan(lake, monkeypatch):
-    from deltacompact.catalog.iceberg.rewrite import writing
+    from deltacompact.iceberg_modes.rewrite import writing
 
     lake.create(T, NESTED)
     lake.append(T, rows_of(0))

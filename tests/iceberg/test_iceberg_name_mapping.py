@@ -38,8 +38,8 @@ from pyiceberg.types import (
 
 import deltacompact
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.name_mapping import PROPERTY, identified, name_mapping
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.name_mapping import PROPERTY, identified, name_mapping
 from deltacompact.tabular.field_ids import field_id
 
 T = "ns.t"

@@ -13,10 +13,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.maintain.signs import signs
-from deltacompact.catalog.iceberg.table import other_heads as heads
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table import other_heads as heads
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
+from deltacompact.iceberg_modes.maintain.signs import signs
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])

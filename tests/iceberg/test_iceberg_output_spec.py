@@ -31,11 +31,11 @@ from pyiceberg.types import (
 )
 
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.deletes.finding import Sizes
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json, plan_to_json
-from deltacompact.catalog.iceberg.table.content_files import Spec, SpecField
-from deltacompact.catalog.iceberg.table.metadata import Column
-from deltacompact.catalog.iceberg.table.pyiceberg_door.transforms import partition_columns, partitions_of
+from deltacompact.iceberg.marks.finding import Sizes
+from deltacompact.iceberg.table.content_files import Spec, SpecField
+from deltacompact.iceberg.table.metadata import Column
+from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns, partitions_of
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json, plan_to_json
 from deltacompact.tabular import writing
 
 T = "ns.t"

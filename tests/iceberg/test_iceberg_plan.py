@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.catalog.iceberg.convert.expected import expected as expected_conversion
-from deltacompact.catalog.iceberg.convert.options import ConvertOptions
-from deltacompact.catalog.iceberg.convert.plan import plan_conversion
-from deltacompact.catalog.iceberg.plan_envelope import checksum
-from deltacompact.catalog.iceberg.rewrite.expected import expected
-from deltacompact.catalog.iceberg.rewrite.options import JobOrder, rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan import Reason, expected_output_files, plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
-from deltacompact.catalog.iceberg.upsert.expected import expected as expected_upsert
-from deltacompact.catalog.iceberg.upsert.options import Reach, UpsertOptions
-from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
+from deltacompact.iceberg_modes.convert.expected import expected as expected_conversion
+from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.plan import plan_conversion
+from deltacompact.iceberg_modes.plan_envelope import checksum
+from deltacompact.iceberg_modes.rewrite.expected import expected
+from deltacompact.iceberg_modes.rewrite.options import JobOrder, rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import Reason, expected_output_files, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.upsert.expected import expected as expected_upsert
+from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import plan_upsert
 from deltacompact.planning.throughput import capacity_of
 
 UPSERTED = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])

@@ -18,7 +18,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 import deltacompact
-from deltacompact.catalog.iceberg.table.pyiceberg_door import (
+from deltacompact.iceberg.table.pyiceberg_door import (
     behaviour,
     commits,
     metrics,
@@ -28,7 +28,7 @@ from deltacompact.catalog.iceberg.table.pyiceberg_door import (
     where,
 )
 
-ROOM = "deltacompact.catalog.iceberg.table.pyiceberg_door"
+ROOM = "deltacompact.iceberg.table.pyiceberg_door"
 
 
 class _Everything:

@@ -16,10 +16,10 @@ from rest_server import Answer, RestServer
 
 import deltacompact
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
-from deltacompact.catalog.iceberg.maintain.maintain import Maintain
-from deltacompact.catalog.iceberg.maintain.options import DAY_MS
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable, rest_sessions
-from deltacompact.catalog.iceberg.table.pyiceberg_door import table as door_table
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable, rest_sessions
+from deltacompact.iceberg.table.pyiceberg_door import table as door_table
+from deltacompact.iceberg_modes.maintain.maintain import Maintain
+from deltacompact.iceberg_modes.maintain.options import DAY_MS
 
 T = "ns.t"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])

@@ -23,12 +23,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError, StoreError
-from deltacompact.catalog.iceberg.journal import signs_of_life
-from deltacompact.catalog.iceberg.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
-from deltacompact.catalog.iceberg.journal.signs_of_life import Signs
-from deltacompact.catalog.iceberg.rewrite import writing
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document, plan_to_json
-from deltacompact.catalog.iceberg.table import locations
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg_modes.journal import signs_of_life
+from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.rewrite import writing
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_to_json
 from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
@@ -266,7 +266,7 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, c
     table_of(lake)
     session = killed_before_commit(lake)
     if change == "planner":
-        monkeypatch.setattr("deltacompact.catalog.iceberg.journal.journal.PLANNER_VERSION", 99)
+        monkeypatch.setattr("deltacompact.iceberg_modes.journal.journal.PLANNER_VERSION", 99)
         words = r"another version of deltacompact wrote it \(planner 3\)"
     else:
         record = next(path for path in journals(lake) if path.name == "written-0.json")

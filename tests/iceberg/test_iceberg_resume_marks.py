@@ -20,14 +20,14 @@ from test_iceberg_upsert_live import Writers, WritersOfVersion3, rows, table, vi
 from upsert_oracle import prepared, refusing_lost_order, upsert, visible
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
-from deltacompact.catalog.iceberg.convert.options import ConvertOptions, convert_options
-from deltacompact.catalog.iceberg.convert.plan import Reason
-from deltacompact.catalog.iceberg.convert.plan_document import plan_to_json
-from deltacompact.catalog.iceberg.deletes.finding import Finder
-from deltacompact.catalog.iceberg.journal import signs_of_life
-from deltacompact.catalog.iceberg.settled import THROUGH
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.upsert.comparing import Comparison
+from deltacompact.iceberg.marks.finding import Finder
+from deltacompact.iceberg.settled import THROUGH
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
+from deltacompact.iceberg_modes.convert.plan import Reason
+from deltacompact.iceberg_modes.convert.plan_document import plan_to_json
+from deltacompact.iceberg_modes.journal import signs_of_life
+from deltacompact.iceberg_modes.upsert.comparing import Comparison
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])

@@ -20,9 +20,9 @@ from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, Nested
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.deletes.finding import Sizes
-from deltacompact.catalog.iceberg.table.content_files import Status
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable, open_named
+from deltacompact.iceberg.marks.finding import Sizes
+from deltacompact.iceberg.table.content_files import Status
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable, open_named
 
 T = "ns.t"
 ID_NAME = pa.schema([("id", pa.int64()), ("name", pa.string())])

@@ -15,7 +15,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from upsert_oracle import upsert, visible
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.catalog.iceberg.settled import (
+from deltacompact.iceberg.settled import (
     MERGED,
     RECORD,
     RECORDS_MAX,
@@ -24,7 +24,7 @@ from deltacompact.catalog.iceberg.settled import (
     outdated_records,
     settled,
 )
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
+from deltacompact.iceberg.table.metadata import Snapshot
 
 T = "ns.t"
 KEY = "key 1; scope table"

@@ -21,21 +21,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
 from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg.commit.proposal import REPLACE, Proposal
-from deltacompact.catalog.iceberg.deletes.finding import Asked
-from deltacompact.catalog.iceberg.marks.marking import Mark
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.proposals import ProposeRewrite, Rewritten
-from deltacompact.catalog.iceberg.settled import newest
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.iceberg.table.metadata import MAIN, SESSION, Ref, Snapshot
-from deltacompact.catalog.iceberg.table.table_state import TableState
-from deltacompact.catalog.iceberg.upsert.comparing import ComparedFile
-from deltacompact.catalog.iceberg.upsert.options import UpsertOptions
-from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
-from deltacompact.catalog.iceberg.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert
-from deltacompact.catalog.iceberg.upsert.validation import compared_spaces
+from deltacompact.iceberg.commit.proposal import REPLACE, Proposal
+from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg.settled import newest
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.metadata import MAIN, SESSION, Ref, Snapshot
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
+from deltacompact.iceberg_modes.rewrite.proposals import ProposeRewrite, Rewritten
+from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import plan_upsert
+from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert
+from deltacompact.iceberg_modes.upsert.validation import compared_spaces
 
 COLUMNS = pa.schema(
     [

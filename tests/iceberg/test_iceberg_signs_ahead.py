@@ -14,12 +14,12 @@ from pyiceberg.types import LongType, NestedField
 from rich.console import Console
 
 from deltacompact.base.events import WaitingForSession
-from deltacompact.catalog.iceberg.journal import signs_of_life
-from deltacompact.catalog.iceberg.journal.journal import Journal
-from deltacompact.catalog.iceberg.journal.left_behind import left_behind
-from deltacompact.catalog.iceberg.journal.signs_of_life import Signs
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_document
 from deltacompact.cli.progress import progress
+from deltacompact.iceberg_modes.journal import signs_of_life
+from deltacompact.iceberg_modes.journal.journal import Journal
+from deltacompact.iceberg_modes.journal.left_behind import left_behind
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
 
 T = "ns.t"
 HOUR = 3600.0

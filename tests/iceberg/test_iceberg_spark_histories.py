@@ -12,9 +12,9 @@ import pytest
 from iceberg_lake import SETTINGS, sorted_rows
 
 import deltacompact
-from deltacompact.catalog.iceberg.convert.convert import Convert
-from deltacompact.catalog.iceberg.convert.options import convert_options
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.options import convert_options
 
 T = "ns.t"
 STEPS = 16

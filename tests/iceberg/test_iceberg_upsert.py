@@ -26,13 +26,13 @@ import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import Direction, SortKey
-from deltacompact.catalog.iceberg.settled import COLUMNS, THROUGH
-from deltacompact.catalog.iceberg.table import pyiceberg_door
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile
-from deltacompact.catalog.iceberg.table.metadata import MAIN
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.upsert.options import DELETE_VALUES, Reach, UpsertOptions, upsert_options
-from deltacompact.catalog.iceberg.upsert.plan_document import plan_from_json, plan_to_json
+from deltacompact.iceberg.settled import COLUMNS, THROUGH
+from deltacompact.iceberg.table import pyiceberg_door
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.upsert.options import DELETE_VALUES, Reach, UpsertOptions, upsert_options
+from deltacompact.iceberg_modes.upsert.plan_document import plan_from_json, plan_to_json
 
 T = "ns.t"
 EVENTS = Schema(

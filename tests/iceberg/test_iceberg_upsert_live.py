@@ -24,11 +24,11 @@ from upsert_oracle import TINY, left, newest, prepared, refusing_lost_order, ups
 
 from deltacompact.base.errors import ConflictError
 from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-from deltacompact.catalog.iceberg.upsert.comparing import ComparedFile
-from deltacompact.catalog.iceberg.upsert.options import UpsertOptions
-from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
-from deltacompact.catalog.iceberg.upsert.validation import Head, Problem, compared_spaces
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import plan_upsert
+from deltacompact.iceberg_modes.upsert.validation import Head, Problem, compared_spaces
 
 T = "ns.t"
 PURE = pa.schema(
@@ -247,7 +247,7 @@ def test_a_key_space_that_is_touched_again_and_again_is_refused_and_stays_as_it_
 
 
 def test_rule_20_a_commit_without_an_answer_that_landed_counts_once(tmp_path, monkeypatch):
-    from deltacompact.catalog.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+    from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 
     lake = table(tmp_path)
     lake.append(T, rows((1, "a")))

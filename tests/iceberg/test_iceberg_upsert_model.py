@@ -14,10 +14,10 @@ import hand_made_tables as hand
 import pyarrow as pa
 
 from deltacompact.base.numbers import Ordinal
-from deltacompact.catalog.iceberg.upsert.comparing import ComparedFile
-from deltacompact.catalog.iceberg.upsert.options import UpsertOptions
-from deltacompact.catalog.iceberg.upsert.plan import plan_upsert
-from deltacompact.catalog.iceberg.upsert.validation import Head, compared_spaces
+from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import plan_upsert
+from deltacompact.iceberg_modes.upsert.validation import Head, compared_spaces
 
 TABLES = 6_000
 COLUMNS = pa.schema(

@@ -24,16 +24,16 @@ from version_3 import delete_by_vector, known_rows, live_rows, update
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.catalog import IcebergCatalog
-from deltacompact.catalog.iceberg.rewrite import writing
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
-from deltacompact.catalog.iceberg.table import manifests
-from deltacompact.catalog.iceberg.table.content_files import Entry, ManifestContent, Status
-from deltacompact.catalog.iceberg.table.metadata import Snapshot
-from deltacompact.catalog.iceberg.table.parquet_files import StoredFile, Wanted, described_each
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, lineage_of, with_lineage
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.iceberg.table import manifests
+from deltacompact.iceberg.table.content_files import Entry, ManifestContent, Status
+from deltacompact.iceberg.table.metadata import Snapshot
+from deltacompact.iceberg.table.parquet_files import StoredFile, Wanted, described_each
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, lineage_of, with_lineage
+from deltacompact.iceberg_modes.rewrite import writing
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
 from deltacompact.steps.materialize import materialize
 from deltacompact.tabular import field_ids
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hand_made_tables import data, equality, positions, state, vector
 
-from deltacompact.catalog.iceberg.rewrite.options import rewrite_options
-from deltacompact.catalog.iceberg.rewrite.plan import plan_rewrite
-from deltacompact.catalog.iceberg.rewrite.validation import Head, Problem
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
+from deltacompact.iceberg_modes.rewrite.validation import Head, Problem
 
 A = data("a", 3, ids=(10, 19))
 APPLIED = (equality("e", 5), positions("p", 5, of=["a"]))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.deletes.finding import Finder
+from deltacompact.iceberg.marks.finding import Finder
 
 T = "ns.t"
 

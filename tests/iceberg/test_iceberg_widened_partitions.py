@@ -20,8 +20,8 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lon
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.iceberg.rewrite.plan_document import plan_from_json, plan_to_json
-from deltacompact.catalog.iceberg.table import manifests
+from deltacompact.iceberg.table import manifests
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json, plan_to_json
 
 T = "ns.t"
 WIDENED = {
@@ -111,7 +111,7 @@ def test_a_plan_of_the_version_before_names_decimals_as_bytes(lake):
     text = plan_to_json(plan)
     body = json.loads(text)["plan"]
     assert sorted(map(str, (group["partition"][0] for group in body["groups"]))) == ["-150", "150", "None"]
-    from deltacompact.catalog.iceberg import plan_envelope
+    from deltacompact.iceberg_modes import plan_envelope
 
     for group in body["groups"]:
         (value,) = group["partition"]

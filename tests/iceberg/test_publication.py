@@ -16,11 +16,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import rollback, versions
-from deltacompact.catalog.iceberg.table.content_files import Content
-from deltacompact.catalog.publication import held
-from deltacompact.catalog.publication.held import held_files
+from deltacompact.delta_streams.versions import rollback, versions
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.maintenance.vacuum.vacuum import vacuum
+from deltacompact.publication import held
+from deltacompact.publication.held import held_files
 
 ICEBERG = f"ns.{T}"
 

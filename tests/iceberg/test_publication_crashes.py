@@ -18,8 +18,8 @@ from pyiceberg.exceptions import CommitFailedException
 
 import deltacompact
 from deltacompact.base.errors import Interrupted, OutcomeUnknownError
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.iceberg.table import locations
+from deltacompact.iceberg.table import locations
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 
 

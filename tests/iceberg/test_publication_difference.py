@@ -9,9 +9,9 @@ from hand_made_tables import data, equality, positions, state, vector
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.catalog.publication.columns import joined, shown_columns
-from deltacompact.catalog.publication.difference import ShownFile, deletes_name, difference
-from deltacompact.catalog.publication.target import Target
+from deltacompact.publication.columns import joined, shown_columns
+from deltacompact.publication.difference import ShownFile, deletes_name, difference
+from deltacompact.publication.target import Target
 
 WHERE = "s3://lake/tables/"
 MONDAY, TUESDAY = "orders/day=1", "orders/day=2"

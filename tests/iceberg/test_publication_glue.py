@@ -7,7 +7,7 @@ from publications import LOCAL, T
 from test_iceberg_glue import glue_lake  # noqa: F401
 
 import deltacompact
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 
 def test_a_table_on_s3_is_published_to_glue(glue_lake, moto_endpoint, monkeypatch):  # noqa: F811

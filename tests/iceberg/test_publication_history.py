@@ -16,10 +16,10 @@ from publications import LOCAL, Publications, T, configure
 
 import deltacompact
 from deltacompact.base.errors import InputError
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import retract, rollback
-from deltacompact.catalog.publication import publication
-from deltacompact.catalog.publication.publication import PublicationResult, show_compacted
+from deltacompact.delta_streams.versions import retract, rollback
+from deltacompact.maintenance.vacuum.vacuum import vacuum
+from deltacompact.publication import publication
+from deltacompact.publication.publication import PublicationResult, show_compacted
 
 NO_SHRINK = (Phase.explicit, Phase.reuse, Phase.generate)
 DAYS = st.sampled_from(["a", "b/1", None])

@@ -17,12 +17,12 @@ from iceberg_lake import Lake
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
-from deltacompact.catalog.iceberg.table import deletion_vectors, locations
-from deltacompact.catalog.iceberg.table.content_files import Content, Entry
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
-from deltacompact.catalog.iceberg.upsert.options import upsert_options
-from deltacompact.catalog.iceberg.upsert.upsert import Upsert, UpsertResult
+from deltacompact.iceberg.table import deletion_vectors, locations
+from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import TableState, scope_of
+from deltacompact.iceberg_modes.upsert.options import upsert_options
+from deltacompact.iceberg_modes.upsert.upsert import Upsert, UpsertResult
 
 LAST_UPDATED = 2147483539
 """The column in which rows of version 3 may have a sequence number of their own."""

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from iceberg_lake import Lake
 
-from deltacompact.catalog.iceberg.table import deletion_vectors, locations
-from deltacompact.catalog.iceberg.table.content_files import Content, ContentFile, Entry
-from deltacompact.catalog.iceberg.table.metadata import MAIN
-from deltacompact.catalog.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.catalog.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
-from deltacompact.catalog.iceberg.table.table_state import TableState, scope_of
+from deltacompact.iceberg.table import deletion_vectors, locations
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
+from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.tabular.field_ids import field_id
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from deltacompact.catalog.delta_stream.paths import StreamPaths
-from deltacompact.catalog.delta_stream.vacuum import mark as vacuum_mark
-from deltacompact.catalog.delta_stream.vacuum.mark import SealedVersion, digest
+from deltacompact.delta_streams.paths import StreamPaths
+from deltacompact.maintenance.vacuum import mark as vacuum_mark
+from deltacompact.maintenance.vacuum.mark import SealedVersion, digest
 
 from .world import World
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-from deltacompact.catalog.delta_stream.versions import retract, rollback, versions
+from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.delta_streams.versions import retract, rollback, versions
 
 from .model import Content, Event
 from .world import World

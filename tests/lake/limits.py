@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from deltacompact.base.limits import Limits, ReadLimits
-from deltacompact.catalog.delta_stream.log.objects import LogLimits
+from deltacompact.delta_streams.log.objects import LogLimits
 
 SMALL_READS = ReadLimits(
     batch_bytes=64,

@@ -12,8 +12,8 @@ from oracle import Row
 
 from deltacompact import InputError
 from deltacompact.base.model import ContentType
-from deltacompact.catalog.delta_stream.file_lists import publish
-from deltacompact.catalog.delta_stream.scan import export_table
+from deltacompact.delta_streams.file_lists import publish
+from deltacompact.delta_streams.scan import export_table
 from deltacompact.tabular.formats import EXTENSIONS
 
 from .model import folded

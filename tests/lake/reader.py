@@ -6,7 +6,7 @@ from columns import bag
 from tables import problems
 
 from deltacompact.base.model import DataFile
-from deltacompact.catalog.delta_stream.versions import versions
+from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 
 from .model import folded

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deltacompact.catalog.delta_stream.catalog import VACUUM_AGE_MIN_S
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
-from deltacompact.catalog.delta_stream.versions import versions
+from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+from deltacompact.delta_streams.versions import versions
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 from .world import HOUR_S, World
 

@@ -12,8 +12,8 @@ from simulation import Actor, Simulation, at_the_log
 
 from deltacompact import DeltaStreamCatalog
 from deltacompact.base.model import Token
-from deltacompact.catalog.delta_stream.log.objects import LOG_LIMITS, LogLimits
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
+from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 from .tasks import DAYS, LOCAL, Task, append, compaction, rehash, restate
 from .world import Batch, World

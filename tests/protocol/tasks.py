@@ -13,9 +13,9 @@ from oracle import Row
 from deltacompact import ConflictError, DeltaStreamCatalog, NotFoundError, PositionError, Settings, StoreError, compact
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import OperationType
-from deltacompact.catalog.delta_stream.vacuum.vacuum import vacuum
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import rehash_table
+from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.tabular.row_groups import WriteOptions
 from deltacompact.tabular.writing import write_table
 

@@ -18,7 +18,7 @@ from simulation import Simulation
 from tables import problems
 
 from deltacompact.base.model import Commit, Partition, Token
-from deltacompact.catalog.delta_stream.paths import GENESIS
+from deltacompact.delta_streams.paths import GENESIS
 
 ALL = Partition()
 Bag = Counter[Any]

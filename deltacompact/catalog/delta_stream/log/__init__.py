@@ -1,8 +1,0 @@
-"""The log of one stream: a chain of entries, each put once.
-
-log           the versions of one stream: read, commit, switch; start here
-entries       entries in JSON                                   effects       entries in words
-state         what the entries up to one of them mean           objects       the objects of a log
-checkpoints   many entries as one object                        certain_put   put if absent, until it is certain
-heads         the end of a log in one object: pure              stored_head   that object on its store
-"""

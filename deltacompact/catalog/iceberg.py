@@ -1,0 +1,216 @@
+"""An Iceberg catalog, as compact() and the command line have it.
+
+open_catalog("iceberg://prod")                              configured as PyIceberg does
+IcebergCatalog(pyiceberg_catalog)                           or a catalog that is loaded already
+catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
+catalog.convert("ns.t")                                     a ConvertResult
+catalog.upsert("ns.t", {"key-columns": "id"})               an UpsertResult
+catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+from deltacompact.base.events import EventSink
+from deltacompact.base.settings import Settings
+from deltacompact.executors.choose import foresee, lane_for
+from deltacompact.iceberg.commit.attempts import committed_by
+from deltacompact.iceberg.commit.patience import Patience
+from deltacompact.iceberg.comparison import Comparison, comparison
+from deltacompact.iceberg.table import pyiceberg_door
+from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.convert.convert import Convert, ConvertResult
+from deltacompact.iceberg_modes.convert.expected import expected as expected_conversion
+from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+from deltacompact.iceberg_modes.expected import Expected
+from deltacompact.iceberg_modes.maintain.maintain import Maintain, MaintainResult
+from deltacompact.iceberg_modes.mode import no_sink
+from deltacompact.iceberg_modes.rewrite.expected import expected as expected_rewrite
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+from deltacompact.iceberg_modes.rewrite.rewrite import Rewrite
+from deltacompact.iceberg_modes.upsert.expected import expected as expected_upsert
+from deltacompact.iceberg_modes.upsert.options import upsert_options
+from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+from deltacompact.iceberg_modes.upsert.upsert import Upsert, UpsertResult
+from deltacompact.iceberg_modes.watching import WatchedBranch
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCatalog:
+    """Tables of a PyIceberg catalog, by `namespace.table`."""
+
+    _catalog: Any
+
+    @classmethod
+    def at(cls, uri: str) -> IcebergCatalog:
+        """The catalog "iceberg://NAME"."""
+        return cls(pyiceberg_door.open_named(uri.removeprefix("iceberg://")))
+
+    @property
+    def name(self) -> str:
+        return str(self._catalog.name)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """As PyIceberg was configured: type, uri, warehouse, …"""
+        return {name: str(value) for name, value in self._catalog.properties.items()}
+
+    def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
+        """What a rewrite of a branch would do. Writes nothing."""
+        return self._prepared(table_id, options, branch, Settings()).plan()
+
+    def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:
+        """How long carrying out a plan is expected to take. Starts no cluster."""
+        settings = settings or Settings()
+        capacity = foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity
+        match plan:
+            case RewritePlan():
+                return expected_rewrite(plan, capacity)
+            case ConvertPlan():
+                return expected_conversion(plan, capacity)
+            case UpsertPlan():
+                return expected_upsert(plan, capacity)
+
+    def rewrite(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> RewriteResult:
+        """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
+
+        Before that, what a session that died had written is committed. `emit` gets WaitingForSession, ModeStarted,
+        GroupWritten, GroupsCommitted and ModeFinished events.
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        return replace(self._prepared(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
+
+    def maintain(
+        self,
+        table_id: str,
+        *,
+        expire_snapshots: bool = False,
+        rewrite_manifests: bool = False,
+        remove_orphans: bool = False,
+        dry_run: bool = False,
+        branch: str = MAIN,
+        options: Mapping[str, Any] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> MaintainResult:
+        """Expire snapshots, rewrite the manifests of a branch, remove orphans: what is asked for, in this order.
+
+        A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
+        work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
+        """
+        work = Maintain(self._table(table_id), branch, _named(options), dry_run, say=say)
+        return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
+
+    def plan_conversion(
+        self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> ConvertPlan:
+        """What a conversion of a branch would do. Writes nothing."""
+        return self._conversion(table_id, options, branch, Settings()).plan()
+
+    def convert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> ConvertResult:
+        """Turn the equality deletes of a branch into deletes by position. `plan`: the JSON of a plan to carry out.
+
+        Sessions that died, and `emit`: as in `rewrite`.
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        return replace(self._conversion(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
+
+    def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
+        """What an upsert of a branch would compare. Writes nothing."""
+        return self._upsert(table_id, options, branch, Settings()).plan()
+
+    def upsert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> UpsertResult:
+        """Mark all rows of a branch as dead but the newest of each key. `plan`: the JSON of a plan to carry out.
+
+        Sessions that died, and `emit`: as in `rewrite`.
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        return replace(self._upsert(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
+
+    def state(self, table_id: str, branch: str = MAIN) -> TableState:
+        """A branch as it is now: its live data files and delete files."""
+        table = self._table(table_id)
+        return StateReader(table.store).read(table.metadata, branch)
+
+    def comparison(
+        self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None
+    ) -> Comparison:
+        """Which two snapshots of a branch must have the same rows: see comparison.py."""
+        return comparison(self._table(table_id).metadata, branch, before, after)
+
+    def counted(self, table_id: str, snapshot_id: int) -> int | None:
+        """The rows of a snapshot as PyIceberg counts them. None: it cannot read equality deletes."""
+        return self._table(table_id).counted(snapshot_id)
+
+    def watched(self, table_id: str, branch: str = MAIN) -> WatchedBranch:
+        """A branch that is looked at again and again: only what is new is read."""
+        return WatchedBranch(self._catalog, table_id, branch)
+
+    def committed_by(self, table_id: str, work: str) -> tuple[Snapshot, ...]:
+        """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""
+        return committed_by(self._table(table_id).metadata.snapshots.values(), work)
+
+    def _upsert(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Upsert:
+        return Upsert(self._compactable(table_id), branch, upsert_options(_named(options)), settings)
+
+    def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
+        chosen = convert_options(_named(options))
+        return Convert(self._compactable(table_id), branch, chosen, settings)
+
+    def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
+        table = self._compactable(table_id)
+        return Rewrite(table, branch, rewrite_options(_named(options), table.metadata.properties), settings)
+
+    def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
+        """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
+        table = self._table(table_id)
+        Patience.of(table.metadata.properties)  # a bad one is refused before any work
+        if (owner := table.metadata.properties.get(PUBLICATION)) is not None:
+            raise InputError(
+                f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "
+                "compact that one"
+            )
+        return table
+
+    def _table(self, table_id: str) -> pyiceberg_door.IcebergTable:
+        expect.text_or_none("the table", table_id)
+        return pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+
+
+def _named(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Options by their names. Raises InputError for anything else."""
+    if not isinstance(options or {}, Mapping):
+        raise InputError(f"options is {options!r}, it must be a dict of option names")
+    return options or {}

@@ -1,1 +1,0 @@
-"""Which rows are dead: deletes matched to data files, keys digested, live bitmaps made."""

@@ -1,0 +1,10 @@
+"""Appending: rows or files become a delta at the end of a stream.
+
+stream_writer     data first, then the entry; start here
+incoming          rows from any library that speaks Arrow
+sources           files that a command line names
+shape             which files fit the stream                far          values that a wider type does not hold
+blocking          which deltas block a stream               advice       errors that name delta and command
+new_columns       announced or refused                      carried      deltas on top of a successor
+positions         positions that a caller chooses
+"""

@@ -1,0 +1,93 @@
+"""Publish a compacted version to other engines: write lists of its files.
+
+    <table>/published/symlink/day=2024-01-01/manifest         Hive, Athena, Presto, Redshift Spectrum: a symlink table
+    <table>/published/files/day=2024-01-01/2-77b1….txt        DuckDB, Polars: a file a line, once for each version
+    <table>/published/files/day=2024-01-01/latest.txt
+
+Hadoop's engines take the URIs of a manifest literally. Some other engines decode a file:// URI and some do not, so
+lists of local files have plain paths.
+
+Each list is one object with every live file, so a reader sees one version or the next, never a mix. The lists hold
+compacted files only: deltas since the compaction are not in them.
+
+There is no folder with just these files. S3 has no links, so it would be a second copy of the table; and whoever globs
+while files are exchanged sees some of one version and some of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Partition
+from deltacompact.base.partitions import all_done
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.paths import TablePaths, partition_folder
+from deltacompact.delta_streams.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The lists of one partition: URIs of the manifest and the list, and the number of deltas that they leave out."""
+
+    partition: Partition
+    version: str
+    manifest: str
+    files: str
+    rows: int
+    deltas_left_out: int
+
+
+def live_files(catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
+    """Paths or URIs of the files that a published list would have. Raises what `publish` raises."""
+
+    def listed(chosen: Partition) -> list[str]:
+        return _plain(_uris(catalog, table_id, chosen, catalog.state(table_id, chosen)))
+
+    found = all_done(catalog.chosen(table_id, partition), listed, catalog.at_once)
+    return [file for files in found for file in files]
+
+
+def publish(catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[Published]:
+    """Publish the active version of every partition, or of one.
+
+    Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others.
+    """
+    return all_done(
+        catalog.chosen(table_id, partition),
+        lambda chosen: _publish_stream(catalog, table_id, chosen),
+        catalog.at_once,
+    )
+
+
+def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> Published:
+    state = catalog.state(table_id, partition)
+    uris = _uris(catalog, table_id, partition, state)
+    root = f"{TablePaths.of(table_id).root}/published"
+    folder = partition_folder(partition)
+    below = f"{folder}/" if folder else ""
+    names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
+    for name, listed in zip(names, (_plain(uris), _plain(uris), uris), strict=True):
+        catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
+    _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
+    rows = state.compacted.rows if state.compacted else 0
+    return Published(partition, state.version, manifest, files, rows, len(state.deltas))
+
+
+def _uris(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> list[str]:
+    """The live files. Raises InputError where there are none yet, or where they have dead rows."""
+    if state.compacted is None:
+        raise InputError(f"table {table_id!r}, partition {partition}: nothing was compacted yet")
+    if any(file.deletions for file in state.compacted.files):
+        raise InputError(
+            f"table {table_id!r}, partition {partition}: files have dead rows under deletion vectors, which other "
+            "engines would see: compact with --purge first"
+        )
+    return [catalog.location + file.path for file in state.compacted.files]
+
+
+def _plain(uris: Sequence[str]) -> list[str]:
+    """Plain paths instead of file:// URIs."""
+    return [uri.removeprefix("file://") for uri in uris]

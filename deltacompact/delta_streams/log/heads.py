@@ -1,0 +1,102 @@
+"""The head of a stream: the object `stream/hint.json`, which saves reading the log entry by entry. Pure.
+
+    {"version": "4-a1…", "parent": "3-77…", "seal": 9,            the seal at 3-77… entry 9 led to 4-a1…
+     "log": {"from": 100, "entries": [{…}, {…}], "sha256": "…"}}  entries 100 and 101 of 4-a1…, after its checkpoint
+
+    open a stream    GET the head · GET the seal · GET the checkpoint, if there is one · LIST what came since
+
+A head is advice. It may be stale: writers overwrite it in any order, so entries may have come since, or a seal. It
+counts only if the seal is there. The checksum covers the stream's folder as well, so a copy of another stream's head is
+passed over, like a damaged one. Older releases write and read the first three fields only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.delta_streams.paths import GENESIS, is_version
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A version that was active once, the seal that led to it (None: not known), and the documents of its last entries.
+
+    The entries before `first` are in the checkpoint of `first` entries. Without `entries` the head is a mere hint.
+    """
+
+    version: str
+    parent: str | None = None
+    seal: int | None = None
+    first: int = 0
+    entries: tuple[Any, ...] = ()
+
+    @property
+    def tail(self) -> int:
+        """The length of the log when the head was written; 0 where the head does not say."""
+        return self.first + len(self.entries)
+
+
+class RecentEntries:
+    """By version, the entries since its last checkpoint as they are stored: what a head repeats."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, dict[int, bytes]] = {}
+        self._first: dict[str, int] = {}
+        self.written: dict[str, int] = {}
+        """By version, the length of the log that the stored head repeats."""
+
+    def add(self, version: str, sequence: int, data: bytes) -> None:
+        if sequence >= self._first.get(version, 0):
+            self._entries.setdefault(version, {})[sequence] = data
+
+    def begin_at(self, version: str, tail: int) -> None:
+        """There is a checkpoint of `tail` entries: forget those."""
+        self._first[version] = tail
+        entries = self._entries.get(version, {})
+        self._entries[version] = {sequence: data for sequence, data in entries.items() if sequence >= tail}
+
+    def since_checkpoint(self, version: str, tail: int) -> list[bytes]:
+        """The entries from the last checkpoint up to `tail`. Raises KeyError where this process lacks one."""
+        known = self._entries.get(version, {})
+        return [known[sequence] for sequence in range(self._first.get(version, 0), tail)]
+
+
+def encoded(stream: str, version: str, parent: str | None, seal: int | None, first: int, log: Sequence[bytes]) -> bytes:
+    """The document of a head. `log` has the entries from `first` on, as they are stored; if empty, it is left out."""
+    hint = json.dumps({"version": version, "parent": parent, "seal": seal}, separators=(",", ":")).encode()
+    if not log:
+        return hint
+    entries = b"[" + b",".join(log) + b"]"
+    checksum = _checksum(stream, version, first, json.loads(entries)).encode()
+    return hint[:-1] + b',"log":{"from":%d,"entries":%b,"sha256":"%b"}}' % (first, entries, checksum)
+
+
+def parsed(stream: str, data: bytes) -> Head | None:
+    """The head in an object; None where it is damaged or of another stream."""
+    try:
+        document = json.loads(data)
+        version, parent, seal, log = (document.get(name) for name in ("version", "parent", "seal", "log"))
+    except (ValueError, AttributeError):
+        return None
+    if not isinstance(version, str) or not is_version(version):
+        return None
+    known_seal = isinstance(seal, int) and isinstance(parent, str) and is_version(parent)
+    hint = Head(version, parent, seal) if known_seal else Head(version)
+    if version != GENESIS and not known_seal:
+        return hint
+    try:
+        first, entries = int(log["from"]), tuple(log["entries"])
+        if first >= 0 and log["sha256"] == _checksum(stream, version, first, list(entries)):
+            return Head(version, hint.parent, hint.seal, first, entries)
+    except (LookupError, TypeError, ValueError):
+        pass
+    return hint
+
+
+def _checksum(stream: str, version: str, first: int, entries: list[Any]) -> str:
+    text = json.dumps([stream, version, first, entries], separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,100 @@
+"""The head of a stream on its store: read when a process first opens the stream, written after each put.
+
+    GET hint.json            version 4-a1…, which entry 9 of 3-77… seals in, and its entries 100 and 101
+    GET 3-77… entry 9        a seal that names 4-a1…: the head counts     (anything else: it does not, see below)
+    replay                   checkpoint 100 of 4-a1…, then entries 100 and 101, without reading them again
+
+heads.py has the document of a head. A head whose seal is missing does not count, unless its version shows that it was
+active once: then somebody removed the seal from outside.
+"""
+
+from __future__ import annotations
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.partitions import READ_AT_ONCE, both
+from deltacompact.delta_streams.log import checkpoints, heads
+from deltacompact.delta_streams.log.entries import dump
+from deltacompact.delta_streams.log.heads import Head
+from deltacompact.delta_streams.log.objects import LogObjects
+from deltacompact.delta_streams.log.state import StreamState, replay
+from deltacompact.delta_streams.paths import GENESIS
+from deltacompact.storage.objects import ObjectStat
+
+
+class StoredHead:
+    """Reads the head, checks it against the log, and overwrites it."""
+
+    def __init__(self, objects: LogObjects) -> None:
+        self._objects = objects
+        self._led_by: dict[str, tuple[str, int]] = {}
+        """The seals that led to versions: version and number of each seal."""
+
+    def read(self) -> Head | None:
+        """The head, unchecked; None where there is none."""
+        try:
+            return heads.parsed(self._objects.paths.root, self._objects.store.get(self._objects.paths.hint))
+        except NotFoundError:
+            return None
+
+    def checked(self, head: Head, with_listing: bool) -> tuple[bool, list[ObjectStat] | None]:
+        """Whether the head counts: whether a seal leads to its version.
+
+        `with_listing`: meanwhile list the log from the head's first entry on.
+        """
+        objects = self._objects
+        return both(
+            lambda: head.version == GENESIS or self._is_released(head),
+            lambda: objects.listed(head.version, head.first) if with_listing and head.entries else None,
+            READ_AT_ONCE if objects.keeps_heads else 1,
+        )
+
+    def replayed(self, head: Head) -> StreamState:
+        """The state that the head repeats. Raises a DeltaCompactError where its checkpoint or a body is missing."""
+        objects = self._objects
+        known = checkpoints.read(objects, head.version, head.first) if head.first else None
+        if known is None and head.first:
+            raise NotFoundError("a vacuum deleted the checkpoint, because there is a newer one")
+        entries = []
+        for sequence, document in enumerate(head.entries, head.first):
+            objects.recent.add(head.version, sequence, dump(document))
+            entries.append(objects.decoded(document, objects.paths.entry(head.version, sequence)))
+        objects.recent.written[head.version] = head.tail
+        return replay(head.version, entries, known)
+
+    def led(self, version: str, sequence: int, successor: str) -> None:
+        """Remember that the seal at this entry of `version` leads to `successor`."""
+        self._led_by[successor] = (version, sequence)
+
+    def put(self, version: str, tail: int) -> None:
+        """Overwrite the head. A long log gets a new one at every hundredth part only, because it is written whole."""
+        objects, recent = self._objects, self._objects.recent
+        parent, seal = self._led_by.get(version, (None, None))
+        log = recent.since_checkpoint(version, tail) if objects.keeps_heads else []
+        if tail - recent.written.get(version, 0) > len(log) // 100:
+            root = objects.paths.root
+            objects.store.put(objects.paths.hint, heads.encoded(root, version, parent, seal, tail - len(log), log))
+            recent.written[version] = tail
+
+    def _is_released(self, head: Head) -> bool:
+        """Whether a seal leads to the head's version."""
+        if head.parent is None or head.seal is None:
+            return self._follows_a_seal(head.version)
+        if self._objects.sealed_successor(head.parent, head.seal) != head.version:
+            return self._follows_a_seal(head.version)
+        self.led(head.parent, head.seal, head.version)
+        return True
+
+    def _follows_a_seal(self, version: str) -> bool:
+        """Whether the last entry of a version's parent is a seal that names it. (Old hints do not name that entry.)
+
+        Raises CorruptionError where the version was active once but its parent's seal is missing.
+        """
+        objects = self._objects
+        opened = objects.opened(version)
+        if opened is None or opened.parent is None:
+            return False
+        tail = objects.listed_tail(opened.parent)
+        successor = objects.sealed_successor(opened.parent, tail - 1) if tail else None
+        if successor is None and (witness := objects.sign_of_life(version)):
+            raise objects.hole(opened.parent, tail, witness)
+        return successor == version

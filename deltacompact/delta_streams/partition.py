@@ -1,0 +1,176 @@
+"""One partition of delta streams, behind the engine's ports: it fetches snapshots and does the switch.
+
+    orders into orders      its compacted files and the deltas since
+    orders into flat        deltas above flat's watermark; all of orders, if orders itself was compacted beyond it
+
+The switch is the seal of the destination's base version, see log.py.
+"""
+
+from __future__ import annotations
+
+from deltacompact.base.errors import ConflictError, DeltaCompactError
+from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
+from deltacompact.base.partitions import both
+from deltacompact.delta_streams.appending.advice import advised
+from deltacompact.delta_streams.appending.far import all_far
+from deltacompact.delta_streams.destinations import open_destination
+from deltacompact.delta_streams.log.certain_put import telling_interrupts
+from deltacompact.delta_streams.log.entries import Compacted, Fence, Opened
+from deltacompact.delta_streams.log.log import StreamLog, genesis_state
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
+from deltacompact.delta_streams.snapshots import choose
+from deltacompact.delta_streams.streams import Streams
+from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot
+
+
+class DeltaStreamPartition:
+    """Source and destination streams of one partition. Implements SnapshotSource and CommitTarget."""
+
+    def __init__(
+        self,
+        catalog: Streams,
+        source: Table,
+        destination_table_id: str,
+        partition: Partition,
+        keys: TableKeys,
+        purge: bool = False,
+        attempt: str | None = None,
+    ) -> None:
+        self.partition = partition
+        self._catalog = catalog
+        self._source = source
+        self._destination_id = destination_table_id
+        self._keys = keys
+        self._purge = purge
+        self._attempt = attempt
+        self._in_place = source.table_id == destination_table_id
+        self._states: dict[Moment, tuple[StreamState, StreamState]] = {}
+
+    @property
+    def ports(self) -> Ports:
+        return Ports(self, self, self.paths, self._catalog.store)
+
+    @property
+    def paths(self) -> StreamPaths:
+        """Where the destination's objects go."""
+        return TablePaths.of(self._destination_id).stream(self.partition)
+
+    # Snapshots
+
+    def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
+        """Raises NotFoundError, CorruptionError, and InputError where the destination cannot take the source's rows."""
+        source, destination = self._now() if moment is None else self._then(moment)
+        snapshot = choose(self._source.table_id, self._destination_id, self.partition, source, destination, self._purge)
+        if isinstance(snapshot, Snapshot):
+            self._states[snapshot.moment] = source, destination
+        return snapshot
+
+    def advised(self, error: DeltaCompactError, snapshot: Snapshot) -> DeltaCompactError:
+        """The error with advice: which delta brought the file that it names, and how to take that delta out."""
+        source, _ = self._states[snapshot.moment]
+        return advised(error, self._catalog, self._source.table_id, self.partition, source, self._keys)
+
+    def _now(self) -> tuple[StreamState, StreamState]:
+        source = self._catalog.state(self._source.table_id, self.partition, strictly=True)
+        if self._in_place:
+            return source, source
+        # A destination's log begins when its first version is complete.
+        return source, self._log.active(strictly=True) if self._log.exists() else genesis_state()
+
+    def _then(self, moment: Moment) -> tuple[StreamState, StreamState]:
+        source_log = self._catalog.log(self._source.table_id, self.partition)
+        source = source_log.state_at(moment.source_version, moment.source_tail)
+        if not self._log.exists():
+            return source, genesis_state()
+        return source, self._log.state_at(moment.destination_version, moment.destination_tail)
+
+    # The switch
+
+    def check(self, snapshot: Snapshot, session: str) -> None:
+        base = snapshot.moment.destination_version
+        if base != GENESIS or self._log.exists():  # a new destination has no log before it is published
+            self._check(snapshot, session, self._log.state(base))
+
+    def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
+        """Write the successor in full, then seal the base in its favour."""
+        source, base = self._states[snapshot.moment]
+        compacted = CompactedDelta(
+            result.files,
+            result.index,
+            snapshot.watermark,
+            result.next_file_number,
+            snapshot.source_table_id,
+            source.lineage,
+            session,
+            result.schema,
+            self._far(snapshot, result.keys),
+        )
+        now_ms = int(self._catalog.clock() * 1000)
+        positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]
+        tokens = self._log.tokens_inherited(base, now_ms)
+        opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
+
+        def prepare() -> None:
+            # Two first compactions with different keys cannot both pass, nor one into a table that others append to.
+            self.check(snapshot, session)
+            if self._in_place:
+                self._catalog.declare_keys(self._source.table_id, result.keys)
+            else:
+                table = self._catalog.table(self._source.table_id)
+                open_destination(self._catalog, table, result.keys, self._destination_id, self.partition)
+
+        def write() -> str:
+            return self._log.write_version(opened.number, [opened, Compacted(compacted)], session)
+
+        # A refused session leaves no trace in a table that it would have begun.
+        _, successor = both(prepare, write, self._catalog.at_once if self._in_place else 1)
+        state = self._log.release(base, successor, lambda state: self._check(snapshot, session, state), now_ms, session)
+        return PublishedVersion(state.version, compacted)
+
+    def _far(self, snapshot: Snapshot, keys: TableKeys) -> FarValues | None:
+        """The far values of all that the session has folded; None where those of the base or of a delta are unknown."""
+        source, base = self._states[snapshot.moment]
+        folded = (base if snapshot.owned else source).compacted if snapshot.base else None
+        return all_far(folded, snapshot.deltas, keys)
+
+    def _check(self, snapshot: Snapshot, session: str, state: StreamState) -> None:
+        where = f"table {self._destination_id!r}, partition {self.partition}"
+        if state.sealed:
+            raise ConflictError(f"{where}: another compaction or restatement came first ({state.sealed.successor})")
+        if self._in_place and (taken := {delta.position for delta in snapshot.deltas} & state.retracted):
+            raise ConflictError(f"{where}: the delta at position {min(taken)} was retracted; start again")
+        if session in state.fences:
+            raise ConflictError(f"{where}: a vacuum fenced session {session}; start it again")
+        if self._attempt in state.fences:
+            raise ConflictError(f"{where}: attempt {self._attempt} was fenced: another one has taken over")
+        _, base = self._states[snapshot.moment]
+        if not self._in_place and len(state.commits) > len(base.commits):
+            raise ConflictError(f"{where}: deltas were appended to a destination table")
+
+    # Attempts
+
+    def fence_attempt(self, attempt: str) -> None:
+        """After this, an attempt that has taken its snapshot publishes nothing: it meets the fence, or a seal.
+
+        An attempt that has not would fold what is there then: whoever starts attempts has to stop it otherwise.
+        """
+        if not self._log.exists():  # of a destination that was never published
+            open_destination(self._catalog, self._source, self._keys, self._destination_id, self.partition)
+        with telling_interrupts():
+            self._log.extend(lambda state: None if attempt in state.fences else Fence(attempt))
+
+    def published_by(self, session: str) -> PublishedVersion | None:
+        """The newest version that a session has published; None where it has published none."""
+        if not self._log.exists():
+            return None
+        state: StreamState | None = self._log.active(strictly=True)
+        while state is not None:
+            if state.compacted and state.compacted.session_id == session:
+                return PublishedVersion(state.version, state.compacted)
+            state = self._log.state(state.opened.parent) if state.opened.parent is not None else None
+        return None
+
+    @property
+    def _log(self) -> StreamLog:
+        return self._catalog.log(self._destination_id, self.partition)

@@ -1,0 +1,106 @@
+"""Choose what a compaction folds: from the states of two streams to a snapshot, or to why there is nothing to do. Pure.
+
+orders into orders      its compacted files, and the deltas since
+orders into flat        deltas above flat's watermark; all of orders, if orders itself was compacted beyond it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
+from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.base.wording import counted
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.table.ports import Moment, NothingToDo, Snapshot
+
+
+def everything(table_id: str, partition: Partition, state: StreamState) -> Snapshot:
+    """The snapshot that a reader of this state folds: all files."""
+    chosen = _Chosen(state.compacted, True, state.deltas, "read")
+    return _snapshot(table_id, table_id, partition, state, state, chosen)
+
+
+def choose(
+    source_table_id: str,
+    destination_table_id: str,
+    partition: Partition,
+    source: StreamState,
+    destination: StreamState,
+    purge: bool = False,
+) -> Snapshot | NothingToDo:
+    """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
+
+    If the source was restated, or compacted past the destination's watermark, its deltas are no longer there one by
+    one. Then the destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is
+    empty after a rollback or a retraction, the destination is emptied.
+    """
+    chosen = _choice(source_table_id, destination_table_id, source, destination, purge)
+    if isinstance(chosen, NothingToDo):
+        return chosen
+    return _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
+
+
+def _snapshot(
+    source_table_id: str,
+    destination_table_id: str,
+    partition: Partition,
+    source: StreamState,
+    destination: StreamState,
+    chosen: _Chosen,
+) -> Snapshot:
+    done = chosen.base or destination.compacted  # an empty source has no base: keep the destination's watermark
+    index_of = destination if chosen.owned else source
+    return Snapshot(
+        source_table_id,
+        destination_table_id,
+        partition,
+        chosen.base,
+        chosen.owned,
+        chosen.deltas,
+        index=(index_of.index or chosen.base.index) if chosen.base else None,
+        watermark=chosen.deltas[-1].position if chosen.deltas else done.watermark if done else -INT64_MAX - 1,
+        next_file_number=destination.compacted.next_file_number if destination.compacted else ChainFileNumber(0),
+        moment=Moment(source.version, source.tail, destination.version, destination.tail),
+        identity={"fences": len(destination.fenced_sessions), "retracted": sorted(source.retracted)},
+        why=chosen.why,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    base: CompactedDelta | None
+    owned: bool
+    deltas: tuple[Delta, ...]
+    why: str
+
+
+def _choice(
+    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, purge: bool
+) -> _Chosen | NothingToDo:
+    if source_table_id == destination_table_id:
+        return _since(source.compacted, source.deltas, purge) or NothingToDo(
+            f"no delta since position {source.last_position}"
+        )
+    if destination.commits:
+        raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
+    done = destination.compacted
+    if done and done.source_table_id != source_table_id:
+        raise InputError(f"table {destination_table_id!r} is the destination of {done.source_table_id!r}")
+    passed = source.compacted is not None and (done is None or source.compacted.watermark > done.watermark)
+    if done is None or done.source_lineage != source.lineage or passed:
+        why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
+        if source.compacted is None and not source.deltas and not (done and done.rows):
+            return NothingToDo(f"table {source_table_id!r} holds no delta")
+        return _Chosen(source.compacted, False, source.deltas, why)
+    newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
+    return _since(done, newer, purge) or NothingToDo(f"no delta since position {done.watermark}")
+
+
+def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], purge: bool) -> _Chosen | None:
+    """The new deltas, or for a purge the files with dead rows; None where there is neither."""
+    if deltas:
+        return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
+    marked = sum(file.deletions is not None for file in base.files) if base and purge else 0
+    return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows") if marked else None

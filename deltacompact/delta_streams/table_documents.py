@@ -1,0 +1,94 @@
+"""The objects that describe a table: table.json, keys.json and source.json.
+
+orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
+                      …,"publication":"iceberg://prod/db.orders"}      of a table that is published as Iceberg
+                      …,"schema_mode":"fixed"}                         of a table to which no append adds columns
+orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
+flat/source.json      {"format":1,"source_table_id":"orders"}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.model import FORMAT_VERSION, Direction, SchemaMode, SortKey, Table, TableKeys
+from deltacompact.delta_streams.log.entries import check_format
+
+
+def document(data: bytes, path: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises CorruptionError where it is not JSON, InputError for a newer format."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        raise CorruptionError(f"{path} is not JSON: truncated or overwritten") from None
+    check_format(found, path)
+    assert isinstance(found, dict)
+    return found
+
+
+def table_document(table: Table) -> dict[str, Any]:
+    """table.json. `publication` and `schema_mode` are in it only where they say something; 0.1 ignores them."""
+    keys = keys_document(table.keys) if table.keys else None
+    published = {"publication": table.publication} if table.publication else {}
+    fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
+    return {
+        "format": FORMAT_VERSION,
+        "table_id": table.table_id,
+        "partition_keys": table.partition_keys,
+        "keys": keys,
+        "tombstone_retention": table.tombstone_retention,
+        **published,
+        **fixed,
+    }
+
+
+def table_from(table_id: str, document: dict[str, Any]) -> Table:
+    """The table that table.json describes."""
+    keys = keys_from(document["keys"]) if document["keys"] else None
+    table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
+    mode = SchemaMode(document.get("schema_mode", SchemaMode.MERGE))
+    return replace(table, publication=document.get("publication"), schema_mode=mode)
+
+
+def keys_document(keys: TableKeys) -> dict[str, Any]:
+    """keys.json without its format version."""
+    return {"primary_keys": keys.primary, "sort_keys": [(key.name, key.direction.value) for key in keys.sort]}
+
+
+def keys_from(document: dict[str, Any]) -> TableKeys:
+    """The keys that keys.json describes."""
+    sort = tuple(SortKey(name, Direction(direction)) for name, direction in document["sort_keys"])
+    return TableKeys(tuple(document["primary_keys"]), sort)
+
+
+def of_source(table: Table, source_table_id: str | None) -> Table:
+    """The table with its source from source.json."""
+    return replace(table, source_table_id=source_table_id, holds_streams=source_table_id is None)
+
+
+def no_keys_yet(table: Table) -> InputError:
+    """The error where keys are needed, and neither the table nor the caller has named them."""
+    return InputError(f"table {table.table_id!r} has no primary keys yet: name them (--primary-key, primary_keys=[…])")
+
+
+def check_keys(table: Table, keys: TableKeys | None) -> None:
+    """Raise InputError for keys other than the table's."""
+    if keys is None or table.keys is None or keys == table.keys:
+        return
+    if keys.primary != table.keys.primary:
+        raise InputError(
+            f"table {table.table_id!r} has the primary keys {list(table.keys.primary)}, not {list(keys.primary)}"
+        )
+    if keys.sort:  # without sort keys, the table's own apply
+        has, asked = ([f"{key.name}:{key.direction.value}" for key in sort] for sort in (table.keys.sort, keys.sort))
+        raise InputError(
+            f"table {table.table_id!r} has {f'the sort keys {has}' if has else 'no sort keys'}, not {asked}"
+        )
+
+
+def is_destination(table_id: str, source_table_id: str) -> InputError:
+    """The error for an append to a destination."""
+    return InputError(f"table {table_id!r} is a destination of {source_table_id!r}: append there")

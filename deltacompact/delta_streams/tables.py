@@ -1,0 +1,209 @@
+"""The tables of a catalog, by what is declared of them. Two declarations may change: publication and schema mode.
+
+orders/table.json     partition keys, keys, retention of tombstones          create_table
+orders/keys.json      the keys, where the first compaction declared them     declare_keys
+orders/source.json    whose destination the table is, or that it has streams of its own
+table.json again      the Iceberg table that shows the rows                  declare_publication
+                      whether appends may add columns                        declare_schema_mode
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from deltacompact.base import expect
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError
+from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SchemaMode, SortKey, Table, TableKeys
+from deltacompact.base.partitions import READ_AT_ONCE, both
+from deltacompact.base.settings import at_least
+from deltacompact.delta_streams.log.certain_put import Effect, put_certainly, telling_interrupts
+from deltacompact.delta_streams.log.entries import dump
+from deltacompact.delta_streams.paths import TablePaths, check_path, table_name, table_root
+from deltacompact.delta_streams.table_documents import (
+    check_keys,
+    document,
+    keys_document,
+    keys_from,
+    no_keys_yet,
+    of_source,
+    table_document,
+    table_from,
+)
+from deltacompact.storage.objects import Fetches, ObjectStore
+
+
+class Tables:
+    """Declares tables below the root of a store, and remembers what this process has read of them."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.is_remote = isinstance(store, Fetches)
+        self.at_once = READ_AT_ONCE if self.is_remote else 1
+        """How many partitions to open or read at a time: several where the store is behind a network."""
+        self._tables: dict[str, Table] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": {}}
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri
+
+    @property
+    def where(self) -> str:
+        """The URI for people: a local folder is shown as its path."""
+        return self.location.removeprefix("file://")
+
+    @property
+    def location(self) -> str:
+        """The prefix of objects for engines that take locations literally: percent signs in it are not decoded."""
+        return unquote(self.uri) if self.uri.startswith("file://") else self.uri
+
+    def create_table(
+        self,
+        table_id: str,
+        partition_keys: Sequence[str] = (),
+        primary_keys: Sequence[str] = (),
+        sort_keys: Sequence[SortKey | str | Sequence[str]] = (),
+        *,
+        tombstone_retention: int | None = None,
+        schema_mode: SchemaMode | str | None = None,
+    ) -> Table:
+        """Create a table. Declare keys here, or the first compaction declares them.
+
+        `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
+        `schema_mode` "fixed" refuses appends that would add or widen columns (default: "merge", or what the table has);
+        declare_schema_mode changes it.
+        Raises ConflictError where the table exists with another declaration.
+        """
+        partition_keys = expect.names("partition_keys", partition_keys)
+        for number, name in enumerate(partition_keys):
+            if not name or name in partition_keys[:number]:
+                raise InputError(f"partition key {name!r} is empty or named twice")
+        primary_keys = () if primary_keys is None else expect.names("primary_keys", primary_keys)
+        if sort_keys and not primary_keys:
+            raise InputError("sort keys without primary keys: declare both or none")
+        if tombstone_retention is not None and at_least("tombstone_retention", tombstone_retention, 0) > INT64_MAX:
+            raise InputError(f"tombstone_retention is {tombstone_retention}, {INT64_MAX} at most")
+        keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
+        check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
+        mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
+        table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode)
+        paths = TablePaths.of(table_id)
+        effect = Effect(f"table {table_id!r}", "created", "repeat the command")
+        with telling_interrupts():
+            created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
+        if not created:
+            existing = self.table(table_id)
+            if schema_mode is None:
+                table = replace(table, schema_mode=existing.schema_mode)
+            if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
+                raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
+        return table
+
+    def table(self, table_id: str) -> Table:
+        """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
+        path = TablePaths.of(table_id).source
+        known = self._tables.get(table_id)
+        if known is not None and (known.source_table_id is not None or known.holds_streams):
+            return self.declared(table_id)
+        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(path), self.at_once)
+        if source is not None:
+            self._tables[table_id] = table = of_source(table, source["source_table_id"])
+        return table
+
+    def declared(self, table_id: str) -> Table:
+        """The table with its keys. Its source is there only if an earlier call has looked for it."""
+        paths = TablePaths.of(table_id)
+        known = self._tables.get(table_id)
+        if known is None:
+            known = table_from(table_id, self._table_document(table_id))
+            self._tables[table_id] = known
+        if known.keys is None:
+            known = known.with_keys(self._first_compaction_keys(paths))
+        self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
+        return known
+
+    def _table_document(self, table_id: str) -> dict[str, Any]:
+        path = TablePaths.of(table_id).table
+        try:
+            return document(self.store.get(path), path)
+        except NotFoundError as error:
+            if "bucket" in str(error):
+                raise
+            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
+
+    def publication(self, table_id: str) -> str | None:
+        """The Iceberg table that the table is published to today: "iceberg://prod/db.orders". Raises NotFoundError."""
+        declared = table_from(table_id, self._table_document(table_id))
+        known = self._tables.get(table_id, declared)
+        self._tables[table_id] = replace(known, publication=declared.publication)
+        return declared.publication
+
+    def declare_publication(self, table_id: str, target: str | None) -> None:
+        """Record the Iceberg table that shows the compacted rows from now on, or (None) that there is none.
+
+        This fact in table.json may change, so table.json is written anew; the last writer wins.
+        """
+        if self.publication(table_id) != target:
+            self._declare_anew(table_id, "publication", target)
+
+    def declare_schema_mode(self, table_id: str, schema_mode: SchemaMode | str) -> None:
+        """Let appends add columns from now on ("merge"), or refuse those that would ("fixed").
+
+        The last writer wins. Processes that have opened the table before go on as they have read it.
+        """
+        mode = SchemaMode.of(schema_mode)
+        if table_from(table_id, self._table_document(table_id)).schema_mode is not mode:
+            self._declare_anew(table_id, "schema_mode", None if mode is SchemaMode.MERGE else mode)
+        self._tables.pop(table_id, None)
+
+    def _declare_anew(self, table_id: str, name: str, value: str | None) -> None:
+        """Write table.json with another value of a fact that may change; None: without it."""
+        kept = {known: fact for known, fact in self._table_document(table_id).items() if known != name}
+        self.store.put(TablePaths.of(table_id).table, dump(kept | ({} if value is None else {name: value})))
+        self.publication(table_id)
+
+    def remembered_table(self, table_id: str) -> Table:
+        """The table as this process last read it, without a request."""
+        return self._tables.get(table_id) or self.table(table_id)
+
+    def tables(self) -> list[str]:
+        """Names of all tables."""
+        return [table_name(folder) for folder in self.store.folders() if self._is_table(folder)]
+
+    def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
+        """Declare `keys` where the table has none. Returns the table's keys. Raises InputError where they differ."""
+        table, paths = self.declared(table_id), TablePaths.of(table_id)
+        if table.keys is None:
+            if keys is None:
+                raise no_keys_yet(table)
+            self.store.put_if_absent(paths.keys, dump({"format": FORMAT_VERSION, **keys_document(keys)}))
+            table = self.declared(table_id)
+        assert table.keys is not None
+        check_keys(table, keys)
+        return table.keys
+
+    # Inside
+
+    def _is_table(self, folder: str) -> bool:
+        try:
+            return self.store.stat(f"{folder}/table.json").bytes > 0
+        except NotFoundError:
+            return False
+
+    def _first_compaction_keys(self, paths: TablePaths) -> TableKeys | None:
+        try:
+            return keys_from(document(self.store.get(paths.keys), paths.keys))
+        except NotFoundError:
+            return None
+
+    def _source_document(self, path: str) -> dict[str, Any] | None:
+        """What source.json says; None where there is none."""
+        try:
+            return document(self.store.get(path), path)
+        except NotFoundError:
+            return None

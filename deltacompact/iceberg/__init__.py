@@ -1,0 +1,13 @@
+"""Iceberg tables as they are stored: what a branch holds, which of its rows are dead, and how a commit is made.
+
+table        metadata, manifests, content files, vectors; the door to PyIceberg
+settled      which rows an upsert has compared already, remembered beside the snapshots
+deletes      which rows are dead                matched by sequence number and bounds; digests; live bitmaps
+key_index    where each key lies, kept beside the table: the next run reads new files only
+marks        dead rows found, and written as delete files: position deletes, or deletion vectors in Puffin files
+commit       one snapshot onto a branch         a pure proposal on the current head, its manifests, its attempts
+comparison   which two snapshots must have the same rows
+running      one step for many tasks, in process or on Ray
+
+What is done with a branch is in iceberg_modes.
+"""

@@ -1,0 +1,228 @@
+"""Commits a proposal to a branch, attempt after attempt, until one of them surely took effect.
+
+    attempt 1    head 8: propose, write manifests, commit        refused: somebody committed 9 meanwhile
+    attempt 2    head 9: propose, write manifests, commit        no answer
+                 the table has our snapshot id                   attempt 2 landed
+
+Everything is built on the head of each attempt, so an append meanwhile costs one more attempt and no work. A snapshot
+has one id in all attempts: whether an attempt took effect is seen by its id (rule 20), in the table that is loaded
+after each attempt, a refused one too: a proxy may have sent the commit twice, and handed on the second answer. Until
+that is known, none of the files that it names is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias
+
+from deltacompact.base.errors import (
+    ConflictError,
+    DeltaCompactError,
+    InputError,
+    Interrupted,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.commit.attempts import ATTEMPT, current_attempt, refuse_superseded
+from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
+from deltacompact.iceberg.commit.proposal import Outcome, Propose
+from deltacompact.iceberg.commit.snapshots import Draft, draft_snapshot
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door import (
+    CommitRefusedError,
+    CommitUnansweredError,
+    IcebergTable,
+)
+from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.storage.objects import ObjectStore
+
+Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
+"""Writes the files of the snapshot with this id on the current table. None: nothing is left to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[Outcome]):
+    """What became of a proposal. `snapshot` is None if nothing was left to change; `table` is as it is after."""
+
+    table: IcebergTable
+    snapshot: Snapshot | None
+    outcome: Outcome
+    attempts: int = 1
+
+
+@dataclass(slots=True)
+class _Tries(Generic[Outcome]):
+    """The attempts at one snapshot: their drafts, and how many may have been carried out without our knowing."""
+
+    snapshot_id: int
+    drafts: list[tuple[Draft, Outcome]] = field(default_factory=list)
+    unanswered: int = 0
+    said: str = ""
+    """Why the last attempt failed."""
+
+    def landed(self, table: IcebergTable) -> tuple[Snapshot, Outcome] | None:
+        """The attempt that took effect after all. A server may have written the location of its list otherwise."""
+        found = table.metadata.snapshots.get(self.snapshot_id)
+        for draft, outcome in self.drafts:
+            if found is not None and _name(draft.snapshot) == _name(found):
+                return draft.snapshot, outcome
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
+
+    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py. `before_attempt` is called with
+    the snapshot's id once the head of an attempt is known. If it raises, that attempt is not made.
+    """
+
+    store: ObjectStore
+    reader: StateReader
+    branch: str
+    session: str
+    wait: Callable[[float], None] = time.sleep
+    attempt: str | None = field(default_factory=current_attempt)
+    before_attempt: Callable[[int], None] = lambda snapshot_id: None
+
+    def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
+        """Commit what is proposed on the current head: entries to remove and entries to add. Raises as `land` does."""
+
+        def drafting(metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, Outcome]:
+            state = self.reader.read(metadata, self.branch)
+            proposal = propose(state)
+            if proposal.is_empty:
+                return None, proposal.outcome
+            self.before_attempt(snapshot_id)
+            draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.names)
+            return draft, proposal.outcome
+
+        return self.land(table, drafting)
+
+    def land(self, table: IcebergTable, drafting: Drafting[Outcome]) -> Committed[Outcome]:
+        """Commit what is drafted on the current head.
+
+        Raises ConflictError after too many attempts or if we were given up, InputError if the catalog does not let us,
+        and OutcomeUnknownError (Interrupted after Ctrl-C, or if a signal ends this process) if nobody knows what
+        happened to an attempt; then the written files must stay.
+        """
+        table = table.reloaded()
+        tries: _Tries[Outcome] = _Tries(_new_id(table.metadata.snapshots))
+        table_id = table.metadata.table_id
+        unknown = (
+            f"{table_id}: the catalog did not say whether snapshot {tries.snapshot_id} was committed; all files "
+            "that it names are kept. Compact again: the table itself shows what happened"
+        )
+        try:
+            if (done := self._tried(table, drafting, tries)) is not None:
+                return done
+        except Exception as error:
+            if tries.unanswered:
+                raise OutcomeUnknownError(f"{unknown} ({text_of(error)})") from error
+            raise
+        except BaseException as stopped:
+            if tries.unanswered:
+                raise Interrupted(unknown) from stopped
+            raise
+        if tries.unanswered:
+            raise OutcomeUnknownError(f"{unknown} ({tries.said})")
+        raise ConflictError(f"{table_id}: other commits came first, again and again ({tries.said})")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Who we are, for the summary."""
+        return {SESSION: self.session} | ({ATTEMPT: self.attempt} if self.attempt else {})
+
+    def _tried(
+        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _Tries[Outcome]
+    ) -> Committed[Outcome] | None:
+        """Attempt after attempt, each on the current head. None: none of them surely took effect."""
+        patience = Patience.of(table.metadata.properties)
+        deadline = time.monotonic() + patience.total_s
+        for attempt in range(1, patience.attempts + 1):
+            refuse_superseded(table.metadata.snapshots.values(), self.attempt)
+            draft, outcome = drafting(table.metadata, tries.snapshot_id)
+            if draft is None:
+                return None if tries.unanswered else Committed(table, None, outcome, attempt)
+            tries.drafts.append((draft, outcome))
+            tries.unanswered += 1  # until the table shows what happened
+            refused: ConflictError | InputError | None = None
+            try:
+                after = table.commit(draft.snapshot, self.branch, draft.properties, draft.properties_gone)
+                return Committed(after, draft.snapshot, outcome, attempt)
+            except CommitUnansweredError as error:
+                tries.said = text_of(error)
+            except (ConflictError, InputError) as error:
+                refused, tries.said = error, text_of(error)
+            if not isinstance(refused, InputError):
+                self.wait(patience.wait_s(attempt))
+            table, before = self._looked(table, tries, refused), table
+            if (landed := tries.landed(table)) is not None:
+                return Committed(table, *landed, attempt)
+            if refused is not None:
+                tries.unanswered -= 1
+                self._forget(draft, tries)
+                if not _may_be_repeated(refused, before, table):
+                    raise refused
+            elif tries.unanswered == UNANSWERED_MAX or _is_gone(draft.snapshot.parent_id, table, self.branch):
+                return None
+            if time.monotonic() > deadline:
+                return None
+        return None
+
+    def _looked(
+        self, table: IcebergTable, tries: _Tries[Outcome], refused: ConflictError | InputError | None
+    ) -> IcebergTable:
+        """The table after an attempt. If a table that refused us is gone, there is nothing to look for."""
+        try:
+            return table.reloaded()
+        except (ConflictError, InputError) as error:
+            if refused is not None and isinstance(error, (ConflictError, NotFoundError)):
+                tries.unanswered -= 1
+            elif isinstance(refused, InputError):  # we may neither commit nor look
+                tries.unanswered -= 1
+                raise refused from error
+            raise
+
+    def _forget(self, draft: Draft, tries: _Tries[Outcome]) -> None:
+        """Delete the metadata of an attempt that surely had no effect. The data files are still wanted."""
+        tries.drafts = [(other, outcome) for other, outcome in tries.drafts if other is not draft]
+        with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
+            for path in draft.files:
+                locations.discard(self.store, path)
+
+
+def _name(snapshot: Snapshot) -> str:
+    return snapshot.manifest_list.rpartition("/")[2]
+
+
+def _new_id(known: Container[int]) -> int:
+    """A snapshot id that the table does not have."""
+    while (chosen := secrets.randbits(63)) == 0 or chosen in known:
+        pass
+    return chosen
+
+
+def _may_be_repeated(refused: ConflictError | InputError, before: IcebergTable, after: IcebergTable) -> bool:
+    """Some servers answer 400 where another commit took our sequence number or row ids: then the table has changed."""
+    changed = after.metadata.metadata_location != before.metadata.metadata_location
+    return isinstance(refused, ConflictError) or (isinstance(refused, CommitRefusedError) and changed)
+
+
+def _is_gone(parent_id: int | None, table: IcebergTable, branch: str) -> bool:
+    """Whether an attempt's parent is no ancestor of the head any more.
+
+    Then somebody has expired snapshots, perhaps the one of the attempt too, and the table does not show what happened.
+    """
+    ref = table.metadata.refs.get(branch)
+    head = table.metadata.snapshots[ref.snapshot_id] if ref else None
+    ancestors = list(table.metadata.ancestors(head))
+    if parent_id is None:
+        return bool(ancestors) and ancestors[-1].parent_id is not None
+    return all(found.snapshot_id != parent_id for found in ancestors)

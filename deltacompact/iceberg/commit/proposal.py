@@ -1,0 +1,59 @@
+"""What one snapshot would change on one head: pure values.
+
+    head 8      a, b, c live, p deletes rows of a
+    proposal    "replace"    removed a, p    added y with sequence number 5    outcome: the groups that are in it
+
+A mode gives the committer a function from the current head to a proposal. The committer calls it again on the head of
+each attempt, so it must be pure and quick: what takes long has been done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from deltacompact.iceberg.settled import Memory
+from deltacompact.iceberg.table.content_files import ContentFile, Entry, Status
+from deltacompact.iceberg.table.table_state import TableState
+
+REPLACE = "replace"
+"""The operation of a snapshot after which the branch has the same rows as before."""
+OVERWRITE = "overwrite"
+"""The operation of a snapshot that others must check their own work against."""
+APPEND = "append"
+"""The operation of a snapshot that only adds data files."""
+DELETE = "delete"
+"""The operation of a snapshot that only removes rows."""
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal(Generic[Outcome]):
+    """Entries of the head to remove, entries to add, and what the proposer wants to be told once it has landed.
+
+    An added entry has the sequence number of its snapshot unless it has one of its own. `summary` has properties of
+    the mode's own for the snapshot's summary. `settles` is news, worth a snapshot that changes no file. Without news, a
+    snapshot carries on what is known.
+    """
+
+    operation: str
+    removed: tuple[Entry, ...]
+    added: tuple[Entry, ...]
+    outcome: Outcome
+    summary: Mapping[str, str] = field(default_factory=dict, hash=False)
+    settles: Memory | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.removed and not self.added and self.settles is None
+
+
+Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]
+"""From the current head to what a snapshot would change on it."""
+
+
+def addition(file: ContentFile, sequence_number: int | None = None) -> Entry:
+    """A file to add. With a sequence number of its own, newer deletes keep applying to it (rules 3 and 5)."""
+    return Entry(Status.ADDED, None, sequence_number, None, file)

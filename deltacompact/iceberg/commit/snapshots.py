@@ -1,0 +1,228 @@
+"""Writes the files of a new snapshot: manifests, manifest list, summary.
+
+head 8      manifest 1: a, b, c       manifest 2 (deletes): p
+proposal    removed a, p              added y with sequence number 5
+written     manifest 3: y added
+            manifest 4: a deleted, b and c existing             instead of manifest 1 and all others that lose files
+            manifest 5 (deletes): p deleted
+snapshot 9  manifests 3, 4, 5
+
+In version 3 the snapshot takes the table's next row id, and the manifests 3 and 4 divide the ids from there on. A new
+head means a new manifest list, so each attempt takes the row ids of its own head.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from deltacompact.iceberg.commit.proposal import Proposal
+from deltacompact.iceberg.settled import newest, outdated_records
+from deltacompact.iceberg.table import locations, manifests
+from deltacompact.iceberg.table.content_files import (
+    Content,
+    ContentFile,
+    Entry,
+    Manifest,
+    ManifestContent,
+    Status,
+)
+from deltacompact.iceberg.table.manifests import ManifestTerms
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.table_state import READS_AT_ONCE, StateReader, TableState, scope_of
+from deltacompact.storage.objects import ObjectStore
+
+ENTRIES_PER_MANIFEST = 20_000
+"""Manifests that lose files are rewritten together, up to about 8 MB each: a stream leaves one for each commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A snapshot whose manifests are written, the files that only it names, and table properties that go with it."""
+
+    snapshot: Snapshot
+    files: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    properties_gone: tuple[str, ...] = ()
+
+
+def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
+    """How the names of manifests and of manifest lists begin that were written for a snapshot."""
+    return f"{snapshot_id}-", f"snap-{snapshot_id}-"
+
+
+def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: Iterable[int]) -> list[str]:
+    """What was written for snapshots that the table does not have, and that no snapshot of the table names.
+
+    One that took effect and was expired since has handed its manifests on to those after it.
+    """
+    names = [name for number in snapshot_ids for name in names_of_drafts(number)]
+    found = [path for name in names for path in locations.listed(store, metadata.metadata_folder, name)]
+    if not found:
+        return []
+
+    def named(snapshot: Snapshot) -> set[str]:
+        data = locations.fetched(store, snapshot.manifest_list)
+        listed = manifests.read_manifest_list(data, snapshot.manifest_list)
+        return {manifest.path.rpartition("/")[2] for manifest in listed}
+
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+        kept = set().union(*pool.map(named, metadata.snapshots.values()))
+    return [path for path in found if path.rpartition("/")[2] not in kept]
+
+
+def draft_snapshot(
+    store: ObjectStore,
+    reader: StateReader,
+    state: TableState,
+    proposal: Proposal[Any],
+    snapshot_id: int,
+    names: Mapping[str, str],
+) -> Draft:
+    """Write the manifests of a snapshot on this head. `names` say in its summary who commits it."""
+    added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
+    removed = {entry.file.key for entry in proposal.removed}
+    writing = _Manifests(store, state, snapshot_id)
+    listed = [
+        writing.write(entries, spec_id, content) for (spec_id, content), entries in sorted(_by_manifest(added).items())
+    ]
+    lessened: dict[tuple[int, ManifestContent], list[Entry]] = defaultdict(list)
+    for manifest, entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
+        live = [entry for entry in entries if entry.status is not Status.DELETED]
+        if any(entry.file.key in removed for entry in live):
+            lessened[manifest.spec_id, manifest.content] += [_remaining(entry, removed, snapshot_id) for entry in live]
+        elif live:
+            listed.append(manifest)
+    for (spec_id, content), left in lessened.items():
+        for start in range(0, len(left), ENTRIES_PER_MANIFEST):
+            listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
+    known = proposal.settles or newest(state)
+    carried = {} if known is None else known.summary
+    summary = {**_summary(state, proposal), **carried, **proposal.summary, **names}
+    draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
+    if known is None:
+        return draft
+    record = known.record(snapshot_id, state)
+    return replace(draft, properties=record, properties_gone=outdated_records(state.metadata))
+
+
+def listed_snapshot(
+    store: ObjectStore,
+    metadata: TableMetadata,
+    parent: Snapshot | None,
+    listed: Sequence[Manifest],
+    snapshot_id: int,
+    summary: Mapping[str, str],
+    written: Iterable[str] = (),
+) -> Draft:
+    """Write the manifest list of a snapshot whose manifests are written. `written`: those that only it names."""
+    next_sequence = metadata.next_sequence_number
+    first_row_id, added_rows = metadata.next_row_id, None
+    if first_row_id is not None:
+        listed, upcoming = manifests.with_row_ids(listed, first_row_id)
+        added_rows = upcoming - first_row_id
+    parent_id = parent.snapshot_id if parent else None
+    data = manifests.write_manifest_list(
+        listed, metadata.format_version, snapshot_id, parent_id, next_sequence, first_row_id
+    )
+    path = f"{metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
+    locations.put(store, path, data)
+    now_ms = int(time.time() * 1000)
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_id=parent_id,
+        sequence_number=next_sequence,
+        # Java refuses to load metadata whose times go back by more than a minute, and others' clocks may be ahead.
+        timestamp_ms=max(now_ms, metadata.last_updated_ms + 1, parent.timestamp_ms if parent else 0),
+        manifest_list=path,
+        schema_id=metadata.schema_id,
+        summary=summary,
+        first_row_id=first_row_id,
+        added_rows=added_rows,
+    )
+    return Draft(snapshot, (*written, path))
+
+
+class _Manifests:
+    """Writes the manifests of one snapshot."""
+
+    def __init__(self, store: ObjectStore, state: TableState, snapshot_id: int) -> None:
+        self.paths: list[str] = []
+        self._store = store
+        self._metadata = state.metadata
+        self._terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
+        self._name = f"{snapshot_id}-{uuid.uuid4()}"
+
+    def write(self, entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> Manifest:
+        path = f"{self._metadata.metadata_folder}/{self._name}-m{len(self.paths)}.avro"
+        data, line = manifests.write_manifest(entries, self._metadata.specs[spec_id], content, self._terms, path)
+        locations.put(self._store, path, data)
+        self.paths.append(path)
+        return line
+
+
+def _by_manifest(entries: Iterable[Entry]) -> dict[tuple[int, ManifestContent], list[Entry]]:
+    found: dict[tuple[int, ManifestContent], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        found[entry.file.spec_id, entry.file.manifest_content].append(entry)
+    return found
+
+
+def _remaining(entry: Entry, removed: set[tuple[str, int | None]], snapshot_id: int) -> Entry:
+    if entry.file.key in removed:
+        return replace(entry, status=Status.DELETED, snapshot_id=snapshot_id)
+    return replace(entry, status=Status.EXISTING)
+
+
+def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
+    """The snapshot's summary (spec, "Optional Snapshot Summary Fields"). Totals are counted, not carried on."""
+    removed = {entry.file.key for entry in proposal.removed}
+    new, old = [entry.file for entry in proposal.added], [entry.file for entry in proposal.removed]
+    left = [entry.file for entry in (*state.data, *state.deletes) if entry.file.key not in removed] + new
+    counts = {
+        **_counts("added", new),
+        **_counts("removed", old),
+        "changed-partition-count": len({scope_of(entry) for entry in (*proposal.removed, *proposal.added)}),
+    }
+    totals = {
+        "total-data-files": len(_of(left, Content.DATA)),
+        "total-delete-files": len(_of(left, Content.POSITION_DELETES, Content.EQUALITY_DELETES)),
+        "total-records": _rows(_of(left, Content.DATA)),
+        "total-files-size": sum(file.file_bytes for file in left),
+        "total-position-deletes": _rows(_of(left, Content.POSITION_DELETES)),
+        "total-equality-deletes": _rows(_of(left, Content.EQUALITY_DELETES)),
+    }
+    shown = {name: count for name, count in counts.items() if count} | totals
+    return {"operation": proposal.operation, **{name: str(count) for name, count in shown.items()}}
+
+
+def _counts(verb: str, files: Sequence[ContentFile]) -> dict[str, int]:
+    """Files, rows and bytes by content. Of data files the spec says "deleted", of delete files "removed"."""
+    data, positions = _of(files, Content.DATA), _of(files, Content.POSITION_DELETES)
+    equality = _of(files, Content.EQUALITY_DELETES)
+    of_data = "added" if verb == "added" else "deleted"
+    vectors = [file for file in positions if file.content_offset is not None]
+    return {
+        f"{of_data}-data-files": len(data),
+        f"{of_data}-records": _rows(data),
+        f"{verb}-files-size": sum(file.file_bytes for file in files),
+        f"{verb}-delete-files": len(positions) + len(equality),
+        f"{verb}-position-delete-files": len(positions) - len(vectors),
+        f"{verb}-dvs": len(vectors),
+        f"{verb}-equality-delete-files": len(equality),
+        f"{verb}-position-deletes": _rows(positions),
+        f"{verb}-equality-deletes": _rows(equality),
+    }
+
+
+def _of(files: Sequence[ContentFile], *contents: Content) -> list[ContentFile]:
+    return [file for file in files if file.content in contents]
+
+
+def _rows(files: Sequence[ContentFile]) -> int:
+    return sum(file.rows for file in files)

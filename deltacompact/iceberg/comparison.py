@@ -1,0 +1,70 @@
+"""Which two snapshots of a branch must have the same rows: pure.
+
+    7 append      somebody's              the rows that must be there
+    8 overwrite   ours: convert           same rows
+    9 replace     ours: rewrite           same rows          compare 9 with 7
+   10 overwrite   ours: upsert            fewer rows, by design: compared only if both are named
+
+Snapshots of ours say so in their summary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.iceberg.settled import COLUMNS
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two snapshots to compare; or why there is nothing to compare."""
+
+    before: int | None
+    after: int | None
+    nothing_to_do: str | None = None
+
+
+def comparison(metadata: TableMetadata, branch: str, before: int | None = None, after: int | None = None) -> Comparison:
+    """What to compare: the named snapshots, or the newest compaction of the branch with what it found.
+
+    Raises NotFoundError for a snapshot that is not there, or that has been expired.
+    """
+    head = metadata.branch(branch)
+    if head is None:
+        return Comparison(None, None, "the branch has no snapshot")
+    newest = head if after is None else _named(metadata, after)
+    if before is not None:
+        return Comparison(_named(metadata, before).snapshot_id, newest.snapshot_id)
+    if after is None:
+        while not newest.is_ours:
+            parent = metadata.snapshots.get(newest.parent_id or 0)
+            if parent is None:
+                return Comparison(None, None, "no compaction of ours is among the snapshots of the branch")
+            newest = parent
+    if COLUMNS in newest.summary:
+        raise InputError(
+            f"snapshot {newest.snapshot_id} of {metadata.table_id!r} is an upsert, which removes rows by design: "
+            "name the snapshots to compare by --before and --after"
+        )
+    oldest = newest
+    while oldest.is_ours and COLUMNS not in oldest.summary:
+        parent = metadata.snapshots.get(oldest.parent_id or 0)
+        if parent is None:
+            raise NotFoundError(
+                f"snapshot {oldest.parent_id} of {metadata.table_id!r}, which was compacted, is expired"
+            )
+        oldest = parent
+    if oldest is newest:
+        raise InputError(
+            f"snapshot {newest.snapshot_id} of {metadata.table_id!r} is no compaction of ours: name --before"
+        )
+    return Comparison(oldest.snapshot_id, newest.snapshot_id)
+
+
+def _named(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
+    found = metadata.snapshots.get(snapshot_id)
+    if found is None:
+        raise NotFoundError(f"table {metadata.table_id!r} has no snapshot {snapshot_id}")
+    return found

@@ -1,0 +1,370 @@
+"""Task: the live rows of some data files, after equality deletes, position deletes and deletion vectors.
+
+    a.parquet    sequence 5    rows 0‥3    id 1 2 3 4
+    key set      digest(2) -> 6, digest(4) -> 5             row 1 is dead; row 3 lives: 5 < 5 is false (rule 16)
+    positions    a.parquet: 0                               row 0 is dead
+    live bitmap  0011
+
+Positions count the rows of the stored file (rule 15). For keys, only the equality columns are read, in pieces, and a
+piece asks one hash bucket of a key set after the other. The bitmaps are the engine's own, so its `materialize` step
+writes the outputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.model import DataFile, Fill
+from deltacompact.base.numbers import Ordinal
+from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.iceberg.deletes.ranges import buckets_of, read_batch
+from deltacompact.iceberg.table import deletion_vectors
+from deltacompact.iceberg.table.locations import readable
+from deltacompact.iceberg.table.name_mapping import Mapped, Names
+from deltacompact.iceberg.table.parquet_files import (
+    AskedRows,
+    StoredFile,
+    Wanted,
+    described_each,
+    opened_each,
+    tables_each,
+)
+from deltacompact.index.live_bitmaps import write_masks
+from deltacompact.storage.fetched_file import begun_ahead
+from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.storage.opening import open_object
+from deltacompact.tabular import field_ids
+from deltacompact.tabular.field_ids import FIELD_ID
+
+ROWS_AT_ONCE = 2 << 20
+"""Rows whose digests a task holds at a time: 20 bytes each."""
+
+_POSITIONS = pa.schema(
+    [
+        pa.field("file_path", pa.large_string(), metadata={FIELD_ID: str(PATH_COLUMN)}),
+        pa.field("pos", pa.int64(), metadata={FIELD_ID: str(POSITION_COLUMN)}),
+    ]
+)
+
+_NAMES = {"file_path": Mapped(PATH_COLUMN), "pos": Mapped(POSITION_COLUMN)}
+"""Writers that know no field ids use the names of the spec."""
+_NEEDED = dict.fromkeys((PATH_COLUMN, POSITION_COLUMN), "so it deletes nothing by position")
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Deleted keys, by hash bucket: the files that have keys of each bucket. `columns` are named by field id."""
+
+    columns: pa.Schema
+    buckets: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A deletion vector: where it lies in a Puffin file."""
+
+    path: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
+
+    `fills` are values that its rows have without the file's having them, `constants` those of its partition.
+    `names` find columns without ids.
+
+    first_row       the number of its first row among the rows of all files
+    is_opened       whether anybody needs more of the file than its rows: else it stays closed
+    """
+
+    ordinal: Ordinal
+    stored: StoredFile
+    key_sets: tuple[int, ...] = ()
+    positions: tuple[StoredFile, ...] = ()
+    vector: Vector | None = None
+    unfillable: tuple[tuple[int, str], ...] = ()
+    fills: tuple[Fill, ...] = ()
+    constants: tuple[Fill, ...] = ()
+    names: Names | None = None
+    first_row: int = 0
+    is_opened: bool = True
+
+    def wanted(self, columns: pa.Schema) -> Wanted:
+        """The file, to be read with those of `columns` that it has or that are filled."""
+        return Wanted(self.stored, columns, dict(self.unfillable), self.fills, self.names, self.constants)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRowsTask:
+    """Finds the dead rows of some files. Their live bitmaps go to `masks_path`.
+
+    `looked_up` are files of numbers of rows that a key index knows to be dead: batch `group` is about these sources.
+    """
+
+    sources: tuple[Source, ...]
+    key_sets: tuple[tuple[int, KeySet], ...]
+    columns: pa.Schema
+    masks_path: str
+    rows_at_once: int
+    reading: ReadLimits
+    looked_up: tuple[str, ...] = ()
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A data file, ready to be read, and its rows: live ones, and dead ones by cause (one cause a row)."""
+
+    ordinal: Ordinal
+    file: DataFile
+    live_rows: int
+    dead_by_position: int
+    dead_by_key: int
+
+
+def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
+    """Write the live bitmaps. Raises InputError naming a bad file, CorruptionError for a position beyond the end."""
+    by_path = positions_by_path(store, task.sources, task.reading)
+    asked = []
+    dead_of_each = dead_positions(store, task.sources, by_path)
+    for source, file, dead in zip(task.sources, _described(store, task), dead_of_each, strict=True):
+        lives = np.ones(file.rows, bool)
+        kill(lives, dead, source)
+        asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
+    for numbers in read_batch(store, task.looked_up, task.group, 8):
+        _kill_looked_up(asked, numbers.view(np.int64).reshape(-1))
+    of_key_set: dict[int, list[_Asked]] = defaultdict(list)
+    for one in asked:
+        for number in one.source.key_sets:
+            of_key_set[number].append(one)
+    _kill_by_keys(store, of_key_set, task)
+    write_masks(store, task.masks_path, {one.source.ordinal: one.mask for one in asked})
+    return [one.found for one in asked]
+
+
+def _described(store: ObjectStore, task: DeadRowsTask) -> Iterator[DataFile]:
+    """The files as their footers say; without columns, those that stay closed."""
+    wanted = [source.wanted(task.columns) for source in task.sources]
+    to_open = (one for one, source in zip(wanted, task.sources, strict=True) if source.is_opened)
+    opened = described_each(store, to_open, task.reading)
+    for one, source in zip(wanted, task.sources, strict=True):
+        yield next(opened) if source.is_opened else one.part.file
+
+
+def _kill_looked_up(asked: Sequence[_Asked], numbers: npt.NDArray[np.int64]) -> None:
+    for one in asked:
+        first = one.source.first_row
+        start, stop = np.searchsorted(numbers, [first, first + len(one.lives)])
+        one.lives[numbers[start:stop] - first] = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A data file, which of its rows live, and how many are dead by position."""
+
+    source: Source
+    file: DataFile
+    lives: npt.NDArray[np.bool_]
+    dead_by_position: int
+
+    @property
+    def mask(self) -> npt.NDArray[np.uint8]:
+        return np.packbits(self.lives, bitorder="little")
+
+    @property
+    def found(self) -> Found:
+        live_rows = int(self.lives.sum())
+        dead_by_key = self.file.rows - self.dead_by_position - live_rows
+        return Found(self.source.ordinal, self.file, live_rows, self.dead_by_position, dead_by_key)
+
+
+# Positions
+
+
+def dead_positions(
+    store: ObjectStore, sources: Iterable[Source], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
+) -> Iterator[list[npt.NDArray[np.int64]]]:
+    """Of each file, the rows that its vector or its position deletes name, maybe several times."""
+    for source, blob in begun_ahead(sources, lambda source: (source, _blob(store, source.vector))):
+        dead = list(by_path[source.stored.path]) if source.positions else []
+        if source.vector is not None:
+            dead.append(deletion_vectors.positions(blob(), source.vector.path).astype(np.int64))
+        yield dead
+
+
+def _blob(store: ObjectStore, vector: Vector | None) -> Callable[[], bytes]:
+    """What gives the bytes of a vector; of a remote one, which may lie beside thousands, they are requested now."""
+    if vector is None:
+        return bytes
+    file_store, name = open_object(store, readable(vector.path))
+    if isinstance(file_store, Fetches):
+        answer = file_store.fetch(name, vector.offset, vector.size)
+        return lambda: bytes(answer.result().data)
+
+    def read() -> bytes:
+        with file_store.open(name) as file:
+            return bytes(file.read_at(vector.size, vector.offset))
+
+    return read
+
+
+def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], source: Source) -> None:
+    """Mark rows as dead in `lives`. Raises CorruptionError for a position beyond the end."""
+    for rows in dead:
+        if len(rows) and (rows.max() >= len(lives) or rows.min() < 0):
+            raise CorruptionError(
+                f"{source.stored.path} has {len(lives)} rows, but row {rows.max()} is deleted by position"
+            )
+        lives[rows] = False
+
+
+def positions_by_path(
+    store: ObjectStore, sources: Sequence[Source], reading: ReadLimits
+) -> dict[str, list[npt.NDArray[np.int64]]]:
+    """The deleted positions of these files, by path. Each position-delete file is read once."""
+    wanted = {source.stored.path for source in sources if source.positions}
+    paths = pa.array(sorted(wanted), pa.large_string())
+    files = dict.fromkeys(file for source in sources for file in source.positions)
+    found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
+    to_read = (Wanted(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
+    for opened in opened_each(store, to_read, reading):
+        for _, table in opened.tables(_POSITIONS):
+            numbers = pc.index_in(table["file_path"], value_set=paths)
+            ours = table.append_column("number", numbers).filter(pc.is_valid(numbers))
+            path_numbers = np.asarray(ours["number"])
+            rows = np.asarray(ours["pos"])
+            for number in np.unique(path_numbers):
+                found[paths[number].as_py()].append(rows[path_numbers == number])
+    return found
+
+
+# Keys
+
+
+class _Keys:
+    """A key set's buckets as they are needed. The last one stays loaded: small key sets have only one, which is the
+    next of `small`."""
+
+    def __init__(self, store: ObjectStore, key_set: KeySet, small: Iterator[pa.Table]) -> None:
+        self._store = store
+        self._key_set = key_set
+        self._loaded = (0, next(small).combine_chunks()) if len(key_set.buckets) == 1 else None
+
+    @property
+    def bucket_count(self) -> int:
+        return len(self._key_set.buckets)
+
+    def bucket(self, number: int) -> pa.Table:
+        if self._loaded is None or self._loaded[0] != number:
+            self._loaded = None  # let the former go before the next comes
+            (keys,) = read_buckets(self._store, [self._key_set.buckets[number]])
+            self._loaded = number, keys.combine_chunks()
+        return self._loaded[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The digests of some rows of a file, for a key set: the first of them is row `start`."""
+
+    key_set: int
+    asked: _Asked
+    start: int
+    digests: npt.NDArray[np.uint8]
+
+
+def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> None:
+    """Ask each key set for the rows of its files. A partition has its own, so there may be thousands of small ones:
+    their keys, and the files, are fetched ahead."""
+    small = read_buckets(store, (key_set.buckets[0] for _, key_set in task.key_sets if len(key_set.buckets) == 1))
+    pieces = itertools.groupby(_pieces(store, of_key_set, task), lambda piece: piece.key_set)
+    found = next(pieces, None)
+    for number, key_set in task.key_sets:
+        keys = _Keys(store, key_set, small)
+        if found is not None and found[0] == number:
+            _kill_by_key(found[1], keys, task.rows_at_once)
+            found = next(pieces, None)
+
+
+def _kill_by_key(pieces: Iterable[_Piece], keys: _Keys, rows_at_once: int) -> None:
+    """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
+    waiting: list[_Piece] = []
+    rows = 0
+    for piece in pieces:
+        if waiting and rows + len(piece.digests) > rows_at_once:
+            _kill_pieces(waiting, keys)
+            waiting, rows = [], 0
+        waiting.append(piece)
+        rows += len(piece.digests)
+    if waiting:
+        _kill_pieces(waiting, keys)
+
+
+def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> Iterator[_Piece]:
+    """The rows that each key set is asked for, in the order of the task's key sets."""
+    places: list[tuple[int, _Asked, int]] = []
+    wanted: list[AskedRows] = []
+    for number, key_set in task.key_sets:
+        for one in of_key_set.get(number, ()):
+            file = field_ids.matched(one.file, key_set.columns)
+            for start in range(0, file.rows, task.rows_at_once):
+                places.append((number, one, start))
+                wanted.append((file, key_set.columns, (start, min(file.rows, start + task.rows_at_once))))
+    for (number, one, start), slices in zip(places, tables_each(store, wanted, task.reading), strict=True):
+        path = one.source.stored.path
+        yield _Piece(number, one, start, np.concatenate([digests(table, table.schema, path) for _, table in slices]))
+
+
+def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:
+    asked = as_arrow(np.concatenate([piece.digests for piece in pieces]))
+    sizes = [len(piece.digests) for piece in pieces]
+    written = np.repeat(np.array([piece.asked.source.stored.sequence_number for piece in pieces], np.int64), sizes)
+    are_dead = np.zeros(len(asked), bool)
+    buckets = buckets_of(prefixes(asked), keys.bucket_count) if keys.bucket_count > 1 else None
+    for bucket in range(keys.bucket_count):
+        rows = None if buckets is None else np.flatnonzero(buckets == bucket)
+        ours = asked if rows is None else asked.take(pa.array(rows))
+        dead = _deleted(ours, keys.bucket(bucket), written if rows is None else written[rows])
+        are_dead[dead if rows is None else rows[dead]] = True
+    for piece, of_piece in zip(pieces, np.split(are_dead, np.cumsum(sizes)[:-1]), strict=True):
+        piece.asked.lives[piece.start : piece.start + len(of_piece)] &= ~of_piece
+
+
+def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The places of those digests that a newer delete has: data sequence number < the delete's (rule 1).
+
+    `written` has the data sequence number of each.
+    """
+    if not keys.num_rows:
+        return np.empty(0, np.int64)
+    found = pc.index_in(asked, value_set=keys["digest"].combine_chunks())
+    places = np.flatnonzero(np.asarray(pc.is_valid(found)))
+    deleted = np.asarray(keys["sequence"])[np.asarray(found.drop_null())]
+    newer: npt.NDArray[np.int64] = places[written[places] < deleted]
+    return newer
+
+
+def in_pieces(sources: Sequence[Source], rows_max: int) -> list[tuple[Source, ...]]:
+    """Files in tasks of about so many rows."""
+    pieces: list[tuple[Source, ...]] = []
+    piece: list[Source] = []
+    rows = 0
+    for source in sources:
+        if piece and rows + source.stored.rows > rows_max:
+            pieces.append(tuple(piece))
+            piece, rows = [], 0
+        piece.append(source)
+        rows += source.stored.rows
+    return [*pieces, tuple(piece)] if piece else pieces

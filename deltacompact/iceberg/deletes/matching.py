@@ -1,0 +1,260 @@
+"""Which delete applies to which data file: pure rules over sequence numbers, partitions and column bounds.
+
+    data a       day 3    sequence 5    id 10‥19
+    equality e   day 3    sequence 6    id 15‥15        applies: same partition, 5 < 6, bounds overlap
+    equality f   day 3    sequence 5    id 15‥15        does not: a delete never hits its own commit (rules 1 and 16)
+    equality g   day 4    sequence 9    id 15‥15        does not: another partition (rule 2)
+    equality h   all      sequence 9    id 40‥49        does not: bounds do not overlap
+    position p   day 3    sequence 5                    applies: 5 <= 5
+    vector v     of a     sequence 8                    applies, and supersedes p (rule 18)
+
+Bounds are compared in their stored form, where that keeps the order. Whatever is unknown applies.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.lost_partitions import position_scopes
+from deltacompact.iceberg.table.metadata import Column
+from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+
+PATH_COLUMN = 2147483546
+"""The field id of `file_path` in position-delete files."""
+POSITION_COLUMN = 2147483545
+"""The field id of `pos` in position-delete files."""
+
+_WHOLE_NUMBERS = ("int", "long", "date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """The delete files that may apply to one data file, in the order of their sequence numbers."""
+
+    equality: tuple[Entry, ...] = ()
+    positions: tuple[Entry, ...] = ()
+    vector: Entry | None = None
+
+    @property
+    def all(self) -> tuple[Entry, ...]:
+        return (*self.equality, *self.by_position)
+
+    @property
+    def by_position(self) -> tuple[Entry, ...]:
+        """Position deletes, or the vector that supersedes them."""
+        return (*self.positions, *([self.vector] if self.vector else []))
+
+
+class DeleteIndex:
+    """The live deletes of a table, found by data file. Raises CorruptionError for two vectors of one (rule 18).
+
+    Data files with the same equality deletes get them as the same tuple: see `distinct`.
+    """
+
+    def __init__(self, state: TableState) -> None:
+        self._merged: dict[tuple[int, ...], tuple[Entry, ...]] = {}
+        self._position_scope = position_scopes(state.metadata)
+        equality: dict[tuple[Scope | None, tuple[int, ...]], list[Entry]] = defaultdict(list)
+        self._positions: dict[Scope, list[Entry]] = defaultdict(list)
+        self._of_path: dict[str, list[Entry]] = defaultdict(list)
+        self._vectors: dict[str, Entry] = {}
+        for entry in sorted(state.deletes, key=lambda entry: entry.sequence):
+            if entry.file.content is Content.EQUALITY_DELETES:
+                scope = None if state.is_global(entry) else scope_of(entry)
+                equality[scope, tuple(sorted(entry.file.equality_ids))].append(entry)
+            elif entry.file.is_deletion_vector and entry.file.referenced_data_file is not None:
+                former = self._vectors.setdefault(entry.file.referenced_data_file, entry)
+                if former is not entry:
+                    raise CorruptionError(f"{entry.file.referenced_data_file} has two deletion vectors")
+            elif (path := only_path(entry.file)) is not None:
+                self._of_path[path].append(entry)
+            else:
+                self._positions[self._position_scope(entry)].append(entry)
+        self._equality: dict[Scope | None, list[_Keyed]] = defaultdict(list)
+        for (scope, ids), entries in equality.items():
+            self._equality[scope].append(_Keyed(entries, ids, state.metadata.columns))
+
+    def applying_to(self, data: Entry) -> Deletes:
+        """The deletes that may apply to a data file."""
+        keyed = [*self._equality.get(scope_of(data), ()), *self._equality.get(None, ())]
+        equality = self._together([deletes.applying_to(data) for deletes in keyed])
+        vector = self._vectors.get(data.file.path)
+        if vector is not None and vector.sequence >= data.sequence:
+            return Deletes(equality, (), vector)
+        scope = self._position_scope(data)
+        # a position delete applies to data of its own commit too: <=
+        listed = [
+            *_after(self._of_path.get(data.file.path, []), data.sequence - 1),
+            *_after(self._positions.get(scope, []), data.sequence - 1),
+        ]
+        positions = [
+            entry for entry in listed if self._position_scope(entry) == scope and may_name(entry.file, data.file.path)
+        ]
+        return Deletes(equality, tuple(positions))
+
+    def _together(self, found: Sequence[tuple[Entry, ...]]) -> tuple[Entry, ...]:
+        """All of them by age."""
+        if len(found) == 1:
+            return found[0]
+        parts = tuple(map(id, found))
+        if parts not in self._merged:
+            self._merged[parts] = tuple(sorted(chain(*found), key=lambda entry: entry.sequence))
+        return self._merged[parts]
+
+
+def distinct(found: Iterable[tuple[Entry, ...]]) -> list[tuple[Entry, ...]]:
+    """Each of these tuples once. Thousands of data files share a few tuples of thousands of deletes."""
+    return list({id(entries): entries for entries in found}.values())
+
+
+class _Keyed:
+    """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
+
+    A stream has thousands of them for thousands of data files, which makes millions of pairs: arrays choose them.
+    """
+
+    def __init__(self, entries: Sequence[Entry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
+        self._found: dict[tuple[int, bytes], tuple[Entry, ...]] = {}
+        self._entries = np.empty(len(entries), object)
+        self._entries[:] = entries
+        self._sequences = np.array([entry.sequence for entry in entries], np.int64)
+        known = [number for number in ids if number in columns and not columns[number].has_default]
+        self._ranges = [_Ranges([entry.file for entry in entries], number, columns[number].type) for number in known]
+
+    def applying_to(self, data: Entry) -> tuple[Entry, ...]:
+        """Those that are newer than the data (rule 1) and may have a key of it."""
+        first = int(np.searchsorted(self._sequences, data.sequence, side="right"))
+        may = np.ones(len(self._entries) - first, bool)
+        for ranges in self._ranges:
+            may &= ranges.may_share_a_value(data.file)[first:]
+        chosen = first, np.packbits(may).tobytes()
+        if chosen not in self._found:
+            self._found[chosen] = tuple(self._entries[first:][may].tolist())
+        return self._found[chosen]
+
+
+class _Ranges:
+    """What many delete files hold of one column: the ranges of its values, and whether nulls are among them."""
+
+    def __init__(self, files: Sequence[ContentFile], number: int, type_: str) -> None:
+        self._number, self._type = number, type_
+        self._held: Any = np.int64 if type_ in _WHOLE_NUMBERS else object
+        pairs = [self._pair(file) for file in files]
+        self._known = np.array([None not in pair for pair in pairs], bool)
+        nothing = (b"", b"") if any(isinstance(low, bytes) for low, _ in pairs) else (0, 0)
+        filled = [nothing if None in pair else pair for pair in pairs]
+        self._low = np.array([low for low, _ in filled], self._held)
+        self._high = np.array([high for _, high in filled], self._held)
+        self._may_be_null = np.array([_may_be_null(file, number) for file in files], bool)
+        self._all_null = np.array([_is_all_null(file, number) for file in files], bool)
+
+    def may_share_a_value(self, data: ContentFile) -> npt.NDArray[np.bool_]:
+        """Which of the files may have a value of the data file in this column. Null equals null (rule 13)."""
+        if _is_all_null(data, self._number):
+            return self._may_be_null
+        may = ~self._all_null
+        pair = self._pair(data)
+        if None not in pair and self._known.any():
+            low, high = (np.array([bound], self._held) for bound in pair)  # as a scalar, bytes would lose zeros
+            may &= (self._low <= high) & (self._high >= low) | ~self._known
+        return may | self._may_be_null if _may_be_null(data, self._number) else may
+
+    def _pair(self, file: ContentFile) -> tuple[Any, Any]:
+        """The least and the greatest value in the file. None: it is unknown."""
+        bounds = (file.lower_bounds.get(self._number), file.upper_bounds.get(self._number))
+        return _ordered(bounds[0], self._type), _ordered(bounds[1], self._type)
+
+
+def _after(entries: Sequence[Entry], sequence: int) -> Sequence[Entry]:
+    """Those with a greater sequence number, of entries in the order of sequence numbers."""
+    return entries[bisect.bisect_right(entries, sequence, key=lambda entry: entry.sequence) :]
+
+
+def only_path(deletes: ContentFile) -> str | None:
+    """The one data file that a position-delete file names; None: it may name several."""
+    if deletes.referenced_data_file is not None:
+        return deletes.referenced_data_file
+    low, high = deletes.lower_bounds.get(PATH_COLUMN), deletes.upper_bounds.get(PATH_COLUMN)
+    return low.decode() if low is not None and low == high else None
+
+
+def may_name(deletes: ContentFile, path: str) -> bool:
+    """Whether a position-delete file may name this data file, by the bounds of its paths."""
+    if (only := only_path(deletes)) is not None:
+        return only == path
+    low, high = deletes.lower_bounds.get(PATH_COLUMN), deletes.upper_bounds.get(PATH_COLUMN)
+    return (low is None or low <= path.encode()) and (high is None or path.encode() <= high)
+
+
+def _may_be_null(file: ContentFile, number: int) -> bool:
+    return file.null_value_counts.get(number, 1) > 0
+
+
+def _is_all_null(file: ContentFile, number: int) -> bool:
+    nulls, values = file.null_value_counts.get(number), file.value_counts.get(number)
+    return nulls is not None and values is not None and values > 0 and nulls == values
+
+
+def _ordered(bound: bytes | None, type_: str) -> Any:
+    """A bound as a value that compares as the column does; None: unknown.
+
+    Bounds of floats say nothing about NaN, and those of UUIDs were not always written in one order.
+    """
+    if bound is None:
+        return None
+    if type_ in _WHOLE_NUMBERS:
+        if len(bound) not in (4, 8) or (type_.startswith("timestamp") and len(bound) != 8):
+            return None
+        return struct.unpack("<i" if len(bound) == 4 else "<q", bound)[0]
+    if type_.startswith("decimal"):
+        return int.from_bytes(bound, "big", signed=True)
+    return bound if type_ in ("string", "binary") or type_.startswith("fixed") else None
+
+
+def dangling(state: TableState, gone: Iterable[Entry], written: Iterable[Entry]) -> list[Entry]:
+    """The live delete files that apply to nothing once `gone` data files are replaced by `written` ones.
+
+    An equality delete applies to nothing if no data file of its partition, or of the table where it is global, is older
+    (rule 8). A position delete names files of its own time, and never one that we write: it applies to nothing if no
+    other data file of its partition is as old as it is, or if the one file that it names is gone (rule 10).
+    """
+    removed = {entry.file.path for entry in gone}
+    position_scope = position_scopes(state.metadata)
+    kept = [entry for entry in state.data if entry.file.path not in removed]
+    kept_paths = {entry.file.path for entry in kept}
+    least_kept = _least_by(position_scope, kept)
+    least = _least_by(scope_of, [*kept, *written])
+    least_of_all = min(least.values(), default=None)
+    found = []
+    for entry in state.deletes:
+        if entry.file.content is Content.EQUALITY_DELETES:
+            oldest = least_of_all if state.is_global(entry) else least.get(scope_of(entry))
+            if oldest is None or entry.sequence <= oldest:
+                found.append(entry)
+        elif (path := only_path(entry.file)) is not None:
+            if path not in kept_paths:
+                found.append(entry)
+        else:
+            oldest = least_kept.get(position_scope(entry))
+            if oldest is None or entry.sequence < oldest:
+                found.append(entry)
+    return found
+
+
+def _least_by(scoped: Callable[[Entry], Scope], entries: Iterable[Entry]) -> dict[Scope, int]:
+    least: dict[Scope, int] = {}
+    for entry in entries:
+        scope = scoped(entry)
+        least[scope] = min(entry.sequence, least.get(scope, entry.sequence))
+    return least

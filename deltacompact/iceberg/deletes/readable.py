@@ -1,0 +1,51 @@
+"""Refuses files that would be read wrongly, or that others could not read afterwards, before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.name_mapping import name_mapping
+
+
+def check_readable(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
+    """Raises InputError for a name mapping that cannot be read, and naming a file that is encrypted, not Parquet, or
+    deletes by columns that we cannot read."""
+    name_mapping(metadata.properties, metadata.table_id)
+    for entry in entries:
+        file = entry.file
+        if file.key_metadata is not None:
+            raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
+        if file.file_format != "PARQUET" and not file.is_deletion_vector:
+            raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be read")
+        if file.content is Content.EQUALITY_DELETES and not file.equality_ids:
+            raise InputError(f"{file.path} does not say by which columns it deletes")
+        for number in file.equality_ids:
+            if number not in metadata.columns:
+                raise InputError(
+                    f"{file.path} deletes by field id {number}, which no schema of {metadata.table_id!r} has"
+                )
+            if not metadata.columns[number].is_top_level:
+                raise InputError(f"{file.path} deletes by field id {number}, which lies inside of a struct")
+
+
+def check_markable(metadata: TableMetadata, data: Iterable[Entry]) -> None:
+    """Raises InputError for data files in partitions by a column that no schema has any more.
+
+    Iceberg's Java reads such a partition as null, and then refuses to read a table with deletes by position in it.
+    """
+    gone = {
+        spec_id: part.name
+        for spec_id, spec in metadata.specs.items()
+        for part in spec.fields
+        if part.transform != "void" and part.source_id not in metadata.columns
+    }
+    name = next((gone[entry.file.spec_id] for entry in data if entry.file.spec_id in gone), None)
+    if name is not None:
+        raise InputError(
+            f"files of table {metadata.table_id!r} are partitioned by {name!r}, whose column no schema has any more: "
+            "engines cannot read deletes by position there; rewrite them first, with rewrite-all=true and "
+            f"output-spec-id={metadata.default_spec_id}"
+        )

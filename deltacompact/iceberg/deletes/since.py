@@ -1,0 +1,63 @@
+"""What other commits did to the deletes of planned data files: pure.
+
+    planned     a: e, p         b: e            thousands of files share thousands of deletes
+    head        e, p, f, q                      new: f and q are asked, of each file, whether they apply to it
+                p, f                            gone: e, so all files that had it have changed
+
+Most commits change little. So what the plan and the head have in common is found once, by name, and no two sets of
+deletes are compared for each file: 20,000 data files x 5,000 deletes are 100 million pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, distinct
+from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.table_state import TableState
+
+_Key = tuple[str, int | None]
+
+
+class DeletesSince:
+    """The deletes of a head, compared with those of a plan's data files. New ones count if they are of `concern`."""
+
+    def __init__(
+        self, state: TableState, planned: Iterable[Deletes], concern: Callable[[Entry], bool] = lambda entry: True
+    ) -> None:
+        known = _planned(planned)
+        live = {entry.file.key for entry in state.deletes}
+        self._gone = known.keys() - live
+        self._lost: dict[int, bool] = {}
+        new = (entry for entry in state.deletes if not _is_known(entry, known) and concern(entry))
+        self._new = DeleteIndex(replace(state, deletes=tuple(new)))
+
+    def new_to(self, data: Entry, planned: Deletes) -> Deletes:
+        """Those that apply to a data file, and did not at the plan."""
+        found = self._new.applying_to(data)
+        if planned.vector is not None and planned.vector.file.key not in self._gone:
+            return replace(found, positions=())  # they are superseded, as they were at the plan (rule 18)
+        return found
+
+    def has_lost(self, planned: Deletes) -> bool:
+        """Whether a data file had a delete that is gone."""
+        if not self._gone:
+            return False
+        shared = id(planned.equality)
+        if shared not in self._lost:
+            self._lost[shared] = any(entry.file.key in self._gone for entry in planned.equality)
+        return self._lost[shared] or any(entry.file.key in self._gone for entry in planned.by_position)
+
+
+def _planned(planned: Iterable[Deletes]) -> dict[_Key, int | None]:
+    """The sequence numbers of all planned deletes, by their keys."""
+    of_files = list(planned)
+    shared = distinct(deletes.equality for deletes in of_files)
+    by_position = (deletes.by_position for deletes in of_files)
+    return {entry.file.key: entry.sequence_number for entries in (*shared, *by_position) for entry in entries}
+
+
+def _is_known(entry: Entry, known: dict[_Key, int | None]) -> bool:
+    """Whether it is as it was at the plan: then it applies to the same data files."""
+    return entry.file.key in known and known[entry.file.key] == entry.sequence_number

@@ -1,0 +1,148 @@
+"""Tasks: rows of data files become entries, and entries become a run in the order of digests.
+
+    enter          a.parquet, b.parquet -> entries, a batch for each bucket        one task for some rows
+    write range    bucket 1 of all of them, and of runs that are merged -> one file of blocks
+
+All rows are entered, dead or alive: an entry depends on its file alone. A bucket is what a task can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.errors import StoreError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.iceberg.deletes.dead_rows import Source
+from deltacompact.iceberg.deletes.ranges import prefixes_of, read_batch, write_by_bucket
+from deltacompact.iceberg.key_index.blocks import of_bucket
+from deltacompact.iceberg.key_index.document import IndexUnusableError, RunFile
+from deltacompact.iceberg.key_index.order import Order
+from deltacompact.iceberg.table.parquet_files import opened_each
+from deltacompact.index.entries import Entries, fields, none
+from deltacompact.index.index_files import bucket_writer
+from deltacompact.storage.objects import ObjectStore
+
+
+class Entering(Protocol):
+    """How rows become entries. `columns` are read, under their field ids as names."""
+
+    @property
+    def columns(self) -> pa.Schema: ...
+
+    @property
+    def order(self) -> Order: ...
+
+    def entries(self, table: pa.Table, rows: npt.NDArray[np.uint64], number: int, path: str) -> Entries:
+        """The entries of some rows of the file with this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a data file, and its number in the run."""
+
+    source: Source
+    number: int
+    rows: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EnterTask:
+    """Rows become entries at `path`. `columns` are the table's: a file must have all that cannot be filled."""
+
+    pieces: tuple[Piece, ...]
+    entering: Entering
+    columns: pa.Schema
+    buckets: int
+    path: str
+    reading: ReadLimits
+
+
+def enter(store: ObjectStore, task: EnterTask) -> None:
+    """Raises InputError naming a file that is missing or damaged."""
+    parts = []
+    wanted = task.entering.columns
+    files = (piece.source.wanted(task.columns) for piece in task.pieces)
+    for piece, opened in zip(task.pieces, opened_each(store, files, task.reading), strict=True):
+        for first, table in opened.tables(wanted, piece.rows):
+            rows = np.arange(first, first + table.num_rows, dtype=np.uint64)
+            parts.append(task.entering.entries(table, rows, piece.number, piece.source.stored.path))
+    write_by_bucket(store, task.path, parts, task.entering.order.entry_bytes, task.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRun:
+    """A run that becomes part of another: the number there of each of its data files. -1: the file is gone."""
+
+    files: tuple[RunFile, ...]
+    order: Order
+    numbers: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """Writes the entries of one bucket to `path`, in blocks."""
+
+    bucket: int
+    buckets: int
+    entered: tuple[str, ...]
+    merged: tuple[MergedRun, ...]
+    order: Order
+    path: str
+    block_entries: int
+
+
+def write_range(store: ObjectStore, task: RangeTask) -> RunFile | None:
+    """The file that was written; None: the bucket is empty. Raises IndexUnusableError."""
+    parts = list(read_batch(store, task.entered, task.bucket, task.order.entry_bytes))
+    for run in task.merged:
+        old = of_bucket(store, run.files, run.order.entry_bytes, task.bucket, task.buckets)
+        numbers, kept = numbered(old, run.numbers)
+        fields(kept)["file"] = numbers
+        parts.append(task.order.widened(kept, run.order))
+    entries = np.concatenate([none(task.order.entry_bytes), *parts])
+    if not len(entries):
+        return None
+    prefixes = prefixes_of(entries)
+    order = np.argsort(prefixes, kind="stable")
+    block, width = task.block_entries, task.order.entry_bytes
+    try:
+        with bucket_writer(store, lambda: task.path, width, len(entries), block) as writer:
+            writer.write(entries[order])
+            (file,) = writer.close()
+    except (StoreError, OSError) as error:
+        raise IndexUnusableError(f"{task.path} cannot be written: {error}") from error
+    return RunFile(file, tuple(prefixes[order][::block].tolist()))
+
+
+def numbered(entries: Entries, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Entries]:
+    """The new number of each entry's file, and a copy of these entries; without those of files that have none (-1)."""
+    files = fields(entries)["file"]
+    if len(files) and int(files.max()) >= len(numbers):
+        raise IndexUnusableError("an entry names a data file that its run does not have")
+    found = numbers[files]
+    kept = found >= 0
+    return found[kept], entries[kept]
+
+
+def pieces_of(numbered_sources: Sequence[tuple[int, Source]], rows_max: int) -> list[tuple[Piece, ...]]:
+    """Files, or parts of them, in tasks of at most so many rows."""
+    tasks: list[tuple[Piece, ...]] = []
+    task: list[Piece] = []
+    room = rows_max
+    for number, source in numbered_sources:
+        start = 0
+        while start < source.stored.rows:
+            stop = min(source.stored.rows, start + room)
+            task.append(Piece(source, number, (start, stop)))
+            room -= stop - start
+            start = stop
+            if not room:
+                tasks.append(tuple(task))
+                task, room = [], rows_max
+    return [*tasks, tuple(task)] if task else tasks

@@ -1,0 +1,231 @@
+"""What convert and upsert see: an index that has the files that they ask about, or none.
+
+using(terms, use)         use(index), with the newest generation
+                          it fails: one line, and once more with an index that is made anew
+                          it fails again: None, and the caller reads the data files
+covering(index, files)    files that it does not have are read, and are in the next generation
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.limits import Limits
+from deltacompact.base.wording import counted, text_of
+from deltacompact.iceberg.deletes.dead_rows import Source
+from deltacompact.iceberg.key_index import storing
+from deltacompact.iceberg.key_index.document import (
+    IndexedFile,
+    IndexUnusableError,
+    KeyIndex,
+    Run,
+    UnknownFormatError,
+)
+from deltacompact.iceberg.key_index.entering import (
+    Entering,
+    EnterTask,
+    MergedRun,
+    RangeTask,
+    enter,
+    pieces_of,
+    write_range,
+)
+from deltacompact.iceberg.key_index.merging import runs_to_merge
+from deltacompact.iceberg.key_index.order import Order
+from deltacompact.iceberg.key_index.terms import Terms
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
+from deltacompact.planning import sizing
+
+PROPERTY = "deltacompact.key-index.enabled"
+BLOCK_ENTRIES = 16_384
+"""Entries of a block, 512 KiB: what one deleted key costs to look up, in one request."""
+COPIES = 3
+"""Entries that a task holds for each one of its bucket: as they were read, those that it wants, and these in order."""
+SIGNED_EVERY_S = 86_400.0
+"""A generation that is older than this is put again when it is used, so that `maintain` sees its use."""
+
+R = TypeVar("R")
+
+
+def is_enabled(option: bool | None, properties: Mapping[str, str]) -> bool:
+    """Whether a table has a key index: by the option, else by its property. Raises InputError for a bad property."""
+    if option is not None:
+        return option
+    text = properties.get(PROPERTY, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InputError(f"table property {PROPERTY}: {text!r} is neither true nor false")
+    return text == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndexes:
+    """The indexes of a table, for one session. `live` are the branch's data files, `notes` what the user is told.
+
+    Tasks hand each other entries in `folder`.
+    """
+
+    tasks: Tasks
+    live: frozenset[IndexedFile]
+    limits: Limits
+    folder: str
+    notes: list[str]
+    block_entries: int
+
+    @classmethod
+    def of(
+        cls,
+        tasks: Tasks,
+        data: Sequence[Entry],
+        limits: Limits,
+        folder: str,
+        notes: list[str],
+        block_entries: int = BLOCK_ENTRIES,
+    ) -> KeyIndexes:
+        """The indexes of a table whose branch has these data files."""
+        return cls(tasks, frozenset(map(IndexedFile.of, data)), limits, folder, notes, block_entries)
+
+    def using(self, terms: Terms, use: Callable[[KeyIndex], R]) -> R | None:
+        """What `use` makes of the index. None: it cannot be used."""
+        broken: int | None = None
+        for _ in range(2):
+            index = self._newest(terms)
+            if index is None:
+                return None
+            try:
+                return use(index.emptied() if index.generation == broken else index)
+            except IndexUnusableError as error:
+                self._note(error)
+                broken = index.generation
+            except InputError as error:  # of a data file: without an index, only its live rows must be right
+                self._note(error)
+                return None
+        return None
+
+    def covering(
+        self,
+        index: KeyIndex,
+        entering: Entering,
+        asked: Sequence[tuple[IndexedFile, Source]],
+        columns: pa.Schema,
+    ) -> KeyIndex:
+        """The index with all these files. Those that it does not have are read, and the next generation has them.
+
+        Raises InputError for a file that the table has twice, as `add_files` can leave it: its rows are two rows each.
+        """
+        counts = Counter(file for file, _ in asked)
+        if twice := next((file for file, count in counts.items() if count > 1), None):
+            raise InputError(f"the table has {twice.path} twice")
+        known = frozenset(index.data)
+        new = [(file, _by_itself(source)) for file, source in asked if file not in known]
+        read = f"{len(new):,} of {counted(len(asked), 'data file')}"
+        self.notes.append(f"key index: {read} {'was' if len(new) == 1 else 'were'} read")
+        if not new:
+            return self._signed(index)
+        sizes = [(run.rows, sum(file.rows for file in run.data if file in self.live)) for run in index.runs]
+        merged = runs_to_merge(sizes, sum(file.rows for file, _ in new))
+        kept = tuple(run for number, run in enumerate(index.runs) if number not in merged)
+        run = self._run(index.terms, entering, new, [index.runs[number] for number in merged], columns)
+        return self._published(replace(index, runs=(*kept, run)))
+
+    def buckets(self, rows: int, order: Order) -> int:
+        """Buckets of so many entries of an index that a task can hold."""
+        memory = self.tasks.executor.capacity.memory_per_task_bytes
+        return sizing.hash_bucket_count(rows, order.entry_bytes * COPIES, memory, self.limits)
+
+    def _run(
+        self,
+        terms: Terms,
+        entering: Entering,
+        new: Sequence[tuple[IndexedFile, Source]],
+        merged: Sequence[Run],
+        columns: pa.Schema,
+    ) -> Run:
+        """A run of new files, and of what is live of other runs."""
+        data = [file for file, _ in new]
+        merges = []
+        for old in merged:
+            numbers = []
+            for file in old.data:
+                numbers.append(len(data) if file in self.live else -1)
+                data += [file] if file in self.live else []
+            merges.append(MergedRun(old.files, old.order, np.array(numbers, np.int64)))
+        order, capacity = entering.order, self.tasks.executor.capacity
+        rows, new_rows = sum(file.rows for file in data), sum(file.rows for file, _ in new)
+        memory = capacity.memory_per_task_bytes
+        buckets = self.buckets(rows, order)
+        nodes = len(capacity.node_slots)
+        rows_max = sizing.task_rows(new_rows, capacity.slots, nodes, buckets, order.entry_bytes, memory, self.limits)
+        name = uuid.uuid4().hex
+        entries = [
+            EnterTask(
+                pieces, entering, columns, buckets, f"{self.folder}entered-{name}-{number}.arrow", self.limits.reading
+            )
+            for number, pieces in enumerate(pieces_of([(n, source) for n, (_, source) in enumerate(new)], rows_max))
+        ]
+        self.tasks.run(enter, entries)
+        entered = tuple(task.path for task in entries)
+        ranges = [
+            RangeTask(
+                bucket,
+                buckets,
+                entered,
+                tuple(merges),
+                order,
+                f"{terms.folder}run-{name}-{bucket}.arrow",
+                self.block_entries,
+            )
+            for bucket in range(buckets)
+        ]
+        files = tuple(file for file in self.tasks.run(write_range, ranges) if file is not None)
+        run = Run(tuple(data), files, order)
+        if run.rows != sum(one.file.rows for one in files):
+            raise IndexUnusableError(f"{terms.folder}: {run.rows} rows went in, not all of them are in the index")
+        return run
+
+    # Generations
+
+    def _newest(self, terms: Terms) -> KeyIndex | None:
+        """The newest generation, or one without anything in its place. None: the index must be left alone."""
+        store = self.tasks.store
+        try:
+            return storing.newest(store, terms)
+        except UnknownFormatError as error:
+            self._note(error)
+            return None
+        except DeltaCompactError as error:
+            self._note(error)
+        try:
+            return KeyIndex(terms, storing.newest_generation(store, terms))
+        except DeltaCompactError:
+            return None
+
+    def _published(self, index: KeyIndex) -> KeyIndex:
+        try:
+            return storing.publish(self.tasks.store, index)
+        except DeltaCompactError as error:  # this session goes on with what it has
+            self.notes.append(f"key index: {text_of(error)}; the next run may read these data files again")
+            return index
+
+    def _signed(self, index: KeyIndex) -> KeyIndex:
+        is_old = index.generation > 0 and time.time() - index.written_s > SIGNED_EVERY_S
+        return self._published(index) if is_old else index
+
+    def _note(self, error: Exception) -> None:
+        self.notes.append(f"key index: {text_of(error)}; the data files are read instead")
+
+
+def _by_itself(source: Source) -> Source:
+    """The file without what the table says about its rows: an entry depends on nothing but the file."""
+    lineage: tuple[Any, ...] = (ROW_ID.name, LAST_UPDATED.name)
+    return replace(source, fills=tuple(fill for fill in source.fills if fill.column.name not in lineage))

@@ -1,0 +1,51 @@
+"""Which files of key indexes `maintain` keeps: what the two newest generations name, as long as somebody uses them.
+
+    5c…/…07.json    put two days ago        stays, with its runs, and so does …06.json, which somebody may be reading
+    5c…/run-9….arrow    nobody names it     goes by age: a session lost a race, or was killed
+    71…/…02.json    put 40 days ago         goes, with its runs: nobody has used this index for a month
+
+A run that uses an index puts a generation once a day, even if nothing came. So the age of the newest one tells its use.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.iceberg.key_index.document import UnknownFormatError, names_in
+from deltacompact.iceberg.key_index.storing import GENERATION
+from deltacompact.iceberg.key_index.terms import FOLDER
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+
+UNUSED_MS = 30 * 86_400_000
+"""An index of which no generation was put for so long is used by nobody."""
+_KEPT = 2
+
+
+def kept_files(store: ObjectStore, now_ms: int) -> frozenset[str]:
+    """The paths of the index files that stay, whatever their age."""
+    folders: dict[str, list[ObjectStat]] = defaultdict(list)
+    for stat in store.list(FOLDER):
+        folder, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
+        if slash:
+            folders[f"{FOLDER}{folder}/"].append(stat)
+    kept: set[str] = set()
+    for folder, stats in folders.items():
+        kept |= _kept(store, folder, stats, now_ms)
+    return frozenset(kept)
+
+
+def _kept(store: ObjectStore, folder: str, stats: list[ObjectStat], now_ms: int) -> set[str]:
+    generations = [stat for stat in stats if GENERATION.fullmatch(stat.path.removeprefix(folder))]
+    newest = sorted(generations, key=lambda stat: stat.path)[-_KEPT:]
+    if not newest or now_ms - newest[-1].modified_s * 1000 > UNUSED_MS:
+        return set()
+    kept = set()
+    for stat in newest:
+        try:
+            kept |= {stat.path, *names_in(store.get(stat.path), folder, stat.path)}
+        except UnknownFormatError:  # a newer version of deltacompact knows what these are
+            return {stat.path for stat in stats}
+        except DeltaCompactError:
+            continue  # nobody can use it: it goes by age
+    return kept

@@ -1,0 +1,345 @@
+"""Finds the dead rows of data files: equality deletes become digests, then each file is asked for its keys.
+
+asked         a.parquet: e1, e2, p1       b.parquet: e2
+delete keys   e1, e2 -> digests by hash bucket          one task for some delete files
+dead rows     a, b -> live bitmaps                      one task for some data files
+found         a: 3 rows live, 1 dead by key             its bitmap lies in live-0.arrow
+
+With a key index, digests are looked up there, and `a` and `b` stay closed if nobody needs more of them.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import Limits
+from deltacompact.base.model import Fill
+from deltacompact.base.numbers import Ordinal
+from deltacompact.iceberg.deletes.dead_rows import (
+    ROWS_AT_ONCE,
+    DeadRowsTask,
+    Found,
+    KeySet,
+    Source,
+    Vector,
+    find_dead_rows,
+    in_pieces,
+)
+from deltacompact.iceberg.deletes.delete_keys import DeleteKeysTask, write_delete_keys
+from deltacompact.iceberg.deletes.matching import Deletes
+from deltacompact.iceberg.key_index.document import IndexedFile, KeyIndex
+from deltacompact.iceberg.key_index.indexes import BLOCK_ENTRIES, KeyIndexes
+from deltacompact.iceberg.key_index.lookup import AskedFiles, AskedRun, DeletedBy, LookupTask, look_up
+from deltacompact.iceberg.key_index.terms import terms_of
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.name_mapping import Names, name_mapping
+from deltacompact.iceberg.table.parquet_files import StoredFile, by_field_id
+from deltacompact.iceberg.table.partition_values import constant_of
+from deltacompact.iceberg.table.row_lineage import has_lineage, lineage_of, with_lineage
+from deltacompact.iceberg.table.table_state import Scope, scope_of
+
+KEYS_PER_BUCKET = 2_000_000
+"""Deleted keys of a hash bucket: a task that asks holds one bucket at a time, some 100 bytes a key."""
+DELETE_FILES_PER_TASK = 200
+DELETE_ROWS_PER_TASK = 5_000_000
+RUN_BYTES = 128 << 20
+"""Decoded bytes of rows that are sorted by partition at a time: a task holds them twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How the work is divided. Tests make it small, so that ten rows take the path of ten million."""
+
+    keys_per_bucket: int = KEYS_PER_BUCKET
+    delete_files_per_task: int = DELETE_FILES_PER_TASK
+    delete_rows_per_task: int = DELETE_ROWS_PER_TASK
+    rows_at_once: int = ROWS_AT_ONCE
+    block_entries: int = BLOCK_ENTRIES
+    run_bytes: int = RUN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A data file, and the deletes that may apply to it."""
+
+    entry: Entry
+    deletes: Deletes
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRows:
+    """What was found of each file, in the order in which they were asked, and where the bitmap of each ordinal lies."""
+
+    files: tuple[Found, ...]
+    masks_of: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _KeySets:
+    """The key sets by number, the number of each equality-delete file's by path, and which sets delete by which ids."""
+
+    by_number: dict[int, KeySet]
+    of_path: dict[str, int]
+    by_ids: dict[tuple[int, ...], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Finds dead rows by tasks, which hand each other files in `folder`."""
+
+    tasks: Tasks
+    metadata: TableMetadata
+    limits: Limits
+    sizes: Sizes
+    folder: str
+    indexes: KeyIndexes | None = None
+
+    def find(self, asked: Sequence[Asked], closed: frozenset[str] = frozenset()) -> DeadRows:
+        """The dead rows of each file, from every delete that may apply to it.
+
+        `closed`: files, by path, of which nobody needs more than the rows; with an index, they are not opened.
+        """
+        key_sets = self._key_sets(asked)
+        sources = [self._source(Ordinal(number), one, key_sets.of_path) for number, one in enumerate(asked)]
+        starts = np.cumsum([0, *(source.stored.rows for source in sources)], dtype=np.int64)
+        sources = [replace(source, first_row=int(start)) for source, start in zip(sources, starts[:-1], strict=True)]
+        pieces = self._pieces(sources)
+        looked_up: list[str] = []
+        for ids, numbers in key_sets.by_ids.items():
+            paths = self._looked_up(ids, numbers, asked, sources, key_sets, pieces)
+            if paths is not None:
+                looked_up += paths
+                others = set(key_sets.by_number) - set(numbers)
+                sources = [
+                    replace(source, key_sets=tuple(number for number in source.key_sets if number in others))
+                    for source in sources
+                ]
+        sources = [
+            replace(source, is_opened=bool(source.key_sets) or source.stored.path not in closed) for source in sources
+        ]
+        return self._dead_rows(sources, key_sets.by_number, pieces, tuple(looked_up))
+
+    # Delete keys
+
+    def _key_sets(self, asked: Sequence[Asked]) -> _KeySets:
+        """The key sets that the files need."""
+        applying = {entry.file.path: entry for one in asked for entry in one.deletes.equality}
+        members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, Entry]] = defaultdict(dict)
+        for path, entry in applying.items():
+            everywhere = self.metadata.specs[entry.file.spec_id].is_unpartitioned
+            scope = None if everywhere else scope_of(entry)
+            members[scope, tuple(sorted(entry.file.equality_ids))][path] = entry
+        found = _KeySets({}, {}, defaultdict(list))
+        rows_by: Counter[tuple[int, ...]] = Counter()
+        for (_, ids), entries in members.items():
+            rows_by[ids] += sum(entry.file.rows for entry in entries.values())
+        tasks: list[DeleteKeysTask] = []
+        for number, ((_, ids), entries) in enumerate(members.items()):
+            found.of_path.update(dict.fromkeys(entries, number))
+            found.by_ids[ids].append(number)
+            rows = sum(entry.file.rows for entry in entries.values())
+            if self.indexes is not None:  # all key sets by the same columns are looked up together
+                rows = rows_by[ids]
+            bucket_count = max(1, math.ceil(rows / self.sizes.keys_per_bucket))
+            for piece in self._delete_pieces([stored(entry) for entry in entries.values()]):
+                path = f"{self.folder}keys-{len(tasks)}"
+                reading, columns = self.limits.reading, self._key_columns(ids)
+                tasks.append(DeleteKeysTask(number, columns, piece, bucket_count, path, reading, self._names))
+        counts = self.tasks.run(write_delete_keys, tasks)
+        for task, of_task in zip(tasks, counts, strict=True):
+            before = found.by_number.get(task.key_set, KeySet(task.columns, ((),) * task.bucket_count))
+            grown = tuple(
+                (*paths, task.bucket_path(bucket)) if of_task[bucket] else paths
+                for bucket, paths in enumerate(before.buckets)
+            )
+            found.by_number[task.key_set] = KeySet(task.columns, grown)
+        return found
+
+    def _key_columns(self, ids: Sequence[int]) -> pa.Schema:
+        return by_field_id(self.metadata.columns[field_id].field for field_id in ids)
+
+    # Key index
+
+    def _looked_up(
+        self,
+        ids: tuple[int, ...],
+        numbers: Sequence[int],
+        asked: Sequence[Asked],
+        sources: Sequence[Source],
+        key_sets: _KeySets,
+        pieces: Sequence[tuple[Source, ...]],
+    ) -> list[str] | None:
+        """Files of the dead rows that these key sets have, from the key index. None: it cannot be used."""
+        if self.indexes is None:
+            return None
+        indexes, wanted = self.indexes, frozenset(numbers)
+        members = [
+            (IndexedFile.of(one.entry), source)
+            for one, source in zip(asked, sources, strict=True)
+            if wanted & set(source.key_sets)
+        ]
+        files = dict(members)
+        pairs = [number * len(sources) + s.ordinal for s in files.values() for number in wanted & set(s.key_sets)]
+        of_all = AskedFiles(
+            np.array([source.stored.sequence_number for source in sources], np.int64),
+            np.array([*(source.first_row for source in sources), sum(s.stored.rows for s in sources)], np.int64),
+            np.array(sorted(pairs), np.int64),
+            tuple(range(piece[0].ordinal, piece[-1].ordinal + 1) for piece in pieces),
+        )
+        buckets = len(key_sets.by_number[numbers[0]].buckets)
+
+        def use(index: KeyIndex) -> list[str]:
+            full = indexes.covering(index, DeletedBy(self._key_columns(ids)), members, self.columns)
+            runs = tuple(
+                AskedRun(
+                    run.files,
+                    np.array([files[file].ordinal if file in files else -1 for file in run.data], np.int64),
+                )
+                for run in full.runs
+            )
+            name = uuid.uuid4().hex
+            tasks = [
+                LookupTask(
+                    tuple((number, key_sets.by_number[number].buckets[bucket]) for number in numbers),
+                    runs,
+                    of_all,
+                    f"{self.folder}looked-up-{name}-{bucket}.arrow",
+                )
+                for bucket in range(buckets)
+            ]
+            self.tasks.run(look_up, tasks)
+            return [task.path for task in tasks]
+
+        return indexes.using(terms_of(self.metadata, "equality deletes", ids), use)
+
+    # Delete files
+
+    def _delete_pieces(self, stored: Sequence[StoredFile]) -> Iterator[tuple[StoredFile, ...]]:
+        piece: list[StoredFile] = []
+        rows = 0
+        for file in stored:
+            is_full = len(piece) >= self.sizes.delete_files_per_task
+            if piece and (is_full or rows + file.rows > self.sizes.delete_rows_per_task):
+                yield tuple(piece)
+                piece, rows = [], 0
+            piece.append(file)
+            rows += file.rows
+        if piece:
+            yield tuple(piece)
+
+    # Dead rows
+
+    def _source(self, ordinal: Ordinal, asked: Asked, set_of: dict[str, int]) -> Source:
+        key_sets = tuple(sorted({set_of[entry.file.path] for entry in asked.deletes.equality}))
+        return replace(self.file(asked), ordinal=ordinal, key_sets=key_sets)
+
+    def file(self, asked: Asked) -> Source:
+        """The file as tasks read it, whatever equality deletes apply to it."""
+        source = source_of(Ordinal(0), asked)
+        return replace(
+            source,
+            unfillable=self._unfillable(asked.entry.file),
+            fills=self._fills(asked.entry),
+            names=self._names,
+            constants=tuple(fill for _, fill in self._constants(asked.entry.file) if fill is not None),
+        )
+
+    @property
+    def _names(self) -> Names | None:
+        return name_mapping(self.metadata.properties, self.metadata.table_id)
+
+    def _fills(self, entry: Entry) -> tuple[Fill, ...]:
+        """Lineage, and default values: those of dropped columns too, by which rows may have been deleted (rule 14)."""
+        columns = [column for column in self.metadata.columns.values() if column.is_top_level]
+        defaults = [Fill(column.field, column.default) for column in columns if column.default is not None]
+        return (*lineage_of(entry), *defaults)
+
+    def _unfillable(self, file: ContentFile) -> tuple[tuple[int, str], ...]:
+        """Columns that are not null where the file lacks them, so that we cannot fill them in."""
+        today = {int(column.metadata[b"PARQUET:field_id"]) for column in self.metadata.schema}
+        columns = [(number, self.metadata.columns[number]) for number in sorted(today)]
+        defaults = [number for number, column in columns if column.has_default and column.default is None]
+        constant = [number for number, fill in self._constants(file) if fill is None and number in today]
+        return (
+            *((number, "whose default value is of a kind that cannot be filled in") for number in defaults),
+            *((number, "whose value only its partition has, in another type") for number in sorted(constant)),
+        )
+
+    def _constants(self, file: ContentFile) -> Iterator[tuple[int, Fill | None]]:
+        """Columns by which the file is partitioned as they are, with their value (spec, "Column Projection": only the
+        transform identity says what rows have). None: it cannot be had in the column's present type."""
+        for part, value in zip(self.metadata.specs[file.spec_id].fields, file.partition, strict=True):
+            column = self.metadata.columns.get(part.source_id)
+            if part.transform == "identity" and column is not None and column.is_top_level:
+                constant = constant_of(value, column.field.type)
+                yield part.source_id, None if constant is None else Fill(column.field, constant)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        columns = self.metadata.schema
+        return with_lineage(columns) if has_lineage(self.metadata) else columns
+
+    def _pieces(self, sources: Sequence[Source]) -> list[tuple[Source, ...]]:
+        """The files of each task that finds dead rows."""
+        rows = sum(source.stored.rows for source in sources)
+        share = max(self.limits.task_rows_min, math.ceil(rows / max(1, self.tasks.slots * 2)))
+        return in_pieces(sources, min(share, 2 * self.sizes.rows_at_once))
+
+    def _dead_rows(
+        self,
+        sources: Sequence[Source],
+        key_sets: dict[int, KeySet],
+        pieces: Sequence[tuple[Source, ...]],
+        looked_up: tuple[str, ...],
+    ) -> DeadRows:
+        tasks: list[DeadRowsTask] = []
+        for number, members in enumerate(pieces):
+            piece = tuple(sources[source.ordinal] for source in members)
+            needed = sorted({key_set for source in piece for key_set in source.key_sets})
+            tasks.append(
+                DeadRowsTask(
+                    piece,
+                    tuple((key_set, key_sets[key_set]) for key_set in needed),
+                    self.columns,
+                    f"{self.folder}live-{number}.arrow",
+                    self.sizes.rows_at_once,
+                    self.limits.reading,
+                    looked_up,
+                    number,
+                )
+            )
+        found: dict[int, Found] = {}
+        masks_of: dict[int, str] = {}
+        for task, of_task in zip(tasks, self.tasks.run(find_dead_rows, tasks), strict=True):
+            for file in of_task:
+                found[file.ordinal] = file
+                masks_of[file.ordinal] = task.masks_path
+        return DeadRows(tuple(found[source.ordinal] for source in sources), masks_of)
+
+
+def source_of(ordinal: Ordinal, asked: Asked) -> Source:
+    """The file as tasks know it, with its position deletes and its vector, without keys."""
+    vector = None
+    if asked.deletes.vector is not None:
+        file = asked.deletes.vector.file
+        if file.content_offset is None or file.content_size is None:
+            raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
+        vector = Vector(file.path, file.content_offset, file.content_size)
+    positions = tuple(stored(entry) for entry in asked.deletes.positions)
+    return Source(ordinal, stored(asked.entry), positions=positions, vector=vector)
+
+
+def stored(entry: Entry) -> StoredFile:
+    """A content file as tasks read it."""
+    return StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)

@@ -1,0 +1,210 @@
+"""Marks dead rows of data files: the driver, and what its delete files mean on another head.
+
+    to mark     a: rows 0, 5 dead; position deletes p      b: row 3 dead
+    version 2   p1.parquet names rows of a                 p2.parquet names rows of b
+    version 3   d.puffin: the vector of a, with the rows of p, so p is superseded; the vector of b
+
+Every delete file has exactly the spec and the partition of its data files (rule 21). In version 2 it names one data
+file, or several of one partition if the table's `write.delete.granularity` is "partition".
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from deltacompact.base.numbers import Ordinal
+from deltacompact.base.settings import Settings
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes
+from deltacompact.iceberg.marks.finding import Asked, source_of
+from deltacompact.iceberg.marks.tasks import (
+    DeadRowsIn,
+    DeadSource,
+    DeleteFile,
+    MarkTask,
+    Written,
+    WrittenRows,
+    write_positions,
+    write_vectors,
+)
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.table_state import Scope, scope_of
+from deltacompact.storage.objects import ObjectStore
+
+VECTORS_SINCE = 3
+"""From this format version on, deleted rows are named by deletion vectors."""
+DATA_FILES_PER_DELETE_FILE = 100
+"""With granularity "partition": readers of a data file read the position deletes of so many others, too."""
+ROWS_PER_TASK = 4 << 20
+"""Rows of data files whose bitmaps and positions a task goes through."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToMark:
+    """A data file, the position deletes or the vector that it had when its dead rows were found, and these rows.
+
+    The dead rows may include rows that `former` deletes already. Equality deletes in `former` do not matter.
+    """
+
+    entry: Entry
+    former: Deletes
+    dead: DeadRowsIn
+
+
+Group = tuple[ToMark, ...]
+"""Data files whose dead rows go to one delete file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A delete file, and the data files whose rows it names, with the deletes by position that they had before.
+
+    `new_rows` were not deleted before by position.
+    """
+
+    file: ContentFile
+    of: tuple[Asked, ...]
+    new_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Writes delete files by tasks. Their names begin with `name`, so that whoever comes later finds them all."""
+
+    tasks: Tasks
+    metadata: TableMetadata
+    settings: Settings
+    name: str
+
+    def marks(self, dead: Sequence[ToMark]) -> list[Mark]:
+        """The delete files for these dead rows. A data file whose rows are all deleted already is in none of them."""
+        if self.metadata.format_version >= VECTORS_SINCE:
+            return self._vectors(dead)
+        return self._position_deletes(dead)
+
+    def _position_deletes(self, dead: Sequence[ToMark]) -> list[Mark]:
+        if self.metadata.properties.get("write.delete.granularity", "file").lower() == "partition":
+            groups = _by_partition(dead)
+        else:
+            groups = [(one,) for one in dead]
+        marks: list[Mark] = []
+        for group, path, written in self._written(write_positions, list(self._shares(groups)), "-deletes.parquet"):
+            named = [(one, rows) for one, rows in zip(group, written.sources, strict=True) if rows.rows]
+            if named:
+                file = _position_file(path, written, named)
+                marks.append(Mark(file, tuple(_asked(one) for one, _ in named), file.rows))
+        return marks
+
+    def _vectors(self, dead: Sequence[ToMark]) -> list[Mark]:
+        groups = [(tuple(one for (one,) in share),) for share in self._shares([(one,) for one in dead])]
+        return [
+            Mark(_vector_file(path, written, one, rows), (_asked(one),), rows.new_rows)
+            for group, path, written in self._written(write_vectors, groups, "-deletes.puffin")
+            for one, rows in zip(group, written.sources, strict=True)
+            if rows.rows
+        ]
+
+    def _shares(self, groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
+        """Groups for one task each."""
+        limits = self.settings.limits
+        rows_of = [sum(one.entry.file.rows for one in group) for group in groups]
+        share = min(max(limits.task_rows_min, math.ceil(sum(rows_of) / max(1, self.tasks.slots * 2))), ROWS_PER_TASK)
+        members: list[Group] = []
+        rows = 0
+        for group, group_rows in zip(groups, rows_of, strict=True):
+            if members and rows + group_rows > share:
+                yield tuple(members)
+                members, rows = [], 0
+            members.append(group)
+            rows += group_rows
+        if members:
+            yield tuple(members)
+
+    def _written(
+        self, step: Callable[[ObjectStore, MarkTask], list[Written]], shares: Sequence[tuple[Group, ...]], suffix: str
+    ) -> Iterator[tuple[Group, str, Written]]:
+        """Each group, the path of its delete file, and what was written there."""
+        tasks = [
+            MarkTask(
+                tuple(
+                    DeleteFile(
+                        tuple(_dead_source(one) for one in group),
+                        f"{self.metadata.data_folder}/{self.name}{uuid.uuid4().hex}{suffix}",
+                    )
+                    for group in share
+                ),
+                self.settings.compression or "zstd",
+                self.settings.limits.reading,
+            )
+            for share in shares
+        ]
+        for share, task, of_task in zip(shares, tasks, self.tasks.run(step, tasks), strict=True):
+            for group, file, written in zip(share, task.files, of_task, strict=True):
+                yield group, file.path, written
+
+
+def _asked(one: ToMark) -> Asked:
+    return Asked(one.entry, one.former)
+
+
+def _dead_source(one: ToMark) -> DeadSource:
+    return DeadSource(source_of(Ordinal(0), _asked(one)), one.dead)
+
+
+def _by_partition(dead: Sequence[ToMark]) -> list[Group]:
+    """Data files that share a delete file, each group in the order of paths."""
+    scopes: dict[Scope, list[ToMark]] = defaultdict(list)
+    for one in sorted(dead, key=lambda one: one.entry.file.path.encode()):
+        scopes[scope_of(one.entry)].append(one)
+    return [
+        tuple(members[start : start + DATA_FILES_PER_DELETE_FILE])
+        for members in scopes.values()
+        for start in range(0, len(members), DATA_FILES_PER_DELETE_FILE)
+    ]
+
+
+def _position_file(path: str, written: Written, named: Sequence[tuple[ToMark, WrittenRows]]) -> ContentFile:
+    """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21)."""
+    data = [one.entry.file for one, _ in named]
+    rows = sum(of_file.rows for _, of_file in named)
+    bounds = [(of_file.first_row, of_file.last_row) for _, of_file in named]
+    return ContentFile(
+        Content.POSITION_DELETES,
+        path,
+        "PARQUET",
+        data[0].spec_id,
+        data[0].partition,
+        rows,
+        written.file_bytes,
+        value_counts={PATH_COLUMN: rows, POSITION_COLUMN: rows},
+        null_value_counts={PATH_COLUMN: 0, POSITION_COLUMN: 0},
+        lower_bounds={PATH_COLUMN: data[0].path.encode(), POSITION_COLUMN: _long(min(low for low, _ in bounds))},
+        upper_bounds={PATH_COLUMN: data[-1].path.encode(), POSITION_COLUMN: _long(max(high for _, high in bounds))},
+        referenced_data_file=data[0].path if len(data) == 1 else None,
+    )
+
+
+def _vector_file(path: str, written: Written, one: ToMark, rows: WrittenRows) -> ContentFile:
+    data = one.entry.file
+    return ContentFile(
+        Content.POSITION_DELETES,
+        path,
+        "PUFFIN",
+        data.spec_id,
+        data.partition,
+        rows.rows,
+        written.file_bytes,
+        referenced_data_file=data.path,
+        content_offset=rows.offset,
+        content_size=rows.size,
+    )
+
+
+def _long(value: int) -> bytes:
+    return struct.pack("<q", value)

@@ -1,0 +1,66 @@
+"""Whether marks still mean on another head what they meant when they were written: pure.
+
+marked at 5    version 2: p1 names rows of a, without those that p named      version 3: vector of a, with p's rows
+head is 8      a, p, append b           as it was
+               a, p, q                  version 2: as it was, deletes add up
+                                        version 3: changed, our vector lacks the rows of q
+               a, positions pp          changed: p is gone, and whoever removed it knows what became of its rows
+               b                        gone: nobody needs to know which rows of a were dead
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
+from deltacompact.iceberg.marks.marking import VECTORS_SINCE, Mark
+from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.table_state import TableState
+
+
+class Standing(enum.StrEnum):
+    """What became of a data file since its dead rows were found."""
+
+    AS_IT_WAS = "as_it_was"
+    CHANGED = "changed"
+    GONE = "gone"
+
+
+class MarkedHead:
+    """The branch as it is now, as marks are checked against it."""
+
+    def __init__(self, state: TableState) -> None:
+        self._has_vectors = state.metadata.format_version >= VECTORS_SINCE
+        self._data = {entry.file.path: entry for entry in state.data}
+        by_position = tuple(entry for entry in state.deletes if entry.file.content is Content.POSITION_DELETES)
+        self._deletes = DeleteIndex(replace(state, deletes=by_position))
+        self._of_path: dict[str, list[Entry]] = defaultdict(list)
+        for entry in by_position:
+            if (path := only_path(entry.file)) is not None:
+                self._of_path[path].append(entry)
+
+    def standing(self, entry: Entry, former: Deletes) -> Standing:
+        """What became of a data file, and of the deletes by position that it had."""
+        now = self._data.get(entry.file.path)
+        if now is None or now.sequence_number != entry.sequence_number:
+            return Standing.GONE
+        then_keys, now_keys = _by_position(former), _by_position(self._deletes.applying_to(now))
+        same = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
+        return Standing.AS_IT_WAS if same else Standing.CHANGED
+
+    def takes(self, mark: Mark) -> bool:
+        """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18)."""
+        return mark.file.is_deletion_vector == self._has_vectors
+
+    def superseded(self, marks: Iterable[Mark]) -> list[Entry]:
+        """The deletes that new vectors take the place of: those that name only the same data file (rule 18)."""
+        if not self._has_vectors:
+            return []
+        return [old for mark in marks for one in mark.of for old in self._of_path.get(one.entry.file.path, [])]
+
+
+def _by_position(deletes: Deletes) -> set[tuple[str, int | None]]:
+    return {entry.file.key for entry in deletes.by_position}

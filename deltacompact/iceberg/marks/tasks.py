@@ -1,0 +1,228 @@
+"""Tasks: dead rows of data files are written as position deletes, or as deletion vectors.
+
+    a.parquet    dead 0, 2, 5    deleted before: 2      version 2    a 0 · a 5
+                                                        version 3    vector of a: 0 2 5, in place of the former one
+
+In version 2 deletes add up, so only newly dead rows are written. In version 3 a data file has one vector, so it holds
+all of its dead rows (rule 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.model import ContentType
+from deltacompact.base.numbers import Ordinal
+from deltacompact.base.partitions import side_by_side
+from deltacompact.iceberg.deletes.dead_rows import Source, dead_positions, kill, positions_by_path
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.iceberg.table import deletion_vectors, locations
+from deltacompact.iceberg.table.locations import readable
+from deltacompact.iceberg.table.puffin import VectorBlob, puffin_file
+from deltacompact.index.live_bitmaps import Masks, live_mask, read_masks
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import writing
+from deltacompact.tabular.field_ids import FIELD_ID
+from deltacompact.tabular.row_groups import WriteOptions
+
+POSITIONS = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(PATH_COLUMN)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(POSITION_COLUMN)}),
+    ]
+)
+"""The columns of a position-delete file (spec, "Position Delete Files")."""
+_ROWS_AT_ONCE = 64 << 10
+_WRITES_AT_ONCE = 16
+_ROWS_OF_WRITES_AT_ONCE = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBitmap:
+    """Where the live bitmap of a data file lies: in a file of masks, under an ordinal."""
+
+    masks_path: str
+    ordinal: Ordinal
+
+
+DeadRowsIn = LiveBitmap | npt.NDArray[np.int64]
+"""The dead rows of a data file: the zeros of its live bitmap, or their positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadSource:
+    """A data file with its former position deletes or vector, and its dead rows."""
+
+    source: Source
+    dead: DeadRowsIn
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """Data files whose dead rows go to one file at `path`. It is not written if none of them is newly dead."""
+
+    sources: tuple[DeadSource, ...]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkTask:
+    """Writes some delete files."""
+
+    files: tuple[DeleteFile, ...]
+    codec: str
+    reading: ReadLimits
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What was written of one data file: the rows that its delete file names, and how many of them are newly dead.
+
+    first_row, last_row    the least and the greatest position
+    offset, size           where its vector lies; 0 in version 2
+    """
+
+    rows: int
+    new_rows: int
+    first_row: int = 0
+    last_row: int = 0
+    offset: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of deletes: its size, and what it has of each data file, in their order. Size 0: there is no file."""
+
+    file_bytes: int
+    sources: tuple[WrittenRows, ...]
+
+
+def write_positions(store: ObjectStore, task: MarkTask) -> list[Written]:
+    """Write position-delete files, in the order of path and position. Their sources are in the order of paths.
+
+    Small files take as long as the store takes to confirm them, so several are written at a time.
+    """
+    former = _Former(store, task)
+
+    def write(file: DeleteFile) -> Written:
+        return _write_positions(store, file, former, task.codec)
+
+    return [written for batch in _batches(task.files) for written in side_by_side(batch, write, len(batch))]
+
+
+def _batches(files: Sequence[DeleteFile]) -> Iterator[list[DeleteFile]]:
+    """Files to write at a time: a few, and not of too many rows of data files, which are held in memory."""
+    batch: list[DeleteFile] = []
+    rows = 0
+    for file in files:
+        file_rows = sum(one.source.stored.rows for one in file.sources)
+        if batch and (len(batch) == _WRITES_AT_ONCE or rows + file_rows > _ROWS_OF_WRITES_AT_ONCE):
+            yield batch
+            batch, rows = [], 0
+        batch.append(file)
+        rows += file_rows
+    if batch:
+        yield batch
+
+
+def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> Written:
+    found = [(now[~before[now]], one.source) for one, before, now in former.dead_rows(file)]
+    written = tuple(_rows(rows, len(rows)) for rows, _ in found)
+    if not any(rows.rows for rows in written):
+        return Written(0, written)
+    options = WriteOptions(ContentType.PARQUET, codec)
+    with writing.writer(store, readable(file.path), POSITIONS, options) as out:
+        for rows, source in found:
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                piece = rows[start : start + _ROWS_AT_ONCE]
+                paths = pa.repeat(pa.scalar(source.stored.path, pa.string()), len(piece))
+                out.write(pa.Table.from_arrays([paths, pa.array(piece)], schema=POSITIONS))
+    return Written(out.bytes, written)
+
+
+def write_vectors(store: ObjectStore, task: MarkTask) -> list[Written]:
+    """Write Puffin files with a vector for each data file that has newly dead rows."""
+    former = _Former(store, task)
+    return [_write_vectors(store, file, former) for file in task.files]
+
+
+def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> Written:
+    vectors: list[VectorBlob] = []
+    counts: list[WrittenRows] = []
+    for one, dead, now in former.dead_rows(file):
+        new_rows = int(np.count_nonzero(~dead[now]))
+        if not new_rows:
+            counts.append(WrittenRows(0, 0))
+            continue
+        dead[now] = True
+        rows = np.flatnonzero(dead)
+        blob = deletion_vectors.blob_of(rows.astype(np.uint64))
+        vectors.append(VectorBlob(one.source.stored.path, blob, len(rows)))
+        counts.append(_rows(rows, new_rows))
+    if not vectors:
+        return Written(0, tuple(counts))
+    data, offsets = puffin_file(vectors)
+    locations.put(store, file.path, data)
+    places = iter(zip(offsets, vectors, strict=True))
+    return Written(len(data), tuple(_placed(rows, *next(places)) if rows.rows else rows for rows in counts))
+
+
+def _placed(rows: WrittenRows, offset: int, vector: VectorBlob) -> WrittenRows:
+    return replace(rows, offset=offset, size=len(vector.blob))
+
+
+def _rows(rows: npt.NDArray[np.int64], new_rows: int) -> WrittenRows:
+    return WrittenRows(len(rows), new_rows, int(rows[0]), int(rows[-1])) if len(rows) else WrittenRows(0, 0)
+
+
+class _Former:
+    """What was deleted by position before. Each position-delete file is read once for a task."""
+
+    def __init__(self, store: ObjectStore, task: MarkTask) -> None:
+        sources = [one.source for file in task.files for one in file.sources]
+        self._store = store
+        self._by_path = positions_by_path(store, sources, task.reading)
+        self._masks = _Masks(store)
+
+    def dead_rows(self, file: DeleteFile) -> Iterator[tuple[DeadSource, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
+        """Of each data file: which rows were dead before, and the positions that are dead now, in order."""
+        dead_of_each = dead_positions(self._store, (one.source for one in file.sources), self._by_path)
+        for one, dead in zip(file.sources, dead_of_each, strict=True):
+            lives = np.ones(one.source.stored.rows, bool)
+            kill(lives, dead, one.source)
+            yield one, ~lives, _positions_of(one, self._masks)
+
+
+def _positions_of(one: DeadSource, masks: _Masks) -> npt.NDArray[np.int64]:
+    stored = one.source.stored
+    if isinstance(one.dead, LiveBitmap):
+        return np.flatnonzero(~live_mask(masks.of(one.dead), stored.rows))
+    positions = np.unique(one.dead)
+    if len(positions) and not (positions[0] >= 0 and positions[-1] < stored.rows):
+        raise CorruptionError(f"{stored.path} has {stored.rows} rows, but row {positions[-1]} is to be deleted")
+    return positions
+
+
+class _Masks:
+    """Live bitmaps as they are needed. The last file of masks stays loaded: neighbours share it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._loaded: tuple[str, Masks] = "", {}
+
+    def of(self, bitmap: LiveBitmap) -> npt.NDArray[np.uint8]:
+        path, masks = (
+            self._loaded
+        )  # one value, so that threads never see the path of one file with the masks of another
+        if path != bitmap.masks_path:
+            masks = read_masks(self._store, bitmap.masks_path)
+            self._loaded = bitmap.masks_path, masks
+        return masks[bitmap.ordinal]

@@ -1,0 +1,73 @@
+"""Partition values that are lost: those of fields whose column today's schema does not have.
+
+    m1.avro    written by Spark while the table had `day`        data a    day 1      delete p    day 1
+    m2.avro    m1's data files, merged once `day` was dropped    data a    day null   delete p    day 1
+
+Java merges all manifests of an old spec at the first append to the next one.
+
+Iceberg's Java binds each spec to today's schema. It takes such a field for one of type `unknown`, and writes null for
+it when it merges manifests. Those of data files and those of deletes are merged at different times, so a null there
+says nothing: it may be any value. A value that is not null is still the one that the writer meant.
+
+Position deletes name their data files. They reach every partition that has the same known values, and paths decide.
+An equality delete with a lost value could reach the rows of any partition: such a table is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.content_files import Content, Entry, PartitionTuple
+from deltacompact.iceberg.table.metadata import TableMetadata
+
+
+def position_scopes(metadata: TableMetadata) -> Callable[[Entry], tuple[int, PartitionTuple]]:
+    """Gives of a file what position deletes are bound to: the spec id and the partition, null where values get lost."""
+    lost = _lost_fields(metadata)
+
+    def scope(entry: Entry) -> tuple[int, PartitionTuple]:
+        file = entry.file
+        if file.spec_id not in lost:
+            return file.spec_id, file.partition
+        return file.spec_id, tuple(
+            None if place in lost[file.spec_id] else value for place, value in enumerate(file.partition)
+        )
+
+    return scope
+
+
+def refuse_lost_partitions(metadata: TableMetadata, live: Iterable[Entry]) -> None:
+    """Raises InputError where nobody can tell which data files an equality delete reaches."""
+    lost = _lost_fields(metadata)
+    if not lost:
+        return
+    of_lost = [entry for entry in live if entry.file.spec_id in lost]
+    by_key = {entry.file.spec_id: entry for entry in of_lost if entry.file.content is Content.EQUALITY_DELETES}
+    for entry in of_lost:
+        delete = by_key.get(entry.file.spec_id)
+        if delete is None or entry.file.content is Content.POSITION_DELETES:
+            continue
+        spec = metadata.specs[entry.file.spec_id]
+        name = next((name for place, name in lost[spec.spec_id].items() if entry.file.partition[place] is None), None)
+        if name is not None:
+            raise InputError(
+                f"{metadata.table_id!r} has deletes by key in partition spec {spec.spec_id} ({delete.file.path}), and "
+                f"the value of its field {name!r} is lost for {entry.file.path}: today's schema does not have the "
+                "column, so nobody can tell which rows they delete; copy to a new table what the table had in a "
+                "snapshot before the column was dropped, and what came later"
+            )
+
+
+def _lost_fields(metadata: TableMetadata) -> Mapping[int, Mapping[int, str]]:
+    """The names of such fields by their places, by spec id. Specs without one are left out."""
+    columns = {number for number, column in metadata.columns.items() if not column.is_dropped}
+    found = {
+        spec_id: {
+            place: part.name
+            for place, part in enumerate(spec.fields)
+            if part.transform != "void" and part.source_id not in columns
+        }
+        for spec_id, spec in metadata.specs.items()
+    }
+    return {spec_id: places for spec_id, places in found.items() if places}

@@ -1,0 +1,151 @@
+"""What a table's metadata file says, as plain values: columns, partition specs, refs and snapshots.
+
+columns     1: id long, 2: name string (dropped since schema 3)     every field of every schema, the newest wins
+refs        main -> snapshot 7, audit -> snapshot 5
+snapshots   5, 6, 7: where the manifest list of each is
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.iceberg.table.content_files import Spec
+
+MAIN = "main"
+SESSION = "deltacompact.session"
+"""The key in a snapshot's summary of the session of ours that committed it."""
+PUBLICATION = "deltacompact.publication"
+"""The property of a table that shows a delta table's rows: where that one is."""
+
+
+_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+def folders_named(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """All folders into which writers of a table put files, those of former releases too."""
+    return (location, *(properties[name] for name in _FOLDERS if properties.get(name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of some schema of the table. `type` is Iceberg's own text of it ("long", "decimal(9, 2)")."""
+
+    field: pa.Field = dataclasses.field(hash=False)
+    type: str
+    is_top_level: bool
+    has_default: bool
+    """Files without the column have a value other than null in it (version 3)."""
+    default: pa.Scalar | None = dataclasses.field(default=None, hash=False)
+    """That value, in Arrow's type of the column. None: there is none, or Arrow cannot hold it."""
+    is_dropped: bool = False
+    """It is not in today's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A branch or a tag, with its retention, which a commit carries on."""
+
+    snapshot_id: int
+    kind: str
+    max_ref_age_ms: int | None = None
+    max_snapshot_age_ms: int | None = None
+    min_snapshots_to_keep: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot as the metadata lists it. `summary` includes the operation."""
+
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    timestamp_ms: int
+    manifest_list: str
+    schema_id: int | None = None
+    summary: Mapping[str, str] = field(default_factory=dict, hash=False)
+    first_row_id: int | None = None
+    added_rows: int | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether deltacompact committed it."""
+        return SESSION in self.summary
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsFile:
+    """A file with statistics of a snapshot. `of_partitions`: one for each partition, else of columns (Puffin)."""
+
+    snapshot_id: int
+    path: str
+    file_bytes: int
+    of_partitions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """A table at one moment. `schema` has today's columns with their field ids (`PARQUET:field_id`)."""
+
+    table_id: str
+    uuid: str
+    location: str
+    metadata_location: str
+    format_version: int
+    last_sequence_number: int
+    schema_id: int
+    schema_json: str
+    schema: pa.Schema = field(hash=False)
+    columns: Mapping[int, Column] = field(hash=False)
+    specs: Mapping[int, Spec] = field(hash=False)
+    default_spec_id: int
+    properties: Mapping[str, str] = field(hash=False)
+    refs: Mapping[str, Ref] = field(hash=False)
+    snapshots: Mapping[int, Snapshot] = field(hash=False)
+    next_row_id: int | None = None
+    statistics: tuple[StatisticsFile, ...] = ()
+    metadata_log: tuple[str, ...] = ()
+    """The metadata files before this one, as far as the table remembers them. The last is the one before."""
+    last_updated_ms: int = 0
+    """When the table was changed last, by the clock of whoever did it."""
+
+    def branch(self, name: str) -> Snapshot | None:
+        """The head of a branch; None: the table has no snapshot yet. Raises for an unknown branch, and for a tag."""
+        ref = self.refs.get(name)
+        if ref is None:
+            if name == MAIN:
+                return None
+            known = ", ".join(sorted(name for name, ref in self.refs.items() if ref.kind == "branch")) or "none"
+            raise NotFoundError(f"table {self.table_id!r} has no branch {name!r} (branches: {known})")
+        if ref.kind != "branch":
+            raise InputError(f"{name!r} of table {self.table_id!r} is a tag: only branches can be compacted")
+        return self.snapshots[ref.snapshot_id]
+
+    @property
+    def next_sequence_number(self) -> int:
+        """That of the next snapshot. Version 1 has no sequence numbers: all are 0."""
+        return 0 if self.format_version == 1 else self.last_sequence_number + 1
+
+    @property
+    def identifier_ids(self) -> tuple[int, ...]:
+        """The field ids that identify a row, as the current schema has them; empty: it names none."""
+        return tuple(json.loads(self.schema_json).get("identifier-field-ids", ()))
+
+    def ancestors(self, head: Snapshot | None) -> Iterator[Snapshot]:
+        """The head and those before it, as far as they have not been expired."""
+        while head is not None:
+            yield head
+            head = None if head.parent_id is None else self.snapshots.get(head.parent_id)
+
+    @property
+    def data_folder(self) -> str:
+        return self.properties.get("write.data.path", f"{self.location.rstrip('/')}/data").rstrip("/")
+
+    @property
+    def metadata_folder(self) -> str:
+        return self.properties.get("write.metadata.path", f"{self.location.rstrip('/')}/metadata").rstrip("/")

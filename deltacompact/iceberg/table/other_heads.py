@@ -1,0 +1,133 @@
+"""Is the table registered twice? Its metadata files tell: another pointer leaves files that ours does not remember.
+
+    our pointer   00007-a3   its log: 00003, 00004, 00005, 00006
+    00002-…       written before 00003                              the log forgot it
+    00007-f1      same uuid, older than ours, not in our log        another head: what it reaches stays
+    00008-c9      same uuid, newer than ours                        our pointer is the old one: nothing may be deleted
+    00008-5e      another uuid                                      not asked here (signs.py)
+
+A commit that died before the catalog took it leaves such a file as well. Nobody can tell the two apart, so it is told;
+once the table has moved on, it counts as another head until the log is past it.
+
+Times of files are the store's, those in metadata the writers'. While others commit, a file is there a moment before the
+catalog has it. So the table is loaded again before a file is blamed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.locations import identity_of
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata_files import is_metadata_file, metadata_document
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import READS_AT_ONCE
+from deltacompact.storage.identity import identity
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+
+LOOKS = 3
+"""So often the table is loaded again, until a file that it does not remember is blamed."""
+
+Listed = tuple[ObjectStore, Iterable[ObjectStat]]
+"""A folder's store, and what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHead:
+    """A metadata file of this table that our pointer does not remember, and the snapshots that it has.
+
+    `files` are those that it names: the metadata files of its log, and statistics.
+    """
+
+    location: str
+    identity: str
+    is_newer: bool
+    files: tuple[str, ...]
+    snapshots: tuple[Snapshot, ...]
+
+
+def other_heads(
+    table: IcebergTable, listed: Iterable[Listed] = (), wait: Callable[[float], None] = time.sleep
+) -> tuple[OtherHead, ...]:
+    """The metadata files that another pointer may have. `listed`: folders that have been listed already."""
+    folders = [*listed, *_metadata_folders(table)]
+    found: tuple[OtherHead, ...] = ()
+    for look in range(LOOKS):
+        if look:
+            wait(look / 2)
+            table = table.reloaded()
+        found = tuple(_unknown(table.metadata, folders))
+        if not any(head.is_newer for head in found):
+            break
+    return found
+
+
+def refuse_newer(metadata: TableMetadata, heads: Iterable[OtherHead]) -> None:
+    """Raise InputError, naming the file, if another pointer is ahead of ours."""
+    newer = next((head.location for head in heads if head.is_newer), None)
+    if newer is not None:
+        raise InputError(
+            f"{metadata.table_id}: {newer} is newer than {metadata.metadata_location}, which the catalog has: the "
+            "table is registered twice, or a commit was never finished. Nothing was deleted. Maintain it where that "
+            "file is known; if no catalog knows it, remove it"
+        )
+
+
+def _metadata_folders(table: IcebergTable) -> Iterator[Listed]:
+    """The folders of today's metadata file and of the next one."""
+    metadata = table.metadata
+    places = {metadata.metadata_location.rpartition("/")[0], metadata.metadata_folder}
+    for folder in {identity_of(place): place for place in places}.values():
+        yield locations.everything_in(table.store, folder)
+
+
+def _unknown(metadata: TableMetadata, folders: Iterable[Listed]) -> Iterator[OtherHead]:
+    stats = {
+        identity(store, stat.path): (store, stat)
+        for store, found in folders
+        for stat in found
+        if is_metadata_file(stat.path)
+    }
+    known = set(map(identity_of, (metadata.metadata_location, *metadata.metadata_log)))
+    remembered_s = min((stat.modified_s for name, (_, stat) in stats.items() if name in known), default=0.0)
+    asked = [found for name, found in stats.items() if name not in known and found[1].modified_s >= remembered_s]
+    if asked:
+        with ThreadPoolExecutor(min(READS_AT_ONCE, len(asked))) as pool:
+            for (store, stat), document in zip(asked, pool.map(_document, asked), strict=True):
+                if document is not None and str(document.get("table-uuid")) == metadata.uuid:
+                    yield _head(store.uri + stat.path, identity(store, stat.path), document, metadata)
+
+
+def _document(found: tuple[ObjectStore, ObjectStat]) -> dict[str, Any] | None:
+    """What a file says; None: it is gone, or was never finished."""
+    store, stat = found
+    try:
+        return metadata_document(store.get(stat.path), stat.path)
+    except (NotFoundError, CorruptionError):
+        return None
+
+
+def _head(location: str, name: str, document: dict[str, Any], ours: TableMetadata) -> OtherHead:
+    when = int(document.get("last-updated-ms", 0)), int(document.get("last-sequence-number", 0))
+    snapshots = tuple(
+        Snapshot(
+            found["snapshot-id"],
+            found.get("parent-snapshot-id"),
+            found.get("sequence-number", 0),
+            found.get("timestamp-ms", 0),
+            found["manifest-list"],
+        )
+        for found in document.get("snapshots") or ()
+        if "manifest-list" in found  # the oldest tables list manifests themselves
+    )
+    log, statistics = (document.get(name) or () for name in ("metadata-log", "statistics"))
+    named = [*(entry["metadata-file"] for entry in log), *(found["statistics-path"] for found in statistics)]
+    named += [found["statistics-path"] for found in document.get("partition-statistics") or ()]
+    is_newer = when[0] > ours.last_updated_ms or when[1] > ours.last_sequence_number
+    return OtherHead(location, name, is_newer, tuple(named), snapshots)

@@ -1,0 +1,167 @@
+"""Content files as the engine's readers know them: matched with the table's columns by field id.
+
+the manifest     a.parquet, 3 rows, spec 0
+its footer       1: id int, 4: nm string
+read as          id (int), name (string)        the table's names today, the file's own types
+
+A file without field ids has those of the table's name mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
+from deltacompact.base.model import ContentType, DataFile, Fill, Partition
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.iceberg.table.locations import readable
+from deltacompact.iceberg.table.name_mapping import Names, identified
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids, files, parquet_read, schemas
+from deltacompact.tabular.damage import naming
+from deltacompact.tabular.files import Slices
+
+_ANY_PARTITION = Partition()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A Parquet file as its manifest entry describes it: it must be what the manifest says it is."""
+
+    path: str
+    rows: int
+    bytes: int
+    sequence_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file that is to be read, with those of `columns` that it has or that are filled.
+
+    A fill counts where the file lacks the column, and one with nulls counts where it has nulls there. `constants` are
+    fills from the file's partition, which come first. `names` find columns without ids. `unfillable`: columns (by id)
+    that the file must have, and why.
+    """
+
+    stored: StoredFile
+    columns: pa.Schema
+    unfillable: Mapping[int, str] = field(default_factory=dict)
+    fills: Sequence[Fill] = ()
+    names: Names | None = None
+    constants: Sequence[Fill] = ()
+
+    @property
+    def part(self) -> files.Part:
+        """All of it, as the manifest describes it."""
+        stored = self.stored
+        path = readable(stored.path)
+        file = DataFile(UNNUMBERED, path, ContentType.PARQUET, stored.rows, stored.bytes, pa.schema([]))
+        return files.Part(file)
+
+    def described(self, reader: files.FileReader) -> DataFile:
+        """The file as its footer says."""
+        footer, path = reader.parquet, self.stored.path
+        with naming(reader.file.path):
+            schema = parquet_read.stored_schema(reader.source, footer, parquet_read.INT96_UNIT)
+        files.check_columns(schema, path)
+        in_partition = {number for fill in self.constants if (number := field_ids.field_id(fill.column)) is not None}
+        schema = identified(schema, self.names, in_partition, path)
+        name_of = {field_ids.field_id(column): column.name for column in schema}
+        needed = tuple(
+            fill
+            for fill in (*self.constants, *self.fills)
+            if _is_needed(fill, name_of.get(field_ids.field_id(fill.column)), footer.metadata)
+        )
+        found = field_ids.matched(replace(reader.file, schema=schema, fills=needed), self.columns)
+        has = {field_ids.field_id(column) for column in found.schema}
+        for number, why in self.unfillable.items():
+            if number not in has:
+                raise InputError(f"{path} lacks the column with field id {number}, {why}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A described file that is still open: to read it sends no second request for its footer."""
+
+    file: DataFile
+    _reader: files.FileReader
+
+    def tables(self, columns: pa.Schema, rows: tuple[int, int] | None = None) -> Slices:
+        """As `tables`, below."""
+        file = field_ids.matched(self.file, columns)
+        self._reader.reads(files.Part(file, columns.names, rows))
+        return _aligned(file, self._reader.slices(), columns)
+
+
+def opened_each(store: ObjectStore, wanted: Iterable[Wanted], limits: ReadLimits = READ_LIMITS) -> Iterator[OpenFile]:
+    """Each file, described and open until the next is taken. The first requests of the next files are under way then.
+
+    Raises InputError or NotFoundError naming a file that is missing, damaged, or has neither field ids nor names.
+    """
+    ahead = ReadAhead(limits)
+    for one, reader in begun_ahead(wanted, lambda one: (one, files.FileReader(store, one.part, ahead))):
+        with reader:
+            yield OpenFile(one.described(reader), reader)
+
+
+def described_each(
+    store: ObjectStore, wanted: Iterable[Wanted], limits: ReadLimits = READ_LIMITS
+) -> Iterator[DataFile]:
+    """Each file as its footer says; of small ones no more is fetched than of large ones."""
+    footers = replace(limits, whole_bytes=limits.tail_bytes)
+    return (opened.file for opened in opened_each(store, wanted, footers))
+
+
+def _is_needed(fill: Fill, name: str | None, metadata: pq.FileMetaData) -> bool:
+    """Whether the file, which calls the column by this name (None: it lacks it), needs the fill."""
+    return name is None or (fill.of_nulls and _may_have_nulls(name, metadata))
+
+
+def _may_have_nulls(name: str, metadata: pq.FileMetaData) -> bool:
+    """Whether a column at the top level may have nulls, by its statistics."""
+    columns = metadata.schema
+    place = next(place for place in range(metadata.num_columns) if columns.column(place).path == name)
+    for number in range(metadata.num_row_groups):
+        chunk = metadata.row_group(number).column(place)
+        if not (chunk.is_stats_set and chunk.statistics.has_null_count and chunk.statistics.null_count == 0):
+            return True
+    return False
+
+
+def tables(
+    store: ObjectStore,
+    file: DataFile,
+    columns: pa.Schema,
+    rows: tuple[int, int] | None = None,
+    limits: ReadLimits = READ_LIMITS,
+) -> Slices:
+    """Slices (first row, table) with exactly these columns, in their types. Columns that the file lacks are null."""
+    return _aligned(file, files.read(store, file, columns.names, rows, limits), columns)
+
+
+AskedRows = tuple[DataFile, pa.Schema, tuple[int, int]]
+"""A file, the columns that its slices are to have, and a half-open range of its rows."""
+
+
+def tables_each(store: ObjectStore, asked: Sequence[AskedRows], limits: ReadLimits = READ_LIMITS) -> Iterator[Slices]:
+    """The same of many files, in order; take all slices before the next file's. The next files are opened ahead."""
+    parts = (files.Part(file, columns.names, rows) for file, columns, rows in asked)
+    for (file, columns, _), slices in zip(asked, files.read_each(store, parts, limits), strict=True):
+        yield _aligned(file, slices, columns)
+
+
+def _aligned(file: DataFile, slices: Slices, columns: pa.Schema) -> Slices:
+    for first, table in slices:
+        yield first, schemas.align(table, columns, _ANY_PARTITION, file.path)
+
+
+def by_field_id(columns: Iterable[pa.Field]) -> pa.Schema:
+    """The columns under their field ids as names: a dropped column may have today's name of another one."""
+    return pa.schema([column.with_name(str(field_ids.field_id(column))).with_nullable(True) for column in columns])

@@ -1,0 +1,43 @@
+"""The only room that imports PyIceberg: catalogs, table metadata, expressions, column metrics and the commit.
+
+    open_named("prod")          the catalog that .pyiceberg.yaml or PYICEBERG_CATALOG__PROD__… describes
+    IcebergTable.load(…)        a table; `metadata` is what it said when it was loaded, as our own plain values
+    table.commit(…)             one snapshot, by the public `Catalog.commit_table`, under requirements
+
+We use PyIceberg for what it does right: catalogs, types, and metrics from Parquet footers. Its manifests drop fields,
+its producers know neither `replace` nor delete files, its validation misses deletes; those are our own.
+
+table          a loaded table: what the rest of the code sees
+catalogs       opening catalogs
+rest_sessions  how long a REST catalog that is silent is waited for
+errors         what PyIceberg raises, as our errors
+plain          PyIceberg's metadata as our own plain values
+neighbours     the other tables of a catalog, and where their files may lie
+creating       tables and columns that we make ourselves
+commits        requirements and updates of a commit, and its outcome
+version_3      metadata of version 3, which PyIceberg reads but does not write
+where          expressions about files
+partitions     in which partition of another spec a file lies
+transforms     partition values of rows, computed by pyiceberg-core
+metrics        column counts and bounds of a Parquet file
+behaviour      tries what we use of PyIceberg that is not public, once in a process
+release        refuses a release that does not fit
+"""
+
+from deltacompact.iceberg.table.pyiceberg_door.release import importing
+
+with importing():
+    from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_catalog, open_named
+    from deltacompact.iceberg.table.pyiceberg_door.errors import CommitRefusedError, CommitUnansweredError
+    from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, UnlistedError
+    from deltacompact.iceberg.table.pyiceberg_door.table import IcebergTable
+
+__all__ = [
+    "CommitRefusedError",
+    "CommitUnansweredError",
+    "IcebergTable",
+    "Neighbour",
+    "UnlistedError",
+    "is_catalog",
+    "open_named",
+]

@@ -1,0 +1,142 @@
+"""What a commit asks for: requirements, which the catalog checks, and updates, which it then makes.
+
+a snapshot     the table is still that table, the branch's head still snapshot 8
+               add snapshot 9; the head is 9; properties that go with it
+an expiry      the table is still that table, no ref came, went or moved
+               remove refs, statistics, snapshots
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Snapshot as PySnapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    ValidatableTableRequirement,
+)
+
+from deltacompact.iceberg.table.metadata import Ref, Snapshot, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door.errors import committing
+from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
+from deltacompact.iceberg.table.pyiceberg_door.version_3 import building
+
+Change: TypeAlias = tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
+"""Requirements and updates."""
+
+
+def adding(
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    branch: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    properties_gone: Collection[str] = (),
+) -> Change:
+    """Add a snapshot and make it the head of a branch, if the head is still the one of `metadata`."""
+    ref = metadata.refs.get(branch)
+    requirements = (_same_table(metadata), _same_head(branch, ref))
+    updates: list[TableUpdate] = [added(snapshot), moved(branch, snapshot.snapshot_id, ref)]
+    if properties_gone:
+        updates.append(RemovePropertiesUpdate(removals=list(properties_gone)))
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=dict(properties)))
+    return requirements, tuple(updates)
+
+
+def expiring(metadata: TableMetadata, snapshots: Collection[int], refs: Collection[str]) -> Change:
+    """Remove snapshots with their statistics, and refs, if all refs of `metadata` are as they were."""
+    requirements = (_same_table(metadata), *(_same_head(name, ref) for name, ref in metadata.refs.items()))
+    updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in refs]
+    gone = [found for found in metadata.statistics if found.snapshot_id in snapshots]
+    for number in sorted({found.snapshot_id for found in gone if not found.of_partitions}):
+        updates.append(RemoveStatisticsUpdate.model_validate({"snapshot-id": number}))
+    for number in sorted({found.snapshot_id for found in gone if found.of_partitions}):
+        updates.append(RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": number}))
+    if snapshots:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshots)}))
+    return requirements, tuple(updates)
+
+
+def commit(table: Table, metadata: TableMetadata, change: Change, all_refs: bool = False) -> TableMetadata:
+    """Carry a change out. Returns the metadata after it, and raises as errors.committing() says.
+
+    `all_refs`: only if there is no new ref either. A REST catalog cannot be asked that.
+    """
+    requirements, updates = change
+    catalog = table.catalog
+    if isinstance(catalog, MetastoreCatalog):
+        catalog = building(catalog, metadata.last_sequence_number)
+        if all_refs:
+            refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+            requirements = (*requirements, SameRefs(refs=refs))  # type: ignore[arg-type]
+    with committing(metadata.table_id):
+        done = catalog.commit_table(table, requirements, updates)
+        return plain_metadata(metadata.table_id, done.metadata, done.metadata_location)
+
+
+class SameRefs(ValidatableTableRequirement):
+    """No ref came, went or moved. Catalogs that PyIceberg itself commits to ask it about the metadata they replace."""
+
+    type: Literal["deltacompact-same-refs"] = "deltacompact-same-refs"
+    refs: dict[str, int]
+
+    def validate(self, base_metadata: PyTableMetadata | None) -> None:  # type: ignore[override]
+        found = {} if base_metadata is None else base_metadata.refs
+        if {name: ref.snapshot_id for name, ref in found.items()} != self.refs:
+            raise CommitFailedException("a branch or tag has been changed")
+
+
+def _same_table(metadata: TableMetadata) -> TableRequirement:
+    return AssertTableUUID(uuid=uuid.UUID(metadata.uuid))
+
+
+def _same_head(name: str, ref: Ref | None) -> TableRequirement:
+    return AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id if ref else None})
+
+
+def added(snapshot: Snapshot) -> AddSnapshotUpdate:
+    others = {name: value for name, value in snapshot.summary.items() if name != "operation"}
+    described = {
+        "snapshot-id": snapshot.snapshot_id,
+        "parent-snapshot-id": snapshot.parent_id,
+        "sequence-number": snapshot.sequence_number,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "manifest-list": snapshot.manifest_list,
+        "schema-id": snapshot.schema_id,
+        "summary": Summary(Operation(snapshot.summary["operation"]), **others),
+        "first-row-id": snapshot.first_row_id,
+        "added-rows": snapshot.added_rows,
+    }
+    return AddSnapshotUpdate(snapshot=PySnapshot.model_validate(described))
+
+
+def moved(branch: str, snapshot_id: int, before: Ref | None) -> SetSnapshotRefUpdate:
+    """The branch's new head. The update replaces the ref, so its retention is repeated."""
+    described = {
+        "ref-name": branch,
+        "type": "branch",
+        "snapshot-id": snapshot_id,
+        "max-ref-age-ms": before.max_ref_age_ms if before else None,
+        "max-snapshot-age-ms": before.max_snapshot_age_ms if before else None,
+        "min-snapshots-to-keep": before.min_snapshots_to_keep if before else None,
+    }
+    return SetSnapshotRefUpdate.model_validate(described)

@@ -1,0 +1,60 @@
+"""Column counts and bounds of a Parquet file, by the table's `write.metadata.metrics` properties.
+
+All but the counts of NaN are in its footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import MetricModeTypes, compute_statistics_plan, parquet_path_to_id_mapping
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.types import LongType, NestedField
+
+from deltacompact.iceberg.table.column_metrics import Measured, metrics_of
+from deltacompact.iceberg.table.content_files import ContentFile
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
+from deltacompact.tabular.field_ids import field_id
+
+_LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
+"""Columns of version 3 that are in files, but in no schema."""
+
+
+def file_with_metrics(
+    file: ContentFile, footer: pq.FileMetaData, metadata: PyTableMetadata, nan_counts: Mapping[int, int]
+) -> ContentFile:
+    """The data file with the counts and bounds that its footer gives, and these counts of NaN."""
+    found = metrics_of(footer, _measured(metadata), nan_counts)
+    return replace(
+        file,
+        column_sizes=found.column_sizes,
+        value_counts=found.value_counts,
+        null_value_counts=found.null_value_counts,
+        nan_value_counts=found.nan_value_counts,
+        lower_bounds=found.lower_bounds,
+        upper_bounds=found.upper_bounds,
+        split_offsets=found.split_offsets,
+    )
+
+
+def counted_for_nan(metadata: PyTableMetadata) -> dict[str, int]:
+    """The field ids of columns whose NaN are to be counted, by path in a Parquet file with the schema's names."""
+    return {path: one.field_id for path, one in _measured(metadata).items() if one.may_be_nan and one.counts}
+
+
+def _measured(metadata: PyTableMetadata) -> dict[str, Measured]:
+    """What is to be said of each column, by its path in a Parquet file with the schema's names."""
+    schema: Schema = metadata.schema()
+    if metadata.format_version >= 3:
+        schema = Schema(*schema.fields, *_LINEAGE)
+    plan = compute_statistics_plan(schema, dict(metadata.properties))
+    measured = {}
+    for path, number in parquet_path_to_id_mapping(schema).items():
+        column = plan[number]
+        mode = column.mode.type
+        counts, bounds = mode is not MetricModeTypes.NONE, mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+        measured[path] = Measured(number, str(column.iceberg_type), counts, bounds, column.mode.length)
+    return measured

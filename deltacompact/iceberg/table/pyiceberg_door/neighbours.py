@@ -1,0 +1,91 @@
+"""The other tables of a catalog: where their files may lie.
+
+    ns          t1, t2         location, and the folders that properties name: write.data.path and others
+    ns.inner    t3             namespaces may be nested
+
+It costs a request or two for each table, so it is asked only where something could be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.typedef import Identifier
+
+from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.wording import counted, text_of
+from deltacompact.iceberg.table.metadata import folders_named
+from deltacompact.iceberg.table.pyiceberg_door.errors import answering
+
+TOLD_EACH = 500
+"""After so many tables we say how far we are."""
+_AT_ONCE = 8
+
+
+class UnlistedError(InputError):
+    """The catalog does not show all of its tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A table of the same catalog, and all folders in which its files may lie."""
+
+    table_id: str
+    uuid: str
+    folders: tuple[str, ...]
+
+
+def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) -> Iterator[Neighbour]:
+    """All tables but our own. Raises UnlistedError, where the catalog does not list or load one."""
+    try:
+        with answering(catalog.name):
+            found = [table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)]
+    except (DeltaCompactError, ValueError, KeyError, NoSuchNamespaceError) as error:
+        raise UnlistedError(f"Iceberg catalog {catalog.name!r} does not list its tables ({text_of(error)})") from error
+    others = [identifier for identifier in dict.fromkeys(found) if identifier != own]
+    if others:
+        say(f"asking {counted(len(others), 'other table')} of the catalog where files lie")
+
+    def asked(identifier: Identifier) -> Neighbour | None:
+        return _neighbour(catalog, identifier)
+
+    # Only the client of REST catalogs is known to be used by several threads.
+    with ThreadPoolExecutor(_AT_ONCE if isinstance(catalog, RestCatalog) else 1) as pool:
+        for number, neighbour in enumerate(pool.map(asked, others), 1):
+            if number % TOLD_EACH == 0:
+                say(f"asked {number:,} of {counted(len(others), 'table')}")
+            if neighbour is not None:
+                yield neighbour
+
+
+def _namespaces(catalog: Catalog, above: Identifier) -> Iterator[Identifier]:
+    try:
+        found = catalog.list_namespaces(above)
+    except (BadRequestError, NoSuchNamespaceError):
+        if not above:
+            raise
+        return  # a server without nested namespaces, or it was dropped meanwhile
+    for namespace in found:
+        if namespace[: len(above)] == above and len(namespace) > len(above):
+            yield namespace
+            yield from _namespaces(catalog, namespace)
+
+
+def _neighbour(catalog: Catalog, identifier: Identifier) -> Neighbour | None:
+    """None: it was dropped meanwhile, or is no Iceberg table."""
+    table_id = ".".join(identifier)
+    try:
+        with answering(catalog.name):
+            table = catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    except Exception as error:
+        raise UnlistedError(f"table {table_id!r} cannot be loaded ({text_of(error)})") from error
+    named = folders_named(table.metadata.location, table.metadata.properties)
+    folders = {*named, table.metadata_location.rpartition("/")[0]}
+    return Neighbour(table_id, str(table.metadata.table_uuid), tuple(sorted(folders)))

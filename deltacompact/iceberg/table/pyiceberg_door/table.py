@@ -1,0 +1,196 @@
+"""A loaded table: its metadata when it was loaded, and what is asked of its catalog.
+
+table = IcebergTable.load(catalog, "ns.t")      head 8
+table.commit(snapshot, "main")                  refused, if the head is another one by now
+table.reloaded()                                head 9
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.table import Table
+
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
+from deltacompact.iceberg.table.pyiceberg_door.catalogs import make_ready
+from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring
+from deltacompact.iceberg.table.pyiceberg_door.creating import create_table, give_columns
+from deltacompact.iceberg.table.pyiceberg_door.errors import answering, first_of
+from deltacompact.iceberg.table.pyiceberg_door.metrics import counted_for_nan, file_with_metrics
+from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, neighbours
+from deltacompact.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
+from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
+from deltacompact.iceberg.table.pyiceberg_door.version_3 import check_version_3
+from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
+from deltacompact.iceberg.table.unknown_types import with_stored_types
+from deltacompact.storage.objects import ObjectStore
+
+SILENT_S = 30.0
+"""So long a catalog that does not answer any more is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """A table, and its metadata when it was loaded."""
+
+    _table: Table
+    metadata: TableMetadata
+
+    @classmethod
+    def load(cls, catalog: Catalog, table_id: str) -> IcebergTable:
+        """The current table (rule 26: never from a metadata file that was pinned before).
+
+        Raises NotFoundError, and InputError for a table whose metadata a commit would damage.
+        """
+        check_behaviour()
+        if "." not in table_id.strip("."):
+            raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
+        make_ready(catalog)
+        try:
+            with answering(catalog.name):
+                table = catalog.load_table(table_id)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
+        except (ValueError, KeyError, ValidationError) as error:
+            raise InputError(f"Iceberg table {table_id!r}: its metadata cannot be read: {first_of(error)}") from error
+        except FileNotFoundError as error:
+            raise NotFoundError(f"Iceberg table {table_id!r}: its metadata is missing: {text_of(error)}") from error
+        refuse_unknown_transforms(table_id, table.metadata)
+        if table.metadata.format_version >= 3:
+            check_version_3(table_id, table)
+        found = cls(table, plain_metadata(table_id, table.metadata, table.metadata_location))
+        return replace(found, metadata=with_stored_types(found.metadata, lambda: found.store))
+
+    @classmethod
+    def create(
+        cls,
+        catalog: Catalog,
+        table_id: str,
+        columns: pa.Schema,
+        partition_by: Sequence[str],
+        properties: Mapping[str, str],
+    ) -> None:
+        """Create a table with these columns, partitioned by the values of some. One that exists stays as it is.
+
+        Files without field ids are read by name. Raises InputError where the namespace is not there or the catalog
+        refuses the columns.
+        """
+        check_behaviour()
+        create_table(catalog, table_id, columns, partition_by, properties)
+
+    def with_columns(self, columns: pa.Schema, properties: Mapping[str, str]) -> IcebergTable:
+        """The table with columns added or widened to be like these, and with more properties.
+
+        Raises InputError where Iceberg cannot widen a column so, ConflictError where another commit came first.
+        """
+        give_columns(self._table, self.metadata.table_id, columns, properties)
+        return self.reloaded()
+
+    def reloaded(self) -> IcebergTable:
+        """The same table, as it is now. Raises ConflictError if it was dropped and created again.
+
+        A catalog that does not answer is asked again for half a minute: servers restart while we work.
+        """
+        deadline, wait_s = time.monotonic() + SILENT_S, 0.1
+        while True:
+            try:
+                found = self.load(self._table.catalog, self.metadata.table_id)
+                break
+            except StoreError:
+                if time.monotonic() + wait_s > deadline:
+                    raise
+            time.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, 5.0)
+        if found.metadata.uuid != self.metadata.uuid:
+            raise ConflictError(f"table {self.metadata.table_id!r} was dropped and created again meanwhile")
+        return found
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store of the table's location."""
+        return locations.store_of(self.metadata.location, self.io_properties)
+
+    @property
+    def io_properties(self) -> Mapping[str, str]:
+        """What the catalog says about reaching the files ("s3.endpoint", …)."""
+        return dict(self._table.io.properties)
+
+    def neighbours(self, say: Callable[[str], None]) -> Iterator[Neighbour]:
+        """The other tables of the catalog. Raises UnlistedError where it does not show them all."""
+        return neighbours(self._table.catalog, self._table.name(), say)
+
+    def counted(self, snapshot_id: int) -> int | None:
+        """The rows of a snapshot, counted by PyIceberg's own reader. None: it cannot read equality deletes."""
+        try:
+            return int(self._table.scan(snapshot_id=snapshot_id).count())
+        except (ValueError, NotImplementedError):
+            return None
+
+    def commit(
+        self,
+        snapshot: Snapshot,
+        branch: str,
+        properties: Mapping[str, str] = MappingProxyType({}),
+        properties_gone: Collection[str] = (),
+    ) -> IcebergTable:
+        """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
+
+        Properties of the table are set and removed with it, or not at all.
+        Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
+        nothing has happened, and CommitUnansweredError if it did not say what happened.
+        """
+        change = adding(self.metadata, snapshot, branch, properties, properties_gone)
+        return self._after(commit(self._table, self.metadata, change))
+
+    def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
+        """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
+
+        Raises as `commit` does. A REST catalog cannot be asked whether there is a new ref: it would remove one that
+        names a removed snapshot. The caller compares.
+        """
+        return self._after(commit(self._table, self.metadata, expiring(self.metadata, snapshots, refs), all_refs=True))
+
+    def _after(self, metadata: TableMetadata) -> IcebergTable:
+        """The table after our commit, which changes no spec: types that manifests told are still known."""
+        return IcebergTable(self._table, replace(metadata, specs={**metadata.specs, **self.metadata.specs}))
+
+    def may_match(self, where: str) -> Callable[[ContentFile], bool]:
+        """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+
+        Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
+        """
+        return files_that_may_match(where, self._table.metadata)
+
+    def partition_in(self, spec_id: int) -> Callable[[ContentFile], PartitionTuple | None]:
+        """Tells of a data file in which partition of a spec all its rows lie, by its own partition and its bounds.
+
+        None: they lie in several, or nobody knows. Raises InputError for a spec that the table does not have.
+        """
+        return partition_in_spec(spec_id, self._table.metadata, self.metadata.table_id)
+
+    @property
+    def counted_for_nan(self) -> Mapping[str, int]:
+        """The field ids of columns whose NaN are to be counted, by path in a Parquet file with today's names."""
+        return counted_for_nan(self._table.metadata)
+
+    def with_metrics(
+        self, file: ContentFile, footer: pq.FileMetaData, nan_counts: Mapping[int, int] | None = None
+    ) -> ContentFile:
+        """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes.
+
+        `nan_counts`: how many NaN a column has, by field id. A float column without a count has no bounds.
+        """
+        return file_with_metrics(file, footer, self._table.metadata, nan_counts or {})

@@ -1,0 +1,151 @@
+"""The partitions of rows: PyIceberg's transforms over Arrow arrays, the door to them.
+
+    spec      day(at), bucket[4](id)
+    rows      2026-01-05 10:00  7      2026-01-05 11:00  9      2026-01-06 00:00  7
+    found     partitions (20458, 2), (20458, 1), (20459, 2)     and of each row, the number of its partition
+
+Partition values have the form that manifests hold (content_files.py).
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.transforms import UnknownTransform, VoidTransform, parse_transform
+from pyiceberg.types import BinaryType, IcebergType, NestedField, TimestampType, TimestamptzType
+from pyiceberg.utils.decimal import decimal_to_unscaled
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue, Spec, canonical
+from deltacompact.iceberg.table.metadata import Column
+
+_VOID = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """One field of a partition spec. `source` is the column's name, `type` its Iceberg type."""
+
+    source: str
+    type: str
+    transform: str
+
+
+def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[PartitionColumn, ...]:
+    """The fields of a spec, to compute partitions of rows by. Raises InputError for one that rows do not tell."""
+    found = []
+    for part in spec.fields:
+        transform: Any = parse_transform(part.transform)
+        if isinstance(transform, VoidTransform):
+            found.append(PartitionColumn("", "", _VOID))
+            continue
+        column = columns.get(part.source_id)
+        if column is None or column.is_dropped or not column.is_top_level or isinstance(transform, UnknownTransform):
+            why = "its transform is unknown" if isinstance(transform, UnknownTransform) else "its column is not there"
+            if column is not None and not column.is_top_level:
+                why = "its column lies inside of a struct"
+            raise InputError(f"rows cannot be divided by {part.name!r} of partition spec {spec.spec_id}: {why}")
+        found.append(PartitionColumn(column.field.name, column.type, part.transform))
+    return tuple(found)
+
+
+def partitions_of(
+    table: pa.Table, columns: Sequence[PartitionColumn]
+) -> tuple[npt.NDArray[np.int64], list[PartitionTuple]]:
+    """Of each row, the number of its partition; and the partitions that are there, by number."""
+    numbers = np.zeros(table.num_rows, np.int64)
+    partitions: list[PartitionTuple] = [()]
+    for column in columns:
+        codes, values = _coded(table, column)
+        pairs, numbers = np.unique(numbers * len(values) + codes, return_inverse=True)
+        partitions = [(*partitions[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
+    return numbers, partitions
+
+
+def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int64], list[PartitionValue]]:
+    """Of each row, the number of its value; and the values."""
+    if column.transform == _VOID:
+        return np.zeros(table.num_rows, np.int64), [None]
+    array = table[column.source].combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    transformed = _transformed(array, column)
+    _refuse_overflow(array, transformed, column)
+    array, from_stored = _plain(transformed)
+    coded = array.dictionary_encode(null_encoding="encode")
+    values = [None if value is None else from_stored(value) for value in coded.dictionary.to_pylist()]
+    return np.asarray(coded.indices, np.int64), values
+
+
+def _transformed(array: pa.Array, column: PartitionColumn) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    transform: Any = parse_transform(column.transform)
+    if column.transform == "identity":
+        return array
+    type_ = _type(column.type)
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":  # the library's own are wrong before 1970
+        array = _floored(array, 1000).cast(pa.int64()).cast(pa.timestamp("us", array.type.tz))
+        type_ = TimestampType() if array.type.tz is None else TimestamptzType()
+    if isinstance(type_, BinaryType):
+        array = array.cast(pa.binary())
+    found: pa.Array = transform.pyarrow_transform(type_)(array)
+    return found
+
+
+def _type(text: str) -> IcebergType:
+    """Iceberg's type of this name."""
+    field = {"id": 1, "name": "column", "type": text, "required": False}
+    return NestedField.model_validate(field).field_type
+
+
+def _floored(array: pa.Array, unit: int) -> pa.Array:
+    stored = array.cast(pa.int64())
+    return pa.array(np.asarray(pc.fill_null(stored, 0)) // unit, mask=np.asarray(pc.is_null(stored)))
+
+
+def _refuse_overflow(values: pa.Array, truncated: pa.Array, column: PartitionColumn) -> None:
+    """Truncating goes down, but engines turn over at the least number of a type, and miss such rows by `id < 0`."""
+    if column.transform.startswith("truncate") and (_is_whole(values.type) or pa.types.is_decimal(values.type)):
+        over = pc.greater(truncated, values) if _is_whole(values.type) else _has_more_digits(truncated)
+        if pc.any(over).as_py():
+            value = values.filter(over)[0].as_py()
+            raise InputError(
+                f"{column.transform} of {value} in column {column.source!r} is less than any {column.type}: "
+                "choose another partition spec"
+            )
+
+
+def _has_more_digits(decimals: pa.Array) -> pa.Array:
+    """Which decimals have more digits than their type."""
+    type_ = decimals.type
+    least = decimal.Decimal((1, (9,) * type_.precision, -type_.scale))
+    return pc.less(decimals, pa.scalar(least, type_))
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(type_))
+
+
+def _plain(array: pa.Array) -> tuple[pa.Array, Callable[[Any], PartitionValue]]:
+    """The array with values that are equal only if they are the same, and how a value gets the manifest's form."""
+    t = pa.types
+    if t.is_floating(array.type):  # by their bits: 0.0 is not -0.0, and NaN is NaN
+        bits: Any = np.int32 if t.is_float32(array.type) else np.int64
+        floats = bits(0).view(np.float32 if t.is_float32(array.type) else np.float64).dtype
+        array = pc.if_else(pc.is_nan(array), pa.scalar(np.nan, array.type), array)
+        return array.view(pa.from_numpy_dtype(bits)), lambda value: canonical(float(bits(value).view(floats)))
+    if t.is_decimal(array.type):
+        return array, decimal_to_unscaled
+    if t.is_date(array.type):
+        return array.cast(pa.int32()), int
+    if t.is_time(array.type) or t.is_timestamp(array.type):
+        return array.cast(pa.int64()), int
+    return array, lambda value: value

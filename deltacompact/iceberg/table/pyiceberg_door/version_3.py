@@ -1,0 +1,93 @@
+"""Metadata of version 3: PyIceberg reads it whole and counts its row ids, but refuses to write it as a file.
+
+    REST                 the server writes the metadata file
+    SQL, Glue, Hive      the client does
+
+PyIceberg refuses because its own producers would assign no row ids. Ours do, so we write the file. Before that we make
+sure that PyIceberg's model has kept all that the file of now says.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyiceberg import __version__ as pyiceberg_version
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.table.metadata import TableMetadataV3
+from pyiceberg.typedef import IcebergBaseModel
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.pyiceberg_door.errors import answering
+
+
+class WritableVersion3(TableMetadataV3):
+    """Metadata of version 3 that can be written."""
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        return IcebergBaseModel.model_dump_json(self, *args, **options)
+
+    @classmethod
+    def of(cls, metadata: PyTableMetadata) -> WritableVersion3:
+        return cls.model_construct(**dict(metadata))
+
+
+def building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
+    """The same catalog, for which the client builds and writes the metadata files.
+
+    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers
+    check this themselves; PyIceberg does not in version 3.
+    """
+    kind: Any = type(catalog)
+
+    class Building(kind):  # type: ignore[misc]
+        def _update_and_stage_table(self, current: Table | None, *others: Any) -> StagedTable:
+            found = getattr(current and current.metadata, "last_sequence_number", 0)
+            if current is not None and found != last_sequence_number:
+                raise CommitFailedException(f"the last sequence number is {found}, not {last_sequence_number}")
+            staged: StagedTable = super()._update_and_stage_table(current, *others)
+            if isinstance(staged.metadata, TableMetadataV3):
+                staged.metadata = WritableVersion3.of(staged.metadata)
+            return staged
+
+    building: Any = object.__new__(Building)
+    building.__dict__ = catalog.__dict__  # the same connections and state, not a copy of them
+    return building  # type: ignore[no-any-return]
+
+
+def check_version_3(table_id: str, table: Table) -> None:
+    """Refuse metadata of which something would be lost, and metadata that does not count row ids."""
+    if getattr(table.metadata, "next_row_id", None) is None:
+        raise InputError(f"Iceberg table {table_id!r} has format version 3 but no next-row-id")
+    if not isinstance(table.catalog, MetastoreCatalog):
+        return
+    location = table.metadata_location
+    with answering(table.catalog.name), table.io.new_input(location).open() as source:
+        stored = json.load(Compressor.get_compressor(location).stream_decompressor(source))
+    if stored.get("current-snapshot-id") == -1:  # some engines write it for none
+        del stored["current-snapshot-id"]
+    try:
+        lost = what_is_lost(stored, json.loads(WritableVersion3.of(table.metadata).model_dump_json()))
+    except ValueError:  # of pydantic: a default value of bytes that are no text
+        lost = "initial-default"
+    if lost is not None:
+        raise InputError(
+            f"Iceberg table {table_id!r} has {lost!r} in its metadata, which PyIceberg {pyiceberg_version} would lose"
+        )
+
+
+def what_is_lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
+    """The name of something in `stored` that `written` lacks or has otherwise. Nothing is lost with what is empty."""
+    if isinstance(stored, dict) and isinstance(written, dict):
+        known = [(key, value) for key, value in stored.items() if value not in (None, [], {})]
+        return next(
+            (lost for key, value in known if (lost := what_is_lost(value, written.get(key), key)) is not None), None
+        )
+    if isinstance(stored, list) and isinstance(written, list) and len(stored) == len(written):
+        found = (what_is_lost(one, other, name) for one, other in zip(stored, written, strict=True))
+        return next((lost for lost in found if lost is not None), None)
+    return None if stored == written else name

@@ -1,0 +1,88 @@
+"""Expressions about files: may a data file have rows for which `day = 3 and id > 100` is true?
+
+day=2  id 1 to 50        no: by its partition
+day=3  id 1 to 50        no: by its column bounds
+day=3  id 90 to 200      maybe
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse as parse_expression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType
+from pyiceberg.utils.decimal import unscaled_to_decimal
+from pyparsing import ParseException
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
+
+EXACT = 100
+"""Digits of decimals while they are computed with: Python's own 28 are fewer than a column may have."""
+_METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
+    """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+
+    Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
+    """
+    with decimal.localcontext(prec=EXACT):
+        return _files_that_may_match(where, metadata)
+
+
+def _files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
+    schema: Schema = metadata.schema()
+    try:
+        expression = parse_expression(where)
+        by_bounds = _InclusiveMetricsEvaluator(schema, expression)
+    except ParseException:  # it lists every rule of the grammar
+        raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
+    except Exception as error:  # of a column, or of a value's type
+        raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
+    known = set(schema.field_ids)
+    by_partition = {
+        spec.spec_id: _of_partition(spec, schema, expression)
+        for spec in metadata.partition_specs
+        if {field.source_id for field in spec.fields} <= known
+    }
+
+    def may(file: ContentFile) -> bool:
+        partition = by_partition.get(file.spec_id)
+        if partition is not None and not partition(file.partition):
+            return False
+        counts: dict[str, Any] = {name: dict(getattr(file, name)) for name in _METRICS}
+        return bool(by_bounds.eval(DataFile.from_args(record_count=file.rows, **counts)))
+
+    return may
+
+
+def _of_partition(
+    spec: PartitionSpec, schema: Schema, expression: BooleanExpression
+) -> Callable[[PartitionTuple], bool]:
+    """Whether rows of a partition may match. Decimals in partitions are whole numbers."""
+    struct = spec.partition_type(schema)
+    projected = inclusive_projection(schema, spec)(expression)
+    matches = expression_evaluator(Schema(*struct.fields), projected, True)
+    types = [field.field_type for field in struct.fields]
+
+    def may(partition: PartitionTuple) -> bool:
+        values = [
+            unscaled_to_decimal(int(value), type_.scale)
+            if isinstance(type_, DecimalType) and value is not None
+            else value
+            for type_, value in zip(types, partition, strict=True)
+        ]
+        return bool(matches(Record(*values)))
+
+    return may

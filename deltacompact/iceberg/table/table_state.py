@@ -1,0 +1,151 @@
+"""A branch at one moment: its live data files and its live delete files, with their sequence numbers.
+
+    main, snapshot 7    manifest 1    a.parquet added       2    b.parquet deleted
+                        manifest 2    d.parquet (deletes)
+    live                data a.parquet                      deletes d.parquet
+
+Manifests never change, so the reader keeps the entries of those that it has read: reading the branch again, after
+another writer's commit, reads only what is new. What changes is the row id that a manifest list gives a manifest which
+was written before the table was upgraded to version 3: its entries are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table import locations, manifests
+from deltacompact.iceberg.table.content_files import Content, Entry, Manifest, PartitionTuple, Status
+from deltacompact.iceberg.table.lost_partitions import refuse_lost_partitions
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.storage.objects import ObjectStore
+
+READS_AT_ONCE = 8
+
+Scope = tuple[int, PartitionTuple]
+"""Spec id and partition values: what equality deletes of a partitioned spec are bound to.
+
+Position deletes are bound to what of it is known (lost_partitions.py).
+"""
+
+
+def scope_of(entry: Entry) -> Scope:
+    return entry.file.spec_id, entry.file.partition
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A branch of a table. `snapshot` is None where the table has none yet."""
+
+    metadata: TableMetadata
+    branch: str
+    snapshot: Snapshot | None
+    manifests: tuple[Manifest, ...]
+    data: tuple[Entry, ...]
+    deletes: tuple[Entry, ...]
+
+    @property
+    def sequence_number(self) -> int:
+        """That of the snapshot. It is kept in the plan, because the snapshot may be expired meanwhile (rule 7)."""
+        return self.snapshot.sequence_number if self.snapshot else 0
+
+    @property
+    def snapshot_id(self) -> int | None:
+        return self.snapshot.snapshot_id if self.snapshot else None
+
+    @property
+    def heading(self) -> tuple[str, str, str, int | None, int]:
+        """What a plan says of the branch: table, its UUID, branch, snapshot and sequence number."""
+        return self.metadata.table_id, self.metadata.uuid, self.branch, self.snapshot_id, self.sequence_number
+
+    def is_global(self, entry: Entry) -> bool:
+        """Whether a delete applies to every partition: an equality delete of an unpartitioned spec (rule 2)."""
+        file = entry.file
+        return file.content is Content.EQUALITY_DELETES and self.metadata.specs[file.spec_id].is_unpartitioned
+
+
+_Listed = tuple[str, int | None]
+"""What the entries of a manifest depend on: its path, and the row id that its manifest list gives it."""
+
+
+def _listed(manifest: Manifest) -> _Listed:
+    return manifest.path, manifest.first_row_id
+
+
+class StateReader:
+    """Reads branches, and keeps what manifests it has read."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._entries: dict[_Listed, tuple[Entry, ...]] = {}
+
+    def read(self, metadata: TableMetadata, branch: str) -> TableState:
+        """The branch as `metadata` has it.
+
+        Raises NotFoundError or CorruptionError naming a bad manifest, InputError naming a file that is listed twice, or
+        deletes by key of which nobody can tell what they delete (lost_partitions.py).
+        """
+        snapshot = metadata.branch(branch)
+        if snapshot is None:
+            return TableState(metadata, branch, None, (), (), ())
+        listed = self.listed(snapshot)
+        live = [entry for entries in self.entries_of(listed) for entry in entries if entry.status is not Status.DELETED]
+        _refuse_listed_twice(metadata.table_id, branch, live)
+        refuse_lost_partitions(metadata, live)
+        return TableState(
+            metadata,
+            branch,
+            snapshot,
+            tuple(listed),
+            tuple(entry for entry in live if entry.file.content is Content.DATA),
+            tuple(entry for entry in live if entry.file.content is not Content.DATA),
+        )
+
+    def listed(self, snapshot: Snapshot) -> list[Manifest]:
+        """The manifests of a snapshot. What their lines do not count is counted."""
+        data = locations.fetched(self._store, snapshot.manifest_list)
+        listed = manifests.read_manifest_list(data, snapshot.manifest_list)
+        unknown = [manifest for manifest in listed if not manifests.is_counted(manifest)]
+        of_path = {found.path: entries for found, entries in zip(unknown, self.entries_of(unknown), strict=True)}
+        return [manifests.counted(found, of_path[found.path]) if found.path in of_path else found for found in listed]
+
+    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
+        """The entries of each manifest, deleted ones included."""
+        missing = [manifest for manifest in listed if _listed(manifest) not in self._entries]
+        if missing:
+            with ThreadPoolExecutor(min(READS_AT_ONCE, len(missing))) as pool:
+                for manifest, entries in zip(missing, pool.map(self._read, missing), strict=True):
+                    self._entries[_listed(manifest)] = entries
+        return [self._entries[_listed(manifest)] for manifest in listed]
+
+    def forget(self, keep: Iterable[Manifest]) -> None:
+        """Drop what was read of all other manifests."""
+        wanted = {_listed(manifest) for manifest in keep}
+        self._entries = {listed: entries for listed, entries in self._entries.items() if listed in wanted}
+
+    def _read(self, manifest: Manifest) -> tuple[Entry, ...]:
+        if manifest.key_metadata is not None:
+            raise InputError(f"{manifest.path} is encrypted: encrypted Iceberg tables cannot be compacted")
+        return tuple(manifests.read_manifest(locations.fetched(self._store, manifest.path), manifest))
+
+
+def _refuse_listed_twice(table_id: str, branch: str, live: Sequence[Entry]) -> None:
+    """Refuse a branch that has a file twice. Readers see its rows twice then, and a file is removed by its name.
+
+    So nobody could remove one of the two: a rewrite would leave the rows once, and a delete that is listed again would
+    go with the first one.
+    """
+    keys = [entry.file.key for entry in live]
+    if len(set(keys)) == len(keys):
+        return
+    known: dict[tuple[str, int | None], Entry] = {}
+    for key, entry in zip(keys, live, strict=True):
+        former = known.setdefault(key, entry)
+        if former is not entry:
+            raise InputError(
+                f"branch {branch!r} of {table_id!r} lists {entry.file.path} twice, added by snapshots "
+                f"{former.snapshot_id} and {entry.snapshot_id}: remove it with the writer that added it, and add it "
+                "once"
+            )

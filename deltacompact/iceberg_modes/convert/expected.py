@@ -1,0 +1,21 @@
+"""How long a conversion is expected to take: deleted keys are digested, and data files are asked for theirs.
+
+plan       4 data files with 4 M rows, 17 deleted keys       on 2 slots
+expected   about 1 s; marks are as many rows as there are deleted keys, at the most
+"""
+
+from __future__ import annotations
+
+from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+from deltacompact.iceberg_modes.expected import Expected, asked_rows, deleted_keys, deletes_of, finding_s, spread
+from deltacompact.planning.plan import Capacity
+from deltacompact.planning.throughput import FIRST_RATES, Rates
+
+
+def expected(plan: ConvertPlan, capacity: Capacity, rates: Rates = FIRST_RATES) -> Expected:
+    """Each group asks its data files. Keys and marks are shared work."""
+    deletes = deletes_of(plan.asked)
+    keys = deleted_keys(deletes)
+    asked_s = [finding_s(0, asked_rows(group.asked), rates) for group in plan.groups]
+    shared_s = finding_s(keys, 0, rates) + keys * rates.write_row_s
+    return spread(asked_s, shared_s, len(deletes) + 2 * len(plan.asked), capacity, rates)

@@ -1,0 +1,216 @@
+"""Plans a conversion: pure. Which equality-delete files, and which data files must be asked for their keys.
+
+    equality e    sequence 6    id 15‥15      applies to a
+    equality f    sequence 7    id 90‥99      applies to nothing: no data file has such keys
+    data a        sequence 5    id 10‥19      asked: e
+    data b        sequence 5    id 20‥29      not opened: no bounds overlap
+    data c        sequence 8    id 10‥19      not opened: newer than all deletes
+
+An equality-delete file can be removed once the rows that it deletes are deleted by position in every data file to which
+it may apply. So all of these are asked; others cannot have a row that it deletes. As long as the delete stays, readers
+of every one of them apply it. So a delete is only converted if all of them are wanted: half of them would gain nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.deletes.matching import DeleteIndex, distinct
+from deltacompact.iceberg.deletes.readable import check_markable, check_readable
+from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.convert.options import ConvertOptions
+
+VERSIONS = (2, 3)
+"""Format versions that have delete files, as far as we know them."""
+
+
+class Reason(enum.StrEnum):
+    """Why an equality-delete file is converted, or stays. Plans contain it, so a value must keep its meaning."""
+
+    APPLIES = "applies"
+    APPLIES_TO_NOTHING = "applies_to_nothing"
+    BEYOND_MAX_FILES = "beyond_max_files"
+    NOT_WANTED = "not_wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """An equality-delete file to convert, and to how many data files it may apply."""
+
+    entry: Entry
+    data_files: int
+
+    @property
+    def reason(self) -> Reason:
+        return Reason.APPLIES if self.data_files else Reason.APPLIES_TO_NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class AskedGroup:
+    """Data files whose dead rows are committed together. `key_ids` are the columns that are read of them."""
+
+    number: int
+    asked: tuple[Asked, ...]
+    key_ids: frozenset[int]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.entry.file.rows for one in self.asked)
+
+    @property
+    def bytes(self) -> int:
+        """About the stored bytes that are read: those of the key columns, where they are known."""
+        ids = self.key_ids
+        sizes = [(one.entry.file.column_sizes, one.entry.file.file_bytes) for one in self.asked]
+        return sum(sum(of[number] for number in ids) if ids <= of.keys() else whole for of, whole in sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertPlan:
+    """The equality-delete files to convert, the data files to ask, and what stays.
+
+    Each data file comes with those of the equality deletes that may apply to it, and with its deletes by position.
+    `not_opened` counts the data files to which none of them applies.
+    """
+
+    table_id: str
+    uuid: str
+    branch: str
+    snapshot_id: int | None
+    sequence_number: int
+    options: ConvertOptions
+    conversions: tuple[Conversion, ...]
+    asked: tuple[Asked, ...]
+    not_opened: int
+    stays: tuple[tuple[Reason, int], ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the data files."""
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        """About the stored bytes that are read of them."""
+        return sum(group.bytes for group in self.groups)
+
+    @property
+    def delete_paths(self) -> frozenset[str]:
+        """The equality deletes to convert."""
+        return frozenset(one.entry.file.path for one in self.conversions)
+
+    @property
+    def key_ids(self) -> frozenset[int]:
+        """The field ids of all columns by which the planned files delete."""
+        return frozenset(number for one in self.conversions for number in one.entry.file.equality_ids)
+
+    @property
+    def groups(self) -> tuple[AskedGroup, ...]:
+        """The data files of each commit: all in one, or some in each with partial progress.
+
+        Data files of one partition are neighbours, so its equality deletes can be removed as soon as it is done.
+        Deletes that apply to nothing make a group without data files.
+        """
+        return tuple(self._groups()) if self.conversions else ()
+
+    def _groups(self) -> Iterator[AskedGroup]:
+        count = self.options.max_commits if self.options.partial_progress else 1
+        share = max(1, math.ceil(len(self.asked) / count))
+        for number, start in enumerate(range(0, max(1, len(self.asked)), share)):
+            yield AskedGroup(number, self.asked[start : start + share], self.key_ids)
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why there is nothing to convert; None: there is something."""
+        if self.conversions:
+            return None
+        if not self.stays:
+            return "the branch has no equality deletes"
+        return "; ".join(f"{counted(count, 'equality-delete file')}: {_WORDS[reason]}" for reason, count in self.stays)
+
+
+_WORDS = {
+    Reason.BEYOND_MAX_FILES: "beyond max-files-to-convert",
+    Reason.NOT_WANTED: "may apply to data files without rows for which `where` is true",
+}
+
+
+def plan_conversion(
+    state: TableState,
+    options: ConvertOptions,
+    deletes: frozenset[str] | None = None,
+    data: frozenset[str] | None = None,
+    wanted: Callable[[ContentFile], bool] = lambda file: True,
+) -> ConvertPlan:
+    """The plan for a branch. `deletes` and `data`: just these files, by path (a part that is done again).
+
+    Deletes that may apply to a data file which is not `wanted` stay. Raises InputError where a file is of a kind that
+    cannot be read.
+    """
+    others = tuple(entry for entry in state.deletes if entry.file.content is not Content.EQUALITY_DELETES)
+    equality = [entry for entry in state.deletes if entry.file.content is Content.EQUALITY_DELETES]
+    if deletes is not None:
+        equality = [entry for entry in equality if entry.file.path in deletes]
+    unwanted = [entry for entry in state.data if not wanted(entry.file)]
+    reaching = _applying_to(unwanted, state, equality)
+    convertible = [entry for entry in equality if entry.file.path not in reaching]
+    chosen = sorted(convertible, key=lambda entry: (entry.sequence, entry.file.path))[: options.max_files]
+    if chosen:
+        _check_version(state.metadata)
+    check_readable(state.metadata, chosen)
+    index = DeleteIndex(replace(state, deletes=(*chosen, *others)))
+    by_scope: dict[Scope, list[Asked]] = defaultdict(list)
+    for entry in state.data:
+        found = index.applying_to(entry)
+        if found.equality and (data is None or entry.file.path in data):
+            by_scope[scope_of(entry)].append(Asked(entry, found))
+    asked = tuple(one for of_scope in by_scope.values() for one in of_scope)
+    check_markable(state.metadata, [one.entry for one in asked])
+    counts = _data_files_of([one.deletes.equality for one in asked])
+    check_readable(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
+    stays = {
+        Reason.BEYOND_MAX_FILES: len(convertible) - len(chosen),
+        Reason.NOT_WANTED: len(equality) - len(convertible),
+    }
+    return ConvertPlan(
+        *state.heading,
+        options,
+        tuple(Conversion(entry, counts[entry.file.path]) for entry in chosen),
+        asked,
+        len(state.data) - len(asked),
+        tuple((reason, count) for reason, count in stays.items() if count),
+    )
+
+
+def _applying_to(data: list[Entry], state: TableState, equality: list[Entry]) -> set[str]:
+    """Those equality deletes that may apply to one of these data files, by path."""
+    if not data or not equality:
+        return set()
+    index = DeleteIndex(replace(state, deletes=tuple(equality)))
+    applying = distinct(index.applying_to(entry).equality for entry in data)
+    return {delete.file.path for found in applying for delete in found}
+
+
+def _data_files_of(applying: Sequence[tuple[Entry, ...]]) -> Counter[str]:
+    """To how many data files each delete applies, by path. `applying` has those of each data file."""
+    files = Counter(map(id, applying))
+    counts: Counter[str] = Counter()
+    for found in distinct(applying):
+        for delete in found:
+            counts[delete.file.path] += files[id(found)]
+    return counts
+
+
+def _check_version(metadata: TableMetadata) -> None:
+    name, version = metadata.table_id, metadata.format_version
+    if version not in VERSIONS:
+        raise InputError(f"table {name!r} has format version {version}, which cannot be converted")

@@ -1,0 +1,89 @@
+"""A convert plan as JSON, and back: to be read, approved, kept, and carried out by another process.
+
+    {"format": 1, "kind": "iceberg convert plan", "sha256": "5c5c…",
+     "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 7, "options": {…},
+              "equality_deletes": [{"path": "…/e.parquet", "reason": "applies", "rows": 17, "data_files": 1}],
+              "deletes": [["…/e.parquet", null]],
+              "groups": [{"rows": …, "bytes": …, "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], …}]}],
+              "not_opened": 12, "stays": {}}}
+
+Which delete applies to which data file is found again in the current table. An equality delete that is not there any
+more makes the plan stale. A data file that is gone need not be asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from deltacompact.base.modes import CONVERT
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes import plan_envelope
+from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.plan import AskedGroup, Conversion, ConvertPlan, Reason, plan_conversion
+from deltacompact.iceberg_modes.plan_envelope import (
+    NumberedDeletes,
+    input_paths,
+    source_document,
+    stale,
+)
+
+
+def plan_document(plan: ConvertPlan) -> dict[str, Any]:
+    """The document, with its checksum."""
+    numbered = NumberedDeletes(plan.asked)
+    body = {
+        "equality_deletes": [_conversion(one) for one in plan.conversions],
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [_group(group, numbered) for group in plan.groups],
+        "not_opened": plan.not_opened,
+        "stays": {reason.value: count for reason, count in plan.stays},
+    }
+    return plan_envelope.enveloped(CONVERT, plan, body)
+
+
+def plan_to_json(plan: ConvertPlan) -> str:
+    """The plan as JSON. `plan_from_json` returns an equal plan as long as the table has its files."""
+    return json.dumps(plan_document(plan), indent=1)
+
+
+def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> ConvertPlan:
+    """The plan of a document, resolved in the current table. Equality deletes that are `done` may be gone.
+
+    Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
+    """
+    body = plan_envelope.opened(text, CONVERT, state)
+    deletes = equality_paths(body)
+    live = {entry.file.path for entry in state.deletes}
+    if gone := next((one["path"] for one in body["equality_deletes"] if one["path"] not in live | done), None):
+        raise stale(gone)
+    data = frozenset[str]().union(*map(input_paths, body["groups"]))
+    found = plan_conversion(state, ConvertOptions(**body["options"]), deletes, data)
+    return replace(
+        found,
+        snapshot_id=body["snapshot_id"],
+        sequence_number=body["sequence_number"],
+        not_opened=body["not_opened"],
+        stays=tuple((Reason(reason), count) for reason, count in body["stays"].items()),
+    )
+
+
+def equality_paths(body: Mapping[str, Any]) -> frozenset[str]:
+    """The equality deletes that the plan of a document converts."""
+    return frozenset(one["path"] for one in body["equality_deletes"])
+
+
+def _conversion(one: Conversion) -> dict[str, Any]:
+    return {
+        "path": one.entry.file.path,
+        "reason": one.reason.value,
+        "rows": one.entry.file.rows,
+        "data_files": one.data_files,
+    }
+
+
+def _group(group: AskedGroup, numbered: NumberedDeletes) -> dict[str, Any]:
+    inputs = [source_document(one, numbered) | {"rows": one.entry.file.rows} for one in group.asked]
+    return {"rows": group.rows, "bytes": group.bytes, "inputs": inputs}

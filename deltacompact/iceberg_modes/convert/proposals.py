@@ -1,0 +1,155 @@
+"""What a snapshot with converted deletes would change on a head: pure.
+
+    asked      a: e, f -> mark p1          b: f -> no row of it is dead
+    head       a, b, e, f; append c        removed e and f, added p1: c is newer than both
+               b, f                        removed f: nobody needs the rows of a
+               a, b, e, f; vector v of a   version 3: e and f stay, a is asked again: our vector lacks the rows of v
+               a, b, e, f; data d, old     f stays if it may apply to d, which another compactor wrote
+               a, b, f                     a is asked again: e is gone, and rows that it deleted may live again
+
+A delete is removed only if the rows that it deletes are deleted by position in every live data file to which it may
+apply (rules 1, 2, 8 and 9). The snapshot is an `overwrite`, because others must check their work against it (rule 23):
+a compactor that has read `a` without p1 must not commit its outputs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition
+from deltacompact.iceberg.deletes.matching import DeleteIndex, distinct
+from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg.marks.standing import MarkedHead, Standing
+from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.table_state import TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """Data files that were asked, and the delete files for their newly dead rows.
+
+    `settled` are data files of earlier commits of this run, with the deletes by position that they have since then.
+    `groups`: of so many groups these are.
+    """
+
+    asked: tuple[Asked, ...]
+    marks: tuple[Mark, ...]
+    settled: tuple[Asked, ...] = ()
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOutcome:
+    """What is in the snapshot, and what must be done again.
+
+    settled       all data files whose dead rows are deleted by position now, those of earlier commits included
+    touched       data files that others changed, so that they must be asked again
+    marks         the delete files that are in the snapshot
+    removed       how many equality-delete files it removes
+    left          how many of the planned ones stay
+    superseded    how many deletion vectors and position-delete files it removes, because a new vector has their rows
+    group_count   of how many groups the data files are
+    """
+
+    settled: tuple[Asked, ...]
+    touched: tuple[Asked, ...]
+    marks: tuple[Mark, ...]
+    removed: int
+    left: int
+    superseded: int
+    group_count: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are in the snapshot."""
+        return frozenset(mark.file.path for mark in self.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeConversion:
+    """Proposes the marks that are still true, and to remove the equality deletes that they replace: some of `deletes`,
+    which are named by path."""
+
+    deletes: frozenset[str]
+    converted: Converted
+
+    def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
+        head = MarkedHead(state)
+        equality = {entry.file.path: entry for entry in state.deletes if _is_equality(entry)}
+        gone = self.deletes - equality.keys()
+        standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
+        marks, standings = _true_marks(head, self.converted.marks, standings)
+        marked = _with_marks(marks)
+        asked: dict[Standing, list[Asked]] = {standing: [] for standing in Standing}
+        for one in self.converted.asked:
+            asked[standings[one.entry.file.path]].append(one)
+        settled = (
+            *(one for one in self.converted.settled if head.standing(one.entry, one.deletes) is Standing.AS_IT_WAS),
+            *(marked.get(one.entry.file.path, one) for one in asked[Standing.AS_IT_WAS]),
+        )
+        planned = [entry for path, entry in equality.items() if path in self.deletes]
+        removed = _applying_to_none(planned, state, settled)
+        superseded = head.superseded(marks)
+        outcome = ConvertOutcome(
+            settled,
+            tuple(asked[Standing.CHANGED]),
+            marks,
+            len(removed),
+            len(planned) - len(removed),
+            len(superseded),
+            self.converted.groups,
+        )
+        added = tuple(addition(mark.file) for mark in marks)
+        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome)
+
+
+def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[Asked]) -> list[Entry]:
+    """Those equality deletes that apply to no live data file but settled ones."""
+    paths = {one.entry.file.path for one in settled}
+    index = DeleteIndex(state)
+    others = (entry for entry in state.data if entry.file.path not in paths)
+    applying = distinct(index.applying_to(entry).equality for entry in others)
+    needed = {delete.file.path for found in applying for delete in found}
+    return [entry for entry in planned if entry.file.path not in needed]
+
+
+def _is_equality(entry: Entry) -> bool:
+    return entry.file.content is Content.EQUALITY_DELETES
+
+
+def _standing(head: MarkedHead, one: Asked, gone: frozenset[str]) -> Standing:
+    """What became of a data file. It has changed, too, if an equality delete that hits it is among those `gone`."""
+    standing = head.standing(one.entry, one.deletes)
+    if gone and standing is Standing.AS_IT_WAS and any(delete.file.path in gone for delete in one.deletes.equality):
+        return Standing.CHANGED
+    return standing
+
+
+def _true_marks(
+    head: MarkedHead, marks: Sequence[Mark], standings: dict[str, Standing]
+) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
+    """The marks that are still true. Where a mark is wrong about one data file, its others must be asked again, too."""
+    found, after = [], dict(standings)
+    for mark in marks:
+        of_mark = {one.entry.file.path: standings[one.entry.file.path] for one in mark.of}
+        if Standing.CHANGED in of_mark.values() or not head.takes(mark):
+            after |= {path: Standing.CHANGED for path, was in of_mark.items() if was is not Standing.GONE}
+        elif Standing.AS_IT_WAS in of_mark.values():
+            found.append(mark)
+    return tuple(found), after
+
+
+def _with_marks(marks: Sequence[Mark]) -> dict[str, Asked]:
+    """The data files that are marked, with the deletes by position that they have then."""
+    found = {}
+    for mark in marks:
+        entry = addition(mark.file)
+        for one in mark.of:
+            if mark.file.is_deletion_vector:
+                deletes = replace(one.deletes, positions=(), vector=entry)
+            else:
+                deletes = replace(one.deletes, positions=(*one.deletes.positions, entry))
+            found[one.entry.file.path] = Asked(one.entry, deletes)
+    return found

@@ -1,0 +1,61 @@
+"""How long a plan is expected to take, and what it costs: pure, by the rates of planning/throughput.py.
+
+    plan       40 M rows to ask, 2 M deleted keys       on 8 slots
+    expected   9 s, 55 core-seconds; at 0.05 USD for a core and hour: 0.0008 USD
+
+A start, not a promise: the rates are those of one machine, and waiting for a store is not in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg_modes.plan_envelope import Source
+from deltacompact.planning.plan import Capacity
+from deltacompact.planning.sizing import DRIVER_TASK_S
+from deltacompact.planning.throughput import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Wall-clock seconds on so many slots, and seconds of one core: of all, and of what each group has by itself."""
+
+    seconds: float
+    core_seconds: float
+    group_core_seconds: tuple[float, ...]
+    slots: int
+
+    def usd(self, per_core_hour: float) -> float:
+        """What the cores cost while they work."""
+        return self.core_seconds / 3600 * per_core_hour
+
+
+def spread(groups_s: Sequence[float], shared_s: float, tasks: int, capacity: Capacity, rates: Rates) -> Expected:
+    """Work that is divided over all slots: the core-seconds of each group, and those that groups share."""
+    if not groups_s:
+        return Expected(0.0, 0.0, (), capacity.slots)
+    core_seconds = shared_s + math.fsum(groups_s)
+    seconds = rates.session_s + core_seconds / capacity.slots + tasks * DRIVER_TASK_S
+    return Expected(seconds, core_seconds, tuple(groups_s), capacity.slots)
+
+
+def deletes_of(sources: Iterable[Source]) -> list[ContentFile]:
+    """The delete files that may apply to data files, each once."""
+    return list({entry.file.key: entry.file for source in sources for entry in source.deletes.all}.values())
+
+
+def deleted_keys(deletes: Iterable[ContentFile]) -> int:
+    return sum(file.rows for file in deletes if file.content is Content.EQUALITY_DELETES)
+
+
+def asked_rows(sources: Iterable[Source]) -> int:
+    """Rows whose keys are looked up among the deleted ones."""
+    return sum(source.entry.file.rows for source in sources if source.deletes.equality)
+
+
+def finding_s(keys: int, rows: int, rates: Rates) -> float:
+    """Core-seconds that it takes to digest deleted keys, and to ask rows for theirs."""
+    return keys * rates.hash_row_s + rows * (rates.hash_row_s + rates.dedupe_row_s)

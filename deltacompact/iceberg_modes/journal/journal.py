@@ -1,0 +1,331 @@
+"""The journal of a session: what it plans, what it has written, what it tries to commit. Below the table's location.
+
+    metadata/deltacompact/5c…/plan.json         the plan, planner version, who works on it; before any work
+                              alive             signs of life
+                              written-3.json    group 3 is written: its outputs, with metrics, and what the mode says
+                              commit-77.json    snapshot 77 may be committed, with these groups; before the attempt
+                              ended             the holder gave up, and what is written may be committed by others
+                              holder-1.json     somebody took over; or the last one: what is to be deleted
+
+A holder may commit while its number is the greatest. Whoever takes over puts the next `holder` if it is absent, and
+only then reads the records. The former holder records a commit, and only then looks whether it still holds the journal.
+So either it sees that it was replaced, or the new holder sees the record, and deletes nothing that is in it. The new
+holder's own commit moves the branch, and an attempt of the former one that is under way fails on that.
+
+The last holder lists what is to be deleted. From then on nobody commits from this journal, and anybody may finish the
+deletions. `plan.json` goes before the holders: a journal without a plan is no longer held by anyone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg_modes.journal.signs_of_life import Holder
+from deltacompact.iceberg_modes.plan_envelope import checksum, mode_of, plain, value_of
+from deltacompact.storage.identity import file_name
+from deltacompact.storage.objects import ObjectStore
+
+FOLDER = "metadata/deltacompact/"
+"""Below the table's location: a folder for each session."""
+PLANNER_VERSION = 3
+"""Grows with every change of how groups are planned or written: what other code wrote is not committed."""
+
+_SESSION = re.compile(r"[0-9a-f]{32}")
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS = ("lower_bounds", "upper_bounds")
+_TUPLES = ("partition", "split_offsets", "equality_ids")
+
+
+class TakenOverError(ConflictError):
+    """Another process took this one for dead and works on its journal. Nothing of it may be deleted here."""
+
+
+class UntrustedError(CorruptionError):
+    """A journal that cannot be resumed: it is damaged, or other code wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGroup:
+    """The record of a group, by its number in the plan: its files, and what else its mode needs to commit it."""
+
+    number: int
+    outputs: tuple[ContentFile, ...]
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a journal, as its mode writes it."""
+
+    mode: str
+    body: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All that a journal says. `commits` are groups by snapshot id; `delete` is None unless the journal is finished."""
+
+    plan: Planned
+    groups: tuple[WrittenGroup, ...]
+    commits: Mapping[int, tuple[int, ...]]
+    delete: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A journal that this process holds, as holder `number`."""
+
+    store: ObjectStore
+    session: str
+    number: int
+
+    @classmethod
+    def begin(cls, store: ObjectStore, document: Mapping[str, Any]) -> Journal:
+        """Record the document of a plan, before any work."""
+        journal = cls(store, uuid.uuid4().hex, 0)
+        body = _holding() | {"planner": PLANNER_VERSION, "document": document}
+        store.put(journal.folder + "plan.json", _sealed(body))
+        return journal
+
+    @classmethod
+    def take_over(cls, store: ObjectStore, session: str) -> Journal | None:
+        """The journal of a dead session. None: somebody else was faster, or nothing of it is left."""
+        number = 1 + _last_holder(stat.path for stat in store.list(folder_of(session)))
+        journal = cls(store, session, number)
+        if not store.put_if_absent(journal._holder(number), _sealed(_holding())):
+            return None
+        if _is_there(store, journal.folder + "plan.json"):
+            return journal
+        store.delete([journal._holder(number)])
+        return None
+
+    @property
+    def folder(self) -> str:
+        return folder_of(self.session)
+
+    def sign(self) -> None:
+        """A sign of life."""
+        self.store.put(self.folder + "alive", b"")
+
+    def written(self, groups: Sequence[WrittenGroup]) -> None:
+        """Record that all outputs of these groups are complete."""
+        records = [
+            {
+                "number": group.number,
+                "outputs": [file_document(file) for file in group.outputs],
+                "details": group.details,
+            }
+            for group in groups
+        ]
+        self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))
+
+    def before_attempt(self, snapshot_id: int, groups: Sequence[int]) -> None:
+        """Record that a snapshot with some of these groups may be committed from now on.
+
+        Raises TakenOverError if another process holds the journal: then it must not be committed.
+        """
+        body = {"snapshot_id": snapshot_id, "groups": list(groups)}
+        self.store.put(f"{self.folder}commit-{snapshot_id}.json", _sealed(body))
+        self.refuse_replaced()
+
+    def refuse_replaced(self) -> None:
+        """Raise TakenOverError if another process holds the journal, or has cleared it."""
+        if not self._is_held():
+            raise self._taken_over()
+
+    def ended(self) -> None:
+        """Say that this process does not go on, so that the next one does not have to wait for signs of life."""
+        self.store.put(self.folder + "ended", b"")
+
+    def finish(self, delete: Sequence[str]) -> tuple[str, ...]:
+        """Close the journal: these outputs are in no snapshot, and never will be. Returns what may be deleted now.
+
+        Raises TakenOverError if another process holds the journal.
+        """
+        closing = self._holder(self.number + 1)
+        if not self.store.put_if_absent(closing, _sealed(_holding() | {"delete": list(delete)})):
+            raise self._taken_over()
+        if not _is_there(self.store, self.folder + "plan.json"):
+            self.store.delete([closing])
+            raise self._taken_over()
+        return tuple(delete)
+
+    def clear(self) -> None:
+        """Delete a finished journal, when its outputs have been deleted."""
+        paths = [stat.path for stat in self.store.list(self.folder)]
+        holders = sorted(path for path in paths if path.startswith(self.folder + "holder-"))
+        plan = self.folder + "plan.json"
+        self.store.delete([path for path in paths if path != plan and path not in holders])
+        self.store.delete([plan])
+        self.store.delete(holders)
+
+    def read(self) -> Records:
+        """All records. Raises UntrustedError for a damaged one."""
+        return read(self.store, self.session, [stat.path for stat in self.store.list(self.folder)])
+
+    def _holder(self, number: int) -> str:
+        return f"{self.folder}holder-{number}.json"
+
+    def _is_held(self) -> bool:
+        # in this order: a holder that replaced us deletes the plan before it deletes its own mark
+        is_newest = not _is_there(self.store, self._holder(self.number + 1))
+        return is_newest and _is_there(self.store, self.folder + "plan.json")
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"session {self.session} gave no sign of life for a while, and another process took its work over"
+        )
+
+
+def folder_of(session: str) -> str:
+    return f"{FOLDER}{session}/"
+
+
+def is_session(name: str) -> bool:
+    """Whether a folder's name is one that we give: other folders beside the journals are somebody else's."""
+    return bool(_SESSION.fullmatch(name))
+
+
+def name_of_files(session: str) -> str:
+    """How the names of all files begin that a session adds to the table's data folder.
+
+    Nobody else writes such names. So a file of a session is told by its name alone, however others spell the location.
+    """
+    return f"{session}-"
+
+
+def files_of(store: ObjectStore, session: str, folders: Iterable[str]) -> list[str]:
+    """The locations of a session's files in these folders, each file once."""
+    one_spelling = {locations.folder_identity(folder): folder.rstrip("/") for folder in folders}
+    return [
+        location
+        for folder in one_spelling.values()
+        for location in locations.listed(store, folder, name_of_files(session))
+    ]
+
+
+def other_than(files: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """The files of a session whose names none of the kept ones has."""
+    names = set(map(file_name, kept))
+    return [location for location in files if file_name(location) not in names]
+
+
+def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
+    """The records at these paths of a session's folder. Raises UntrustedError if they cannot be resumed."""
+    folder = folder_of(session)
+    names = sorted(path.removeprefix(folder) for path in paths)
+    plan = plan_of(store, session)
+    groups: list[WrittenGroup] = []
+    commits: dict[int, tuple[int, ...]] = {}
+    delete: tuple[str, ...] | None = None
+    for name in names:
+        if name.startswith(("written-", "commit-", "holder-")):
+            body = _opened(store, folder + name)
+            try:
+                match name.partition("-")[0]:
+                    case "written":
+                        groups += [_written_group(record) for record in body["groups"]]
+                    case "commit":
+                        commits[int(body["snapshot_id"])] = tuple(body["groups"])
+                    case _ if "delete" in body:
+                        delete = tuple(body["delete"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise UntrustedError(f"{folder}{name} is damaged: {error}") from error
+    return Records(plan, tuple(sorted(groups, key=lambda group: group.number)), commits, delete)
+
+
+def _written_group(record: Mapping[str, Any]) -> WrittenGroup:
+    return WrittenGroup(record["number"], tuple(map(file_of, record["outputs"])), record["details"])
+
+
+def plan_of(store: ObjectStore, session: str) -> Planned:
+    """The plan. Raises UntrustedError where it is damaged or other code wrote it."""
+    body = _opened(store, folder_of(session) + "plan.json")
+    if body.get("planner") != PLANNER_VERSION:
+        raise UntrustedError(f"another version of deltacompact wrote it (planner {body.get('planner')})")
+    document = body["document"]
+    return Planned(mode_of(document), document["plan"])
+
+
+def holder_of(store: ObjectStore, session: str, paths: Iterable[str]) -> Holder:
+    """The process that holds the journal."""
+    number = _last_holder(paths)
+    name = f"holder-{number}.json" if number else "plan.json"
+    return Holder(**_opened(store, folder_of(session) + name)["holder"])
+
+
+def _holding() -> dict[str, Any]:
+    return {"holder": asdict(Holder.this())}
+
+
+def _last_holder(paths: Iterable[str]) -> int:
+    """The number of the last holder. 0: the process that wrote the plan."""
+    return max((_number(path) for path in paths if path.rpartition("/")[2].startswith("holder-")), default=0)
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("-")[2].removesuffix(".json"))
+
+
+def _is_there(store: ObjectStore, path: str) -> bool:
+    try:
+        store.stat(path)
+    except NotFoundError:
+        return False
+    return True
+
+
+# Documents
+
+
+def _sealed(body: Mapping[str, Any]) -> bytes:
+    return json.dumps({"format": 1, "sha256": checksum(body), "body": body}).encode()
+
+
+def _opened(store: ObjectStore, path: str) -> dict[str, Any]:
+    try:
+        document = json.loads(store.get(path))
+        body: dict[str, Any] = document["body"]
+        if document["format"] != 1 or document["sha256"] != checksum(body):
+            raise ValueError("its SHA-256 differs")
+    except (ValueError, KeyError, TypeError) as error:
+        raise UntrustedError(f"{path} is damaged: {error}") from error
+    return body
+
+
+def file_document(file: ContentFile) -> dict[str, Any]:
+    """A content file as JSON values, with all of its fields."""
+    document = {field.name: getattr(file, field.name) for field in fields(file)}
+    document["partition"] = [plain(value) for value in file.partition]
+    document["key_metadata"] = plain(file.key_metadata)
+    for name in _COUNTS:
+        document[name] = sorted(document[name].items())
+    for name in _BOUNDS:
+        document[name] = [(number, bound.hex()) for number, bound in sorted(document[name].items())]
+    return document
+
+
+def file_of(document: Mapping[str, Any]) -> ContentFile:
+    """The content file of `file_document`."""
+    values = dict(document)
+    for name in _COUNTS:
+        values[name] = dict(values[name])
+    for name in _BOUNDS:
+        values[name] = {number: bytes.fromhex(bound) for number, bound in values[name]}
+    for name in _TUPLES:
+        values[name] = tuple(values[name])
+    file = ContentFile(**values)
+    return replace(
+        file,
+        content=Content(file.content),
+        partition=tuple(value_of(value) for value in file.partition),
+        key_metadata=value_of(file.key_metadata),
+    )

@@ -1,0 +1,134 @@
+"""What earlier sessions of a branch left: dead ones, whose work can be taken up, and live ones, which are left alone.
+
+journal 5c    of this branch, its process was killed      dead
+journal 71    of this branch, a sign of life 2 s ago      live: its journal and its files are its own
+journal 8e    of another branch                           does not concern us
+journal a0    no plan in it any more                      the rest of one that was being cleared: deleted
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.wording import counted, text_of
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.journal import journal as journals
+from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, UntrustedError
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.plan_envelope import input_paths
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+
+_DOING = {"rewrite": "rewriting", "convert": "converting deletes of", "upsert": "comparing"}
+_CLOCK = "clock-"
+
+Tell: TypeAlias = Callable[[str, float, float], None]
+"""Hears of a session that is waited for: its name, seconds to wait at most, seconds by which its sign is ahead."""
+
+
+def no_tell(session: str, wait_s: float, ahead_s: float) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSession:
+    """A session that has a journal."""
+
+    session: str
+    plan: Planned
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The data files that it plans."""
+        return frozenset[str]().union(*map(input_paths, self.plan.body["groups"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The sessions of a branch."""
+
+    dead: tuple[LeftSession, ...] = ()
+    live: tuple[LeftSession, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell = no_tell) -> Left:
+    """What is in the journals. Waits for signs of life of sessions on other machines that were at work just now.
+
+    `tell` hears of each, before that: for how many seconds at most, and how far its last sign lies in the future.
+    """
+    sessions: dict[str, list[ObjectStat]] = defaultdict(list)
+    for stat in store.list(FOLDER):
+        session, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
+        if slash and journals.is_session(session):
+            sessions[session].append(stat)
+    dead, live, notes = [], [], []
+    for session, stats in sessions.items():
+        paths = [stat.path for stat in stats]
+        if journals.folder_of(session) + "plan.json" not in paths:
+            store.delete(paths)
+            continue
+        try:
+            found = LeftSession(session, journals.plan_of(store, session))
+            if (found.plan.body["uuid"], found.plan.body["branch"]) != (state.metadata.uuid, state.branch):
+                continue
+            if _is_alive(store, session, stats, signs, tell):
+                live.append(found)
+                files = counted(len(found.files), "file")
+                notes.append(f"session {session} is {_DOING[found.plan.mode]} {files} of this branch")
+                continue
+            journals.read(store, session, paths)
+            dead.append(found)
+        except NotFoundError:
+            continue  # it is being cleared
+        except UntrustedError as error:
+            notes.append(f"the journal of session {session} is not resumed, maintain removes it: {text_of(error)}")
+    return Left(tuple(dead), tuple(live), tuple(notes))
+
+
+def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], signs: Signs, tell: Tell) -> bool:
+    """Whether it gives a sign within the time after which it counts as dead, from its last one on, or from now.
+
+    The last one may be dated in the future: by a clock that was ahead, or by another one than dates objects now. So we
+    ask for signs that differ, whatever their date, and we stop asking after so many looks, whatever the store's clock
+    does meanwhile.
+    """
+    paths = [stat.path for stat in stats]
+    folder = journals.folder_of(session)
+    if folder + "ended" in paths:
+        return False
+    known = journals.holder_of(store, session, paths).is_at_work(session)
+    if known is not None:
+        return known
+    given, now_s = _given(stats), _store_time(store, folder)
+    last_s = max(given.values(), default=0.0)
+    dead_s = min(last_s, now_s) + signs.dead_after_s
+    if now_s <= dead_s:
+        tell(session, dead_s - now_s, max(0.0, last_s - now_s))
+    for _ in range(signs.looks):
+        if now_s > dead_s:
+            return False
+        signs.wait(signs.every_s / 2)
+        if (found := _given(store.list(folder))) != given:
+            return folder + "plan.json" in found
+        now_s = _store_time(store, folder)
+    return False
+
+
+def _given(stats: Iterable[ObjectStat]) -> dict[str, float]:
+    """The signs of a session, and when it gave them. Clocks are ours."""
+    return {stat.path: stat.modified_s for stat in stats if _CLOCK not in stat.path}
+
+
+def _store_time(store: ObjectStore, folder: str) -> float:
+    """The time of now by the clock that dates objects. If we die here, the clock goes with the journal."""
+    path = f"{folder}{_CLOCK}{uuid.uuid4().hex}"
+    store.put(path, b"")
+    try:
+        return store.stat(path).modified_s
+    finally:
+        store.delete([path])

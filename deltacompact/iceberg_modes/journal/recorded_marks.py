@@ -1,0 +1,30 @@
+"""Marks as a session's journal has them, and back.
+
+    outputs    the delete files, with all that a manifest says of them
+    details    "marks": [{"of": ["…/a.parquet"], "new_rows": 2}]          one for each, in their order
+
+The data files that they name come from the plan that the journal has, as they were when their rows were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup
+
+
+def record_of(number: int, marks: Sequence[Mark], details: Mapping[str, Any] | None = None) -> WrittenGroup:
+    """The marks of a group for the journal, and what else the mode says of it."""
+    of_marks = [{"of": [one.entry.file.path for one in mark.of], "new_rows": mark.new_rows} for mark in marks]
+    return WrittenGroup(number, tuple(mark.file for mark in marks), {"marks": of_marks, **(details or {})})
+
+
+def marks_of(record: WrittenGroup, asked: Mapping[str, Asked]) -> tuple[Mark, ...]:
+    """The marks of a record. `asked`: the data files of its group, by path."""
+    return tuple(
+        Mark(file, tuple(asked[path] for path in mark["of"]), mark["new_rows"])
+        for file, mark in zip(record.outputs, record.details["marks"], strict=True)
+    )

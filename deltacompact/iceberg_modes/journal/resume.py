@@ -1,0 +1,209 @@
+"""Resumes what sessions left that died: their written groups are committed, and the rest of what they wrote is deleted.
+
+    session 5c    groups 0, 1, 2 planned; 0 and 1 written; its process was killed
+    the next run  takes the journal over, commits 0 and 1, deletes half an output of 2, clears the journal
+                  and then plans anew: group 2 is there still
+
+A group is committed if it is still valid on the current head, as at any commit: its mode says so. It is done again if a
+file of it is missing or cut short. A commit whose answer nobody heard has landed if the table has its snapshot, or its
+files; then nothing of it is deleted, and nothing committed twice. Journals that cannot be trusted stay for `maintain`.
+
+Outputs are compared by name, which is the session's own, and inputs by identity: between two runs the table may have
+been registered by another spelling of its location, or write to another folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.commit.proposal import Proposal
+from deltacompact.iceberg.commit.snapshots import unnamed_drafts
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.content_files import ContentFile
+from deltacompact.iceberg.table.metadata import Ref
+from deltacompact.iceberg.table.other_heads import other_heads
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.journal import journal as journals
+from deltacompact.iceberg_modes.journal.journal import (
+    Journal,
+    Planned,
+    Records,
+    WrittenGroup,
+    files_of,
+    other_than,
+)
+from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs, giving_signs
+from deltacompact.iceberg_modes.plan_envelope import input_paths
+from deltacompact.storage.identity import file_name
+from deltacompact.storage.objects import ObjectStore
+
+Resumption: TypeAlias = Callable[[Planned, Sequence[WrittenGroup], TableState], Proposal[Any]]
+"""What a mode proposes on the current head, of groups that a dead session had written. Pure."""
+
+
+def landed_inputs(store: ObjectStore, state: TableState, reader: StateReader, left: Left, mode: str) -> frozenset[str]:
+    """The data files of groups that dead sessions of a mode committed."""
+    found: set[str] = set()
+    for dead in left.dead:
+        if dead.plan.mode == mode:
+            paths = [stat.path for stat in store.list(journals.folder_of(dead.session))]
+            records = journals.read(store, dead.session, paths)
+            for number in _landed(records, state, reader)[0]:
+                found |= input_paths(records.plan.body["groups"][number])
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What became of a dead session. `committed` is None if nothing was left to commit; `done` are its input files."""
+
+    committed: Committed[Any] | None = None
+    done: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def resume(
+    session: str, table: IcebergTable, committer: Committer, signs: Signs, resumption: Resumption | None
+) -> Resumed:
+    """Commit what a dead session had written, and clear its journal. Without a resumption, nothing is committed."""
+    store = committer.store
+    held = Journal.take_over(store, session)
+    if held is None:
+        return Resumed()
+    with giving_signs(session, held.sign, signs) as stop_signs:
+        try:
+            resumed, delete = _resumed(held, table, committer, resumption)
+            locations.discard_all(store, delete, lambda count: None)
+            stop_signs()
+            held.clear()
+            return resumed
+        except BaseException:
+            with contextlib.suppress(DeltaCompactError):
+                held.ended()
+            raise
+
+
+def _resumed(
+    held: Journal, table: IcebergTable, committer: Committer, resumption: Resumption | None
+) -> tuple[Resumed, Sequence[str]]:
+    """What was resumed, and the files to delete before the journal is cleared."""
+    store, reader = held.store, committer.reader
+    records = held.read()
+    table = table.reloaded()
+    state = reader.read(table.metadata, committer.branch)
+    landed, in_table = _landed(records, state, reader)
+    if records.delete is not None:  # by a version that compared spellings, perhaps
+        return Resumed(), other_than(records.delete, in_table)
+    waiting = [group for group in records.groups if group.number not in landed]
+    intact = [group for group in waiting if _is_intact(store, group)] if resumption is not None else []
+    committed = _committed(held, table, committer, records.plan, intact, resumption) if resumption and intact else None
+    added = committed.outcome.paths if committed and committed.snapshot else frozenset()
+    done = {group.number for group in intact if committed and committed.snapshot and _is_in(group, added)}
+    # a commit of the dead session may still be under way, and might succeed after a rollback
+    tried = {
+        number
+        for snapshot_id, numbers in records.commits.items()
+        if snapshot_id not in state.metadata.snapshots
+        for number in numbers
+    }
+    kept = {file.path for group in records.groups if group.number in tried for file in group.outputs} | in_table | added
+    folders = [state.metadata.data_folder, *(file.path.rpartition("/")[0] for file in _outputs(records))]
+    unwanted = other_than(files_of(store, held.session, folders), kept) + _drafts(store, records, committed)
+    notes = []
+    if landed:
+        notes.append(f"{counted(len(landed), 'group')} of session {held.session} had been committed")
+    if again := len(waiting) - len(done):
+        why = "cannot be committed any more" if resumption else f"of another {records.plan.mode}: deleted"
+        notes.append(f"{counted(again, 'group')} of session {held.session} {why}")
+    groups = records.plan.body["groups"]
+    files = frozenset[str]().union(*(input_paths(groups[number]) for number in landed | done))
+    return Resumed(committed, files, tuple(notes)), held.finish(unwanted)
+
+
+def _committed(
+    held: Journal,
+    table: IcebergTable,
+    committer: Committer,
+    plan: Planned,
+    groups: Sequence[WrittenGroup],
+    resumption: Resumption,
+) -> Committed[Any]:
+    def propose(state: TableState) -> Proposal[Any]:
+        live = _names(state)  # the dead session's own commit may land between two attempts of ours
+        return resumption(plan, [group for group in groups if not _files(group) & live], state)
+
+    numbers = [group.number for group in groups]
+    committing = replace(committer, before_attempt=lambda number: held.before_attempt(number, numbers))
+    return committing.commit(table, propose)
+
+
+def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | None) -> list[str]:
+    """Manifests of snapshots that the dead session tried to commit, and that our own has made impossible.
+
+    The dead session may have worked through another catalog, whose pointer has them.
+    """
+    if committed is None or committed.snapshot is None:
+        return []
+    metadata = committed.table.metadata
+    failed = {snapshot_id for snapshot_id in records.commits if snapshot_id not in metadata.snapshots}
+    if failed:
+        failed -= {found.snapshot_id for head in other_heads(committed.table) for found in head.snapshots}
+    return unnamed_drafts(store, metadata, failed)
+
+
+def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
+    sizes = {file.path: file.file_bytes for file in group.outputs}
+    return all(locations.bytes_of(store, path) == size for path, size in sizes.items())
+
+
+def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
+    """The groups that the table has, and the names of those of their files that it has.
+
+    A group without files is there if its inputs are gone.
+    """
+    live = _names(state)
+    landed = {group.number for group in records.groups if _files(group) & live}
+    found = {name for group in records.groups for name in _files(group) & live}
+    groups = {group.number: group for group in records.groups}
+    for snapshot_id, numbers in records.commits.items():
+        if snapshot_id not in state.metadata.snapshots:
+            continue
+        refs = {**state.metadata.refs, state.branch: Ref(snapshot_id, "branch")}
+        then = reader.read(replace(state.metadata, refs=refs), state.branch)
+        live = _names(then)
+        for number in numbers:
+            files = _files(groups[number])
+            found |= files & live
+            if files & live if files else not _has_inputs(then, records.plan.body["groups"][number]):
+                landed.add(number)
+    return landed, found
+
+
+def _has_inputs(state: TableState, group: Mapping[str, Any]) -> bool:
+    """Whether the branch has one of the data files of a planned group, by whatever name."""
+    inputs = set(map(locations.identity_of, input_paths(group)))
+    return any(locations.identity_of(entry.file.path) in inputs for entry in state.data)
+
+
+def _names(state: TableState) -> set[str]:
+    return {file_name(entry.file.path) for entry in (*state.data, *state.deletes)}
+
+
+def _files(group: WrittenGroup) -> set[str]:
+    return {file_name(file.path) for file in group.outputs}
+
+
+def _outputs(records: Records) -> Iterator[ContentFile]:
+    return (file for group in records.groups for file in group.outputs)
+
+
+def _is_in(group: WrittenGroup, added: frozenset[str]) -> bool:
+    return not group.outputs or any(file.path in added for file in group.outputs)

@@ -1,0 +1,112 @@
+"""Does the process of a session still work? Its journal shows it: a holder gives a sign of life every few seconds.
+
+    its process ended, on this machine                       dead: nobody has to wait
+    it said `ended`: Ctrl-C, an error                        dead
+    its attempt was given up: we are a later one             dead
+    last sign 2 s ago, then another one                      alive
+    last sign 2 s ago, and none within half a minute         dead
+    last sign in an hour, and none within half a minute      dead: a clock was ahead
+
+Both times are the store's: we compare its last-modified time of the sign with that of an object that we put now. A
+wrong answer costs work that is done twice, never a row: who takes a journal over fences its former holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.events import logger
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.commit.attempts import current_attempt, is_superseded
+
+_AT_WORK: set[str] = set()
+"""Sessions that threads of this process work on."""
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """A holder gives a sign every `every_s` seconds. After `dead_after_s` seconds without one, it counts as dead."""
+
+    every_s: float = 5.0
+    dead_after_s: float = 30.0
+    wait: Callable[[float], None] = field(default=time.sleep, compare=False)
+
+    @property
+    def looks(self) -> int:
+        """So often a session is looked at, twice for each sign, until it counts as dead whatever a clock says."""
+        return 1 + math.ceil(2 * self.dead_after_s / self.every_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds a journal. `started_s` tells processes apart that had the same number.
+
+    `attempt` is the scheduler's name for its work, if it has one.
+    """
+
+    machine: str
+    process: int
+    started_s: float
+    attempt: str | None = None
+
+    @classmethod
+    def this(cls) -> Holder:
+        return cls(_machine(), os.getpid(), psutil.Process().create_time(), current_attempt())
+
+    def is_at_work(self, session: str) -> bool | None:
+        """Whether the holder works on the session. None: it is on another machine, so nobody here knows."""
+        if is_superseded(self.attempt, by=current_attempt()):
+            return False
+        if self.machine != _machine():
+            return None
+        if self.process == os.getpid() and self.started_s == Holder.this().started_s:
+            return session in _AT_WORK
+        try:
+            return bool(psutil.Process(self.process).create_time() == self.started_s)
+        except psutil.Error:
+            return False
+
+
+def _machine() -> str:
+    with contextlib.suppress(OSError):
+        return f"{socket.gethostname()} {_BOOT.read_text().strip()}"
+    return socket.gethostname()
+
+
+@contextlib.contextmanager
+def giving_signs(session: str, sign: Callable[[], None], signs: Signs) -> Iterator[Callable[[], None]]:
+    """Give signs of life from another thread while the block runs, or until it calls what it gets."""
+    ended = threading.Event()
+
+    def give() -> None:
+        while not ended.wait(signs.every_s):
+            try:
+                sign()
+            except DeltaCompactError as error:  # others may take us for dead then, and we will notice
+                logger.warning("session %s: a sign of life could not be written: %s", session, text_of(error))
+
+    thread = threading.Thread(target=give, name=f"signs of {session}", daemon=True)
+
+    def stop() -> None:
+        ended.set()
+        thread.join()
+
+    _AT_WORK.add(session)
+    thread.start()
+    try:
+        yield stop
+    finally:
+        stop()
+        _AT_WORK.discard(session)

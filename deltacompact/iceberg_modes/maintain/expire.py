@@ -1,0 +1,273 @@
+"""Expires snapshots, then deletes the files that only they reached.
+
+    1  plan       of the current metadata: snapshots 7 and 8 go                      a pure function
+    2  commit     if no branch or tag has changed since; else plan again            the only step that readers see
+    3  reach      files of 7 and 8, less the files of every snapshot that is left   read after the commit
+    4  delete     data first, manifest lists last
+
+A crash after the commit leaves orphans, which `remove-orphans` finds. While nobody knows whether the commit took
+effect, nothing is deleted (rule 20). Files outside of the table's own folders may belong to others, as those of
+add_files do: they stay, and are counted. So does a file that is in doubt: its location leads nobody knows where, or a
+snapshot that is left names a file so called elsewhere, which may be this one by another name of its bucket.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltacompact.base.errors import ConflictError, OutcomeUnknownError, StoreError
+from deltacompact.base.wording import counted, text_of
+from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.locations import identity_of
+from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
+from deltacompact.iceberg.table.metadata_files import metadata_document
+from deltacompact.iceberg.table.other_heads import other_heads, refuse_newer
+from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.iceberg_modes.maintain.options import MaintainOptions
+from deltacompact.iceberg_modes.maintain.reach import (
+    MANIFESTS,
+    PATHS_SHOWN,
+    STATISTICS,
+    File,
+    each_live_file,
+    folders_of,
+    is_inside,
+    manifests_of,
+)
+from deltacompact.iceberg_modes.maintain.retention import Expiry, plan_expiry, why_nothing
+from deltacompact.storage.identity import file_name
+from deltacompact.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireResult:
+    """What expired, and what was deleted for it (in a dry run: what would be)."""
+
+    snapshots: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    files: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Deleted files by kind."""
+    bytes: int = 0
+    paths: tuple[str, ...] = ()
+    """The first of the deleted files."""
+    kept_outside: int = 0
+    """Files that nothing reaches any more, outside of the table's folders. They are not deleted."""
+    in_doubt: tuple[str, ...] = ()
+    """Files that may be others than they seem to be. They are not deleted."""
+    nothing_to_do: str | None = None
+
+
+@dataclass(slots=True)
+class _Expired:
+    """What one or several attempts removed from the table."""
+
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    statistics: dict[str, StatisticsFile] = field(default_factory=dict)
+    refs: set[str] = field(default_factory=set)
+
+    def add(self, metadata: TableMetadata, expiry: Expiry) -> None:
+        self.snapshots |= {number: metadata.snapshots[number] for number in expiry.snapshots}
+        self.statistics |= {found.path: found for found in metadata.statistics if found.snapshot_id in expiry.snapshots}
+        self.refs |= expiry.refs
+
+    def is_gone_from(self, metadata: TableMetadata) -> bool:
+        return not self.snapshots.keys() & metadata.snapshots.keys() and not self.refs & metadata.refs.keys()
+
+    def less(self, metadata: TableMetadata) -> None:
+        """Forget what the table has, after all."""
+        there = metadata.snapshots
+        self.snapshots = {number: found for number, found in self.snapshots.items() if number not in there}
+        self.statistics = {path: found for path, found in self.statistics.items() if found.snapshot_id not in there}
+        self.refs -= metadata.refs.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreached:
+    """What only expired snapshots reach: files to delete, in their order; how many lie outside of the table's folders;
+    and those that may be other files than they seem to be."""
+
+    own: tuple[File, ...]
+    outside: int
+    in_doubt: tuple[str, ...]
+
+    @classmethod
+    def of(cls, files: Sequence[tuple[str, File]], folders: Collection[str], elsewhere: Container[str]) -> _Unreached:
+        """`files` by identity. `elsewhere`: names of files outside of the folders that the table still has."""
+        inside = [(name, file) for name, file in files if is_inside(name, folders)]
+        own: list[File] = []
+        in_doubt: list[File] = []
+        for name, file in inside:
+            doubtful = file_name(name) in elsewhere or locations.in_doubt(file.location) is not None
+            (in_doubt if doubtful else own).append(file)
+        return cls(tuple(own), len(files) - len(inside), tuple(file.location for file in in_doubt))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSnapshots:
+    """Expires snapshots of one table. `say` is told what happens, `now_ms` is the moment ages are counted from."""
+
+    store: ObjectStore
+    options: MaintainOptions
+    now_ms: int
+    say: Callable[[str], None] = lambda line: None
+    before_commit: Callable[[], None] = lambda: None
+    """Called before each commit. Tests let other writers commit there."""
+    wait: Callable[[float], None] = time.sleep
+
+    def plan(self, metadata: TableMetadata) -> ExpireResult:
+        """What a run would do. Writes nothing."""
+        expiry = plan_expiry(metadata, self.options, self.now_ms)
+        if expiry.is_empty:
+            return ExpireResult(nothing_to_do=why_nothing(metadata, self.options))
+        expired = _Expired()
+        expired.add(metadata, expiry)
+        left = [found for number, found in metadata.snapshots.items() if number not in expiry.snapshots]
+        return self._result(expired, self._unreached(expired, metadata, left))
+
+    def run(self, table: IcebergTable) -> ExpireResult:
+        """Expire, then delete. If an error is raised before deleting begins, no file has been deleted.
+
+        Raises ConflictError if others change branches and tags again and again, OutcomeUnknownError if the catalog does
+        not say what happened, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
+        """
+        expired = _Expired()
+        if plan_expiry(table.metadata, self.options, self.now_ms).is_empty:
+            return ExpireResult(nothing_to_do=why_nothing(table.metadata, self.options))
+        others = other_heads(table, wait=self.wait)
+        refuse_newer(table.metadata, others)
+        after = self._committed(table, expired)
+        if not expired.snapshots and not expired.refs:
+            return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
+        self._refuse_lost_refs(table.metadata, after.metadata, expired)
+        now = after.reloaded().metadata
+        elsewhere = [found for head in others for found in head.snapshots if found.snapshot_id not in now.snapshots]
+        unreached = self._unreached(expired, now, now.snapshots.values(), elsewhere)
+        result = self._result(expired, unreached)
+        own = unreached.own
+        done = Counter[str]()
+
+        def deleted(count: int) -> None:
+            done["files"] += count
+            self.say(f"deleted {done['files']:,} of {counted(len(own), 'file')}")
+
+        locations.discard_all(self.store, [file.location for file in own], deleted)
+        return result
+
+    def _committed(self, table: IcebergTable, expired: _Expired) -> IcebergTable:
+        """Commit what expires of the current table, attempt after attempt. Fills in what is gone."""
+        patience = Patience.of(table.metadata.properties)
+        table_id, unanswered, said = table.metadata.table_id, 0, ""
+        for attempt in range(1, patience.attempts + 1):
+            expiry = plan_expiry(table.metadata, self.options, self.now_ms)
+            if expiry.is_empty:
+                expired.less(table.metadata)
+                return table
+            self.before_commit()
+            expired.add(table.metadata, expiry)
+            try:
+                after = table.expire(expiry.snapshots, expiry.refs)
+                expired.less(after.metadata)
+                return after
+            except ConflictError as error:
+                said = text_of(error)
+            except CommitUnansweredError as error:
+                unanswered, said = unanswered + 1, text_of(error)
+            self.wait(patience.wait_s(attempt))
+            try:
+                table = table.reloaded()
+            except StoreError:
+                if not unanswered:
+                    raise
+                break
+            if unanswered and expired.is_gone_from(table.metadata):
+                return table
+            if unanswered == UNANSWERED_MAX:
+                break
+        if unanswered:
+            raise OutcomeUnknownError(
+                f"{table_id}: the catalog did not say whether snapshots were expired, so no file was deleted ({said}). "
+                "Run it again; remove-orphans finds what is left"
+            )
+        raise ConflictError(f"{table_id}: other commits came first, again and again ({said})")
+
+    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: _Expired) -> None:
+        """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.
+
+        The metadata files between say so. In the usual case there is none.
+        """
+        for location in _since(before.metadata_location, after.metadata_log):
+            refs = metadata_document(locations.fetched(self.store, location), location).get("refs", {})
+            lost = [
+                name
+                for name, ref in refs.items()
+                if ref["snapshot-id"] in expired.snapshots and name not in expired.refs and name not in after.refs
+            ]
+            if lost:
+                raise ConflictError(
+                    f"{before.table_id}: {lost[0]!r} of snapshot {refs[lost[0]]['snapshot-id']} was made while the "
+                    "snapshot expired, and the catalog removed it. No file was deleted"
+                )
+
+    def _unreached(
+        self,
+        expired: _Expired,
+        metadata: TableMetadata,
+        left: Iterable[Snapshot],
+        of_other_heads: Collection[Snapshot] = (),
+    ) -> _Unreached:
+        """The files that only expired snapshots reach."""
+        left, folders = list(left), folders_of(metadata)
+        self.say(f"reading {counted(len(expired.snapshots), 'expired snapshot')} and {len(left):,} that are left")
+        lists, gone = manifests_of(self.store, list(expired.snapshots.values()), tolerant=True)
+        lists_left, kept = manifests_of(self.store, left)
+        more_lists, more = manifests_of(self.store, of_other_heads, tolerant=True)
+        more = {path: manifest for path, manifest in more.items() if path not in kept}
+        only_gone = {path: manifest for path, manifest in gone.items() if path not in kept.keys() | more.keys()}
+        content: dict[str, File] = {}
+        each_live_file(self.store, only_gone.values(), content.update, self.say, tolerant=True)
+        upper = [
+            *kept,
+            *more,
+            *(file.location for file in (*lists_left, *more_lists)),
+            metadata.metadata_location,
+            *metadata.metadata_log,
+        ]
+        upper += [found.path for found in metadata.statistics if found.snapshot_id not in expired.snapshots]
+        named = set(map(identity_of, upper))
+        elsewhere = {file_name(name) for name in named if not is_inside(name, folders)}
+        if content:
+
+            def keep(reached: Mapping[str, File]) -> None:
+                for name in reached:
+                    content.pop(name, None)
+                    if not is_inside(name, folders):
+                        elsewhere.add(file_name(name))
+
+            each_live_file(self.store, kept.values(), keep, self.say)
+            each_live_file(self.store, more.values(), keep, self.say, tolerant=True)
+        above = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
+        above += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
+        others = {identity_of(file.location): file for file in (*above, *lists)}
+        in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))
+        return _Unreached.of([(name, file) for name, file in in_order if name not in named], folders, elsewhere)
+
+    def _result(self, expired: _Expired, unreached: _Unreached) -> ExpireResult:
+        own = unreached.own
+        return ExpireResult(
+            tuple(sorted(expired.snapshots, key=lambda number: expired.snapshots[number].timestamp_ms)),
+            tuple(sorted(expired.refs)),
+            dict(Counter(file.kind for file in own)),
+            sum(file.bytes for file in own),
+            tuple(file.location for file in own[:PATHS_SHOWN]),
+            unreached.outside,
+            unreached.in_doubt,
+        )
+
+
+def _since(location: str, log: tuple[str, ...]) -> tuple[str, ...]:
+    """The metadata files after this one. The log may have forgotten it: then all that it has."""
+    return log[log.index(location) + 1 :] if location in log else log

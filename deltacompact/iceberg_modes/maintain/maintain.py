@@ -1,0 +1,101 @@
+"""Maintains one table: expires snapshots, rewrites the manifests of a branch, removes orphans; in this order.
+
+Expiring comes first, because it may remove branches and does not read what it need not; a rewrite of manifests adds a
+snapshot, which is too young to expire. Orphans come last: fewer snapshots are left to read, and what the first two
+leave behind after a failure is too young to be taken for an orphan until a later run.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.journal.journal import FOLDER
+from deltacompact.iceberg_modes.maintain.expire import ExpireResult, ExpireSnapshots
+from deltacompact.iceberg_modes.maintain.options import maintain_options, refuse_young_orphans
+from deltacompact.iceberg_modes.maintain.orphans import OrphansResult, RemoveOrphans
+from deltacompact.iceberg_modes.maintain.rewrite_manifests import ManifestsResult, RewriteManifests
+from deltacompact.storage.store_clock import agreed_now_s
+
+
+@dataclass(slots=True)
+class MaintainResult:
+    """What each kind of maintenance did, or would do in a dry run. None: it was not asked for."""
+
+    table_id: str
+    branch: str
+    dry_run: bool
+    expire_snapshots: ExpireResult | None = None
+    rewrite_manifests: ManifestsResult | None = None
+    remove_orphans: OrphansResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """One call of maintain. `say` is told what happens.
+
+    `now_ms` is the moment from which ages are counted; None: now, as the store's clock has it where ours disagrees. In
+    a dry run, which writes nothing, ours counts.
+    """
+
+    table: IcebergTable
+    branch: str = MAIN
+    chosen: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    dry_run: bool = False
+    now_ms: int | None = None
+    say: Callable[[str], None] = lambda line: None
+
+    def run(
+        self, expire_snapshots: bool = False, rewrite_manifests: bool = False, remove_orphans: bool = False
+    ) -> MaintainResult:
+        """Do what is asked for. Raises InputError before any work, and what the single steps raise."""
+        metadata = self.table.metadata
+        ours_ms = int(time.time() * 1000) if self.now_ms is None else self.now_ms
+        options = maintain_options(self.chosen, metadata.properties, ours_ms)
+        if not (expire_snapshots or rewrite_manifests or remove_orphans):
+            raise InputError("nothing is asked for: expire snapshots, rewrite manifests, remove orphans")
+        metadata.branch(self.branch)
+        if expire_snapshots or remove_orphans:
+            _refuse_without_gc(metadata.table_id, metadata.properties)
+        if remove_orphans:
+            refuse_young_orphans(options, self.chosen)
+        store = self.table.store
+        manifests = RewriteManifests(store, self.branch, options.manifest_bytes, self.say)
+        if rewrite_manifests:
+            manifests.refuse_version_1(metadata)
+        now_ms = self._agreed_ms(ours_ms) if expire_snapshots or remove_orphans else ours_ms
+        options = maintain_options(self.chosen, metadata.properties, now_ms)
+        result = MaintainResult(metadata.table_id, self.branch, self.dry_run)
+        if expire_snapshots:
+            expiry = ExpireSnapshots(store, options, now_ms, self.say)
+            result.expire_snapshots = expiry.plan(metadata) if self.dry_run else expiry.run(self.table)
+        if rewrite_manifests:
+            now = self.table.reloaded()
+            if self.branch != MAIN and self.branch not in now.metadata.refs:
+                result.rewrite_manifests = ManifestsResult(nothing_to_do=f"the branch {self.branch!r} has expired")
+            elif self.dry_run:
+                result.rewrite_manifests = manifests.plan(now.metadata)
+            else:
+                result.rewrite_manifests = manifests.run(now, uuid.uuid4().hex)
+        if remove_orphans:
+            orphans = RemoveOrphans(store, options, now_ms, self.table.io_properties, self.say)
+            result.remove_orphans = orphans.run(self.table.reloaded(), self.dry_run)
+        return result
+
+    def _agreed_ms(self, ours_ms: int) -> int:
+        if self.now_ms is not None or self.dry_run:
+            return ours_ms
+        return round(agreed_now_s(self.table.store, f"{FOLDER}clock-{uuid.uuid4().hex}", ours_ms / 1000) * 1000)
+
+
+def _refuse_without_gc(table_id: str, properties: Mapping[str, str]) -> None:
+    if properties.get("gc.enabled", "true").strip().lower() == "false":
+        raise InputError(
+            f"table {table_id!r} has gc.enabled=false: other tables may use its files, so none is deleted here"
+        )

@@ -1,0 +1,78 @@
+"""Which folders a removal of orphans may search, and which of them belong to other tables of the catalog.
+
+searched /lake/t              another table has its data in /lake/t/old       refused: its files look like orphans
+                              another one lies in /lake                       refused: it may write anywhere below
+searched /lake, asked for     others in /lake/u, /lake/v                      these folders are left alone
+                              another one lies in /lake itself                refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.locations import folder_identity
+from deltacompact.iceberg.table.metadata import TableMetadata, folders_named
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable, Neighbour, UnlistedError
+from deltacompact.iceberg_modes.maintain.options import UNLISTED_ALLOWED
+from deltacompact.iceberg_modes.maintain.reach import is_inside
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The folder that is searched. `is_wide`: it is more than one of the table's own folders."""
+
+    location: str
+    inside: str
+    is_wide: bool
+
+    @classmethod
+    def of(cls, location: str, table: TableMetadata) -> Searched:
+        own = {table.data_folder, table.metadata_folder, *folders_named(table.location, table.properties)}
+        inside = folder_identity(location)
+        return cls(location, inside, not is_inside(inside, map(folder_identity, own)))
+
+    def left_alone(self, table: IcebergTable, unlisted_allowed: bool, say: Callable[[str], None]) -> dict[str, str]:
+        """The folders of other tables in the searched one, by identity.
+
+        Raises InputError where files of another table cannot be told from orphans.
+        """
+        try:
+            neighbours = list(table.neighbours(say))
+        except UnlistedError as error:
+            if unlisted_allowed and not self.is_wide:
+                return {}
+            raise InputError(
+                f"{table.metadata.table_id}: {error}, and nobody knows whose files lie in {self.location}: nothing was "
+                f"deleted; {self._remedy}"
+            ) from error
+        found: dict[str, str] = {}
+        for neighbour in neighbours:
+            found |= self._of(neighbour, table.metadata)
+        return found
+
+    @property
+    def _remedy(self) -> str:
+        if self.is_wide:
+            return "search one of the table's own folders"
+        return f"if no other table has files there, add {UNLISTED_ALLOWED}=true"
+
+    def _of(self, other: Neighbour, ours: TableMetadata) -> dict[str, str]:
+        if other.uuid == ours.uuid:
+            raise InputError(
+                f"{ours.table_id}: it is also registered as {other.table_id}, whose files cannot be told from orphans: "
+                "nothing was deleted. Drop one of the two names, without its files"
+            )
+        found = {}
+        for folder in other.folders:
+            name = folder_identity(folder)
+            if self.is_wide and name.startswith(self.inside) and name != self.inside:
+                found[name] = folder
+            elif name.startswith(self.inside) or self.inside.startswith(name):
+                raise InputError(
+                    f"{ours.table_id}: files of table {other.table_id}, which has {folder}, cannot be told from "
+                    f"orphans in {self.location}: nothing was deleted. Search a folder of {ours.table_id} alone "
+                    "(--option location=…)"
+                )
+        return found

@@ -1,0 +1,76 @@
+"""Decides which snapshots, branches and tags expire, by the rules of Iceberg's own expiry: a pure function.
+
+    main     7 <- 8 <- 9 (head)      older than 5 days: 7, 8       7 and 8 expire, the head never
+    audit    8                       keeps 2 snapshots             8 and 7 stay after all
+    v1       tag of 7, max age 1 d   8 days old                    the tag goes, and with it what it held
+
+1. A branch or tag goes if its snapshot is older than its own maximum age, else the table's. main never goes.
+2. A branch keeps its newest snapshots up to its minimum, and those that are young enough; by its own rules, else the
+   table's. A tag keeps its one snapshot.
+3. A snapshot that no branch or tag ever led to, such as a staged one, stays as long as it is young.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.table.metadata import MAIN, Ref, TableMetadata
+from deltacompact.iceberg_modes.maintain.options import MaintainOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What expires: snapshot ids, names of branches and tags."""
+
+    snapshots: frozenset[int]
+    refs: frozenset[str]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.snapshots and not self.refs
+
+
+def plan_expiry(metadata: TableMetadata, options: MaintainOptions, now_ms: int) -> Expiry:
+    """What expires of a table at this moment."""
+    stays = {name: ref for name, ref in metadata.refs.items() if _ref_stays(name, ref, metadata, options, now_ms)}
+    kept: set[int] = set()
+    led_to: set[int] = set()
+    for ref in stays.values():
+        if ref.kind == "branch":
+            kept |= set(_kept_of_branch(ref, metadata, options, now_ms))
+            led_to |= {snapshot.snapshot_id for snapshot in metadata.ancestors(metadata.snapshots.get(ref.snapshot_id))}
+        else:
+            kept.add(ref.snapshot_id)
+            led_to.add(ref.snapshot_id)
+    youngest_gone = now_ms - options.snapshot_age_ms
+    kept |= {
+        number
+        for number, snapshot in metadata.snapshots.items()
+        if number not in led_to and snapshot.timestamp_ms >= youngest_gone
+    }
+    return Expiry(frozenset(metadata.snapshots.keys() - kept), frozenset(metadata.refs.keys() - stays.keys()))
+
+
+def why_nothing(metadata: TableMetadata, options: MaintainOptions) -> str:
+    """Why nothing expires."""
+    if not metadata.snapshots:
+        return "the table has no snapshots"
+    hours = options.snapshot_age_ms / 3_600_000
+    return f"{counted(len(metadata.snapshots), 'snapshot')}: younger than {hours:g} hours, or kept by a branch or tag"
+
+
+def _ref_stays(name: str, ref: Ref, metadata: TableMetadata, options: MaintainOptions, now_ms: int) -> bool:
+    age_max = options.ref_age_ms if ref.max_ref_age_ms is None else ref.max_ref_age_ms
+    snapshot = metadata.snapshots.get(ref.snapshot_id)
+    return name == MAIN or age_max is None or (snapshot is not None and now_ms - snapshot.timestamp_ms <= age_max)
+
+
+def _kept_of_branch(ref: Ref, metadata: TableMetadata, options: MaintainOptions, now_ms: int) -> Iterator[int]:
+    age_max = options.snapshot_age_ms if ref.max_snapshot_age_ms is None else ref.max_snapshot_age_ms
+    least = options.keep_snapshots if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
+    for number, snapshot in enumerate(metadata.ancestors(metadata.snapshots.get(ref.snapshot_id))):
+        if number >= max(1, least) and now_ms - snapshot.timestamp_ms > age_max:
+            return
+        yield snapshot.snapshot_id

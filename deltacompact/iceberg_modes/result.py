@@ -1,0 +1,37 @@
+"""What the results of all modes have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltacompact.iceberg.commit.committer import Committed
+
+
+@dataclass(slots=True)
+class ModeResult(ABC):
+    """What one call of a mode did.
+
+    snapshots        those that it committed
+    redone           groups or files that others touched, so that they were done again
+    resumed          groups that a session which died had written
+    refused          why some were given up, a line each
+    notes            about other sessions, and the key index
+    nothing_to_do    why there was nothing to do
+    executor         where the tasks ran
+    """
+
+    table_id: str
+    branch: str
+    snapshots: list[int] = field(default_factory=list)
+    redone: int = 0
+    resumed: int = 0
+    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    nothing_to_do: str | None = None
+    executor: str = ""
+
+    @abstractmethod
+    def count(self, done: Committed[Any]) -> None:
+        """Add what a commit brought."""

@@ -1,0 +1,294 @@
+"""Writes the outputs of file groups: dead rows are found, the live ones materialized, each output described.
+
+group     a.parquet: rows 0, 2 live      c.parquet: rows 1, 3 live
+output    y.parquet: a 0, a 2, c 1, c 3                 the order of the group's files
+
+In version 3, y stores the row ids that these rows have by their places in a and c, and when they were last updated.
+Rows that go to several partitions of another spec are divided first (splitting.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.limits import Limits
+from deltacompact.base.model import ContentType, Partition
+from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.base.settings import Settings, check_codec
+from deltacompact.executors.executor import Executor
+from deltacompact.iceberg.deletes.dead_rows import Found
+from deltacompact.iceberg.marks.finding import Asked, Finder, Sizes
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
+from deltacompact.iceberg.table.locations import readable
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
+from deltacompact.iceberg.table.row_lineage import with_lineage
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.journal.journal import name_of_files
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
+from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
+from deltacompact.iceberg_modes.rewrite.sampling import SampleTask, written_share
+from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, Slice, SplitTask, all_live, in_slices, split
+from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
+from deltacompact.index.live_bitmaps import write_masks
+from deltacompact.steps.materialize import LiveRange, MaterializeTask
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids, files, parquet_read
+from deltacompact.tabular.damage import CANNOT_BE_READ
+from deltacompact.tabular.row_groups import WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A plan, the table and the branch as they were planned, and the session whose name the outputs have."""
+
+    store: ObjectStore
+    table: IcebergTable
+    state: TableState
+    plan: RewritePlan
+    session: str
+
+
+_CODEC = "write.parquet.compression-codec"
+
+
+def codec_of(metadata: TableMetadata, settings: Settings) -> str:
+    """The codec of outputs: that of the settings, else the table's. Raises InputError for one that we cannot write."""
+    if settings.compression is not None:
+        return settings.compression
+    name = metadata.properties.get(_CODEC, "zstd").lower()
+    codec = "none" if name == "uncompressed" else name
+    check_codec(_CODEC, codec)
+    return codec
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output as it is planned: its task, its location, its partition."""
+
+    task: MaterializeTask
+    path: str
+    partition: PartitionTuple
+
+
+class Work:
+    """The tasks of some groups, which hand each other files in `folder`."""
+
+    def __init__(self, job: Job, executor: Executor, settings: Settings, sizes: Sizes, folder: str) -> None:
+        self._store = job.store
+        self._table = job.table
+        self._metadata = job.state.metadata
+        self._plan = job.plan
+        self._session = job.session
+        self._tasks = Tasks(job.store, executor)
+        self._settings = settings
+        self._sizes = sizes
+        self._folder = folder
+        self._may_be_nan = job.table.counted_for_nan
+
+    @property
+    def _limits(self) -> Limits:
+        return self._settings.limits
+
+    def written(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+        """The groups as their outputs are complete."""
+        at_once = self._plan.options.max_concurrent_groups or len(groups)
+        with _advising():
+            for start in range(0, len(groups), at_once):
+                yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
+
+    def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
+        finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
+        dead = finder.find([Asked(source.entry, source.deletes) for group in groups for source in group.inputs])
+        files = iter(dead.files)
+        by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
+        tasks: list[_Output] = []
+        group_of: list[int] = []
+        for number, (members, size) in enumerate(zip(by_group, self._written_bytes(groups, by_group), strict=True)):
+            made = list(self._outputs(groups[number], members, dead.masks_of, size, folder))
+            tasks += made
+            group_of += [number] * len(made)
+            if not made:
+                yield _rewritten(groups[number], members, [])
+        outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
+        wanted = Counter(group_of)
+        free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
+        inputs = [
+            (WriteTask(output.task, self._counted(free[own])), functools.partial(str, readable(output.path)))
+            for own, output in zip(group_of, tasks, strict=True)
+        ]
+        for number, output in self._tasks.finished(write, inputs):
+            own = group_of[number]
+            outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
+            if len(outputs[own]) == wanted[own]:
+                yield _rewritten(groups[own], by_group[own], [file for _, file in sorted(outputs.pop(own), key=_first)])
+
+    # Outputs
+
+    def _columns(self, group: FileGroup) -> pa.Schema:
+        columns = self._metadata.schema
+        return with_lineage(columns) if group.has_lineage else columns
+
+    def _written_bytes(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[Found]]) -> list[int]:
+        """About the bytes that the live rows of each group will have. Groups that may need two files are sampled."""
+        sizes = [sum(_live_bytes(member) for member in members) for members in by_group]
+        large = [number for number, size in enumerate(sizes) if size > self._plan.options.target_file_bytes // 2]
+        options, reading = self._write_options(), self._limits.reading
+        tasks = [
+            SampleTask(max(by_group[number], key=_live_bytes).file, self._columns(groups[number]), options, reading)
+            for number in large
+        ]
+        for number, share in zip(large, self._tasks.run(written_share, tasks), strict=True):
+            sizes[number] = int(sizes[number] * share)
+        return sizes
+
+    def _outputs(
+        self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], size: int, folder: str
+    ) -> Iterator[_Output]:
+        """The outputs of a group: the live rows of each partition in the order of its files, divided evenly."""
+        rows = sum(member.live_rows for member in members)
+        parts = [(group.partition, [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members])]
+        if group.partition is None:
+            parts, masks_of = self._divided(group, members, masks_of, f"{folder}split-{group.number}")
+        numbers = itertools.count()
+        for partition, ranges in parts:
+            assert partition is not None
+            of_partition = sum(one.stop - one.start for one in ranges)
+            if not of_partition:
+                continue
+            files_out = expected_output_files(size * of_partition // rows, self._plan.options)
+            per_output = math.ceil(of_partition / files_out)
+            for first in range(0, of_partition, per_output):
+                own = tuple(_within(ranges, first, min(of_partition, first + per_output)))
+                yield self._output(group, partition, next(numbers), own, masks_of)
+
+    def _output(
+        self,
+        group: FileGroup,
+        partition: PartitionTuple,
+        number: int,
+        ranges: Sequence[LiveRange],
+        masks_of: Mapping[int, str],
+    ) -> _Output:
+        name = f"{name_of_files(self._session)}{group.number:05}-{number:05}-deltacompact.parquet"
+        task = MaterializeTask(
+            ChainFileNumber(number),
+            sum(one.stop - one.start for one in ranges),
+            tuple(ranges),
+            tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges)),
+            self._columns(group),
+            Partition(),
+            self._write_options(),
+            self._limits,
+        )
+        return _Output(task, f"{self._metadata.data_folder}/{name}", partition)
+
+    def _divided(
+        self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], path: str
+    ) -> tuple[list[tuple[PartitionTuple | None, list[LiveRange]]], dict[int, str]]:
+        """The live rows of a group by partition, as they lie in runs, and where the bitmap of the runs lies."""
+        by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
+        whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
+        share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
+        tasks = [
+            SplitTask(
+                slices,
+                tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)),
+                self._columns(group),
+                by,
+                f"{path}-{number}",
+                self._sizes.run_bytes,
+                self._write_options(),
+                self._limits.reading,
+            )
+            for number, slices in enumerate(in_slices(whole, share))
+        ]
+        runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
+        by_partition: dict[PartitionTuple | None, list[LiveRange]] = defaultdict(list)
+        for run in runs:
+            start = 0
+            for partition, rows in run.partitions:
+                by_partition[partition].append(LiveRange(run.file, ALL_LIVE, start, start + rows))
+                start += rows
+        masks = f"{path}-live.arrow"
+        write_masks(self._store, masks, {ALL_LIVE: all_live(runs)})
+        return list(by_partition.items()), {ALL_LIVE: masks}
+
+    def _write_options(self) -> WriteOptions:
+        codec = codec_of(self._metadata, self._settings)
+        return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
+
+    def _counted(self, free: Collection[int]) -> dict[str, int]:
+        """The columns in which NaN must be counted: their field ids by path. Those that are `free` of NaN need not."""
+        return {path: number for path, number in self._may_be_nan.items() if number not in free}
+
+    def _described(self, group: FileGroup, planned: _Output, written: Written, free: Mapping[int, int]) -> ContentFile:
+        """The output as a manifest lists it, with its counts and bounds."""
+        file = written.output.file
+        with files.opened(self._store, file) as source:
+            footer = parquet_read.described(source).metadata
+        plain = ContentFile(
+            Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
+        )
+        return self._table.with_metrics(plain, footer, {**free, **written.nan_counts})
+
+
+@contextlib.contextmanager
+def _advising() -> Iterator[None]:
+    """Say, where a file cannot be read, what is left to do."""
+    try:
+        yield
+    except (InputError, CorruptionError) as error:
+        if CANNOT_BE_READ not in str(error):
+            raise
+        advice = "restore the file, or leave it out of the rewrite with the option `where`"
+        raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
+
+
+def _rewritten(group: FileGroup, members: Sequence[Found], outputs: Sequence[ContentFile]) -> Rewritten:
+    """The group with its outputs, once all of its rows are accounted for."""
+    by_position = sum(member.dead_by_position for member in members)
+    by_key = sum(member.dead_by_key for member in members)
+    done = Rewritten(group, tuple(outputs), by_position, by_key)
+    if group.rows != done.rows + by_position + by_key:
+        raise CorruptionError(
+            f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "
+            f"{by_position} were dead by position and {by_key} by key"
+        )
+    return done
+
+
+def _first(numbered: tuple[int, ContentFile]) -> int:
+    return numbered[0]
+
+
+def _with(member: Found, columns: pa.Schema) -> Found:
+    """The same file with other columns."""
+    return replace(member, file=field_ids.matched(member.file, columns))
+
+
+def _live_bytes(member: Found) -> int:
+    """The stored bytes of the live rows, if all rows are alike."""
+    return member.file.bytes * member.live_rows // max(1, member.file.rows)
+
+
+def _within(ranges: Sequence[LiveRange], first: int, stop: int) -> Iterator[LiveRange]:
+    """Those of the live rows that have these ranks among them, by file."""
+    rank = 0
+    for one in ranges:
+        rows = one.stop - one.start
+        low, high = max(first, rank), min(stop, rank + rows)
+        if low < high:
+            yield replace(one, start=one.start + low - rank, stop=one.start + high - rank)
+        rank += rows

@@ -1,0 +1,354 @@
+"""Plans a rewrite: pure. Which data files, in which groups, why, and into how many files.
+
+    partition    file    bytes    deletes       target 512 MB, minimum 384 MB, min-input-files 5
+    day 3        a       4 MB     -             small
+    day 3        b       500 MB   -             stays: its size is right
+    day 3        c       500 MB   3 vectors…    a third of its rows is deleted
+    day 4        d       4 MB     -             stays: alone in its partition, nothing to merge it with
+
+    groups       day 3: a, c -> 1 file          because c lost a third of its rows
+
+The rules are Iceberg's own (`BinPackRewriteFilePlanner`): first candidates, then bins, then the bins that are worth it.
+A group's outputs lie in one partition of one spec: that of its files, or that of the option `output-spec-id` (rule 17).
+Files whose rows lie in several partitions of that spec make groups of their own, which are divided by partition.
+It never mixes files with and without row ids (rule 22). In a table that is upserted, files stay until their rows have
+been compared: merged before that, rows would share a sequence number, and nobody could say which of a key is newer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
+from deltacompact.iceberg.deletes.readable import check_readable
+from deltacompact.iceberg.settled import compared_through
+from deltacompact.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
+from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
+from deltacompact.iceberg.table.table_state import TableState, scope_of
+from deltacompact.iceberg_modes.rewrite.options import JobOrder, RewriteOptions
+
+
+class Reason(enum.StrEnum):
+    """Why a data file is a candidate, or stays. Plans and results contain it, so a value must keep its meaning."""
+
+    TOO_SMALL = "too_small"
+    TOO_LARGE = "too_large"
+    MANY_DELETE_FILES = "many_delete_files"
+    MANY_ROWS_DELETED = "many_rows_deleted"
+    REWRITE_ALL = "rewrite_all"
+    RIGHT_SIZE = "right_size"
+    GROUP_TOO_SMALL = "group_too_small"
+    BEYOND_MAX_FILES = "beyond_max_files"
+    BEING_REWRITTEN = "being_rewritten"
+    NOT_WANTED = "not_wanted"
+    NOT_COMPARED = "not_compared"
+
+
+STAYS = frozenset(
+    {
+        Reason.RIGHT_SIZE,
+        Reason.GROUP_TOO_SMALL,
+        Reason.BEYOND_MAX_FILES,
+        Reason.BEING_REWRITTEN,
+        Reason.NOT_WANTED,
+        Reason.NOT_COMPARED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A data file to rewrite, the deletes that may apply to it, and why it was chosen."""
+
+    entry: Entry
+    deletes: Deletes
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files that are rewritten together, into about `output_files` files of one partition. None: of several."""
+
+    number: int
+    spec_id: int
+    partition: PartitionTuple | None
+    inputs: tuple[Input, ...]
+    output_files: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(source.entry.file.path for source in self.inputs)
+
+    @property
+    def has_lineage(self) -> bool:
+        """Whether the rows have ids. All files of a group have a first row id, or none has (rule 22)."""
+        return self.inputs[0].entry.file.first_row_id is not None
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, deleted ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePlan:
+    """The groups to rewrite, and how many files stay for which reason.
+
+    `sequence_number` is the planned snapshot's: outputs get it, even if the snapshot is expired meanwhile (rule 7).
+    """
+
+    table_id: str
+    uuid: str
+    branch: str
+    snapshot_id: int | None
+    sequence_number: int
+    options: RewriteOptions
+    groups: tuple[FileGroup, ...]
+    stays: tuple[tuple[Reason, int], ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        return sum(group.bytes for group in self.groups)
+
+    def of(self, groups: Iterable[FileGroup]) -> RewritePlan:
+        """The plan with these groups only, numbered anew."""
+        return replace(self, groups=tuple(replace(group, number=number) for number, group in enumerate(groups)))
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why there is nothing to rewrite; None: there is something."""
+        if self.groups:
+            return None
+        if not self.stays:
+            return "the branch has no data files"
+        return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
+
+
+_UNWRITABLE = ("unknown", "variant", "geometry", "geography")
+"""Types of version 3 whose columns Arrow would write as another type."""
+
+_WORDS = {
+    Reason.RIGHT_SIZE: "the right size, few deletes",
+    Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
+    Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
+    Reason.NOT_WANTED: "no rows in them for which `where` is true",
+    Reason.NOT_COMPARED: "not compared by an upsert yet: run it first",
+    Reason.BEING_REWRITTEN: "another session is rewriting them",
+}
+
+
+def plan_rewrite(
+    state: TableState,
+    options: RewriteOptions,
+    only: frozenset[str] | None = None,
+    busy: frozenset[str] = frozenset(),
+    wanted: Callable[[ContentFile], bool] = lambda file: True,
+    partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
+) -> RewritePlan:
+    """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
+
+    `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
+    `partition_of` gives the partition of the option's output spec in which all rows of a file lie; None: of several.
+    Raises InputError where the table is of a kind that cannot be rewritten.
+    """
+    _refuse(state)
+    index = DeleteIndex(state)
+    through = compared_through(state)
+    counts: dict[Reason, int] = defaultdict(int)
+    candidates: dict[tuple[int, PartitionTuple | None, bool], list[Input]] = defaultdict(list)
+    for entry in state.data:
+        if only is not None and entry.file.path not in only:
+            continue
+        if entry.file.path in busy:
+            counts[Reason.BEING_REWRITTEN] += 1
+            continue
+        if may_not_be_merged(entry, options, through):
+            counts[Reason.NOT_COMPARED] += 1
+            continue
+        if not wanted(entry.file):
+            counts[Reason.NOT_WANTED] += 1
+            continue
+        deletes = index.applying_to(entry)
+        reason = Reason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)
+        if reason in STAYS:
+            counts[reason] += 1
+        else:
+            has_row_ids = entry.file.first_row_id is not None
+            scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of, state)
+            candidates[(*scope, has_row_ids)].append(Input(entry, deletes, reason))
+    bins: list[list[Input]] = []
+    scopes: dict[str, _Target] = {}
+    for (spec_id, partition, _), inputs in candidates.items():
+        for members in _packed(inputs, options):
+            if only is not None or worth_it(members, options):
+                bins.append(members)
+                scopes[members[0].entry.file.path] = spec_id, partition
+            else:
+                counts[Reason.GROUP_TOO_SMALL] += len(members)
+    chosen = []
+    files = 0
+    for members in _in_order(bins, options.job_order):
+        if options.max_files is not None and files + len(members) > options.max_files:
+            counts[Reason.BEYOND_MAX_FILES] += len(members)
+            continue
+        files += len(members)
+        chosen.append(members)
+    return RewritePlan(
+        state.metadata.table_id,
+        state.metadata.uuid,
+        state.branch,
+        state.snapshot_id,
+        state.sequence_number,
+        options,
+        tuple(
+            _group(number, scopes[members[0].entry.file.path], members, options)
+            for number, members in enumerate(chosen)
+        ),
+        tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
+    )
+
+
+def may_not_be_merged(entry: Entry, options: RewriteOptions, through: int | None) -> bool:
+    """Whether nobody could tell any more, once the file is merged with others, which of its rows are the newest.
+
+    `through`: rows up to this number have been compared by an upsert. None: nobody upserts the table. In version 3 each
+    row keeps the number of its own commit.
+    """
+    is_known = options.merge_uncompared or through is None or entry.file.first_row_id is not None
+    return not is_known and entry.sequence > (through or 0)
+
+
+def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> Reason:
+    """Why a file is rewritten, or why it stays."""
+    if options.rewrite_all:
+        return Reason.REWRITE_ALL
+    if options.delete_file_threshold is not None and len(deletes.all) >= options.delete_file_threshold:
+        return Reason.MANY_DELETE_FILES
+    if deleted_share(entry, deletes) >= options.delete_ratio_threshold:
+        return Reason.MANY_ROWS_DELETED
+    if entry.file.file_bytes < options.min_file_bytes:
+        return Reason.TOO_SMALL
+    return Reason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else Reason.RIGHT_SIZE
+
+
+def deleted_share(entry: Entry, deletes: Deletes) -> float:
+    """The share of rows that deletes of this file alone remove. Other deletes do not say how many rows they hit."""
+    known = sum(delete.file.rows for delete in deletes.by_position if only_path(delete.file) is not None)
+    return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
+
+
+def worth_it(members: Sequence[Input], options: RewriteOptions) -> bool:
+    """Whether rewriting these files together gains something."""
+    size = sum(source.entry.file.file_bytes for source in members)
+    several = len(members) > 1
+    return (
+        (several and len(members) >= options.min_input_files)
+        or (several and size > options.target_file_bytes)
+        or size > options.max_file_bytes
+        or any(
+            source.reason in (Reason.MANY_DELETE_FILES, Reason.MANY_ROWS_DELETED, Reason.REWRITE_ALL)
+            for source in members
+        )
+    )
+
+
+def expected_output_files(size: int, options: RewriteOptions) -> int:
+    """How many files so many bytes become, evenly divided.
+
+    Iceberg's rule: a rest that is smaller than a small file is spread over the others, unless they would grow above
+    1.1 x the target. Its writer then leaves one small file. We divide evenly, so we rather write one file less than
+    only small ones: the next run would merge those again, for ever.
+    """
+    target = options.target_file_bytes
+    if size < target:
+        return 1
+    whole, rest = divmod(size, target)
+    spread = rest <= options.min_file_bytes and size / whole < min(1.1 * target, options.written_file_bytes_max)
+    count = whole if spread or not rest else whole + 1
+    are_small = size / count < options.min_file_bytes
+    return count - 1 if count > 1 and are_small and size / (count - 1) <= options.max_file_bytes else count
+
+
+_Target = tuple[int, PartitionTuple | None]
+"""Spec id and partition of outputs. None: the rows go to several."""
+
+
+def _moved(
+    entry: Entry,
+    options: RewriteOptions,
+    partition_of: Callable[[ContentFile], PartitionTuple | None],
+    state: TableState,
+) -> _Target:
+    """Where the rows of a file go. Raises InputError if they go to several partitions, and cannot be divided."""
+    assert options.output_spec_id is not None
+    partition = partition_of(entry.file)
+    if partition is None:
+        partition_columns(state.metadata.specs[options.output_spec_id], state.metadata.columns)
+    return options.output_spec_id, partition
+
+
+def _group(number: int, scope: _Target, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
+    """The oldest rows come first: outputs have one sequence number, so only the order of rows says which are newer."""
+    size = sum(source.entry.file.file_bytes for source in members)
+    oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
+    return FileGroup(number, *scope, tuple(oldest_first), expected_output_files(size, options))
+
+
+def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[Input]]:
+    """Bins up to the largest group, in the order of the files."""
+    members: list[Input] = []
+    size = 0
+    for source in inputs:
+        is_full = options.max_group_files is not None and len(members) >= options.max_group_files
+        if members and (is_full or size + source.entry.file.file_bytes > options.max_group_bytes):
+            yield members
+            members, size = [], 0
+        members.append(source)
+        size += source.entry.file.file_bytes
+    if members:
+        yield members
+
+
+def _in_order(bins: list[list[Input]], order: JobOrder) -> list[list[Input]]:
+    def size(members: list[Input]) -> int:
+        return sum(source.entry.file.file_bytes for source in members)
+
+    match order:
+        case JobOrder.NONE:
+            return bins
+        case JobOrder.BYTES_ASC | JobOrder.BYTES_DESC:
+            return sorted(bins, key=size, reverse=order is JobOrder.BYTES_DESC)
+        case _:
+            return sorted(bins, key=len, reverse=order is JobOrder.FILES_DESC)
+
+
+def _refuse(state: TableState) -> None:
+    """Refuse what would be rewritten wrongly, before any work."""
+    name = state.metadata.table_id
+    for column in state.metadata.columns.values():
+        if column.is_dropped:
+            continue
+        if column.type.startswith(_UNWRITABLE):
+            raise InputError(
+                f"column {column.field.name!r} of table {name!r} has type {column.type}: we cannot write it"
+            )
+        if column.has_default and not column.is_top_level:
+            raise InputError(f"column {column.field.name!r} of table {name!r} has a default value inside of a struct")
+    taken = {ROW_ID.name, LAST_UPDATED.name} & set(state.metadata.schema.names)
+    if has_lineage(state.metadata) and taken:
+        raise InputError(f"column {min(taken)!r} of table {name!r} has a name of row lineage: rename it")
+    check_readable(state.metadata, (*state.data, *state.deletes))

@@ -1,0 +1,101 @@
+"""A rewrite plan as JSON, and back: to be read, approved, kept, and carried out by another process.
+
+    {"format": 1, "kind": "iceberg rewrite plan", "sha256": "5c5c…",
+     "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
+              "deletes": [["…/e.parquet", null], ["…/v.puffin", 4]],
+              "groups": [{"partition": [3], "output_files": 1, "bytes": …, "rows": …,
+                          "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], "vector": 1, …}]}],
+              "stays": {"right_size": 12}}}
+
+A file or a delete that is not there any more makes the plan stale. What came since the plan is judged at the commit,
+like any other commit of others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from deltacompact.base.modes import REWRITE
+from deltacompact.iceberg.table.content_files import Spec
+from deltacompact.iceberg.table.partition_values import compared_tuple
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes import plan_envelope
+from deltacompact.iceberg_modes.plan_envelope import (
+    NamedFiles,
+    NumberedDeletes,
+    input_paths,
+    plain,
+    source_document,
+    value_of,
+)
+from deltacompact.iceberg_modes.rewrite.options import JobOrder, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, Input, Reason, RewritePlan
+
+
+def plan_document(plan: RewritePlan) -> dict[str, Any]:
+    """The document, with its checksum."""
+    numbered = NumberedDeletes(source for group in plan.groups for source in group.inputs)
+    options = asdict(plan.options)
+    if not plan.options.merge_uncompared:
+        del options["merge_uncompared"]  # versions that do not know it can read the plan
+    body = {
+        "options": options,
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [_group(group, numbered) for group in plan.groups],
+        "stays": {reason.value: count for reason, count in plan.stays},
+    }
+    return plan_envelope.enveloped(REWRITE, plan, body)
+
+
+def plan_to_json(plan: RewritePlan) -> str:
+    """The plan as JSON. `plan_from_json` returns an equal plan as long as the table has its files."""
+    return json.dumps(plan_document(plan), indent=1)
+
+
+def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> RewritePlan:
+    """The plan of a document, resolved in the current table, without the groups whose files are `done`.
+
+    Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
+    """
+    body = plan_envelope.opened(text, REWRITE, state)
+    wanted = [number for number, group in enumerate(body["groups"]) if not input_paths(group) <= done]
+    plan = plan_of_body(body, state, wanted)
+    return plan.of(plan.groups)
+
+
+def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[int]) -> RewritePlan:
+    """The plan with these groups only. Raises ConflictError if one of them is stale."""
+    options = RewriteOptions(**body["options"] | {"job_order": JobOrder(body["options"]["job_order"])})
+    files = NamedFiles(state, body["deletes"])
+    return RewritePlan(
+        body["table"],
+        body["uuid"],
+        body["branch"],
+        body["snapshot_id"],
+        body["sequence_number"],
+        options,
+        tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
+        tuple((Reason(reason), count) for reason, count in body["stays"].items()),
+    )
+
+
+def _group(group: FileGroup, numbered: NumberedDeletes) -> dict[str, Any]:
+    return {
+        "spec_id": group.spec_id,
+        "partition": None if group.partition is None else [plain(value) for value in group.partition],
+        "output_files": group.output_files,
+        "bytes": group.bytes,
+        "rows": group.rows,
+        "inputs": [source_document(source, numbered) | {"reason": source.reason.value} for source in group.inputs],
+    }
+
+
+def _group_of(files: NamedFiles, specs: Mapping[int, Spec], number: int, group: Mapping[str, Any]) -> FileGroup:
+    inputs = tuple(Input(*files.present(source), Reason(source["reason"])) for source in group["inputs"])
+    partition = group["partition"]
+    if partition is not None:
+        partition = compared_tuple(tuple(value_of(value) for value in partition), specs[group["spec_id"]])
+    return FileGroup(number, group["spec_id"], partition, inputs, group["output_files"])

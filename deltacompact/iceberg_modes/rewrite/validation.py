@@ -1,0 +1,137 @@
+"""May a group that was planned at one snapshot be committed onto another? Pure: two states in, a problem or None out.
+
+    planned at 5    input a, deletes p        output y has sequence number 5
+    head is 8       a, p, append b            fine: nobody touched what we read
+                    a, p, equality e (7)      fine: e applies to y as it does to a, 5 < 7 (rule 6)
+                    a, p, positions q         refused: q names rows of a, and would not follow them to y
+                    b                         refused: a is gone
+                    a                         refused: p is gone, so rows that it deleted may live again
+                    a with row ids            refused: the upgrade to version 3 gave its rows ids, which y lacks
+
+What is compared is what is live, not what the snapshots in between say that they did. So every snapshot counts,
+whatever its operation: a `replace` that turned an equality delete into position deletes shows as new position deletes
+(rule 23). And it does not matter whether the planned snapshot has been expired meanwhile (rule 7).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.deletes.since import DeletesSince
+from deltacompact.iceberg.settled import compared_through
+from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, may_not_be_merged
+
+
+class Problem(enum.StrEnum):
+    """Why a group cannot be committed any more."""
+
+    INPUT_GONE = "input_gone"
+    NEW_ROW_IDS = "new_row_ids"
+    NEW_POSITION_DELETE = "new_position_delete"
+    NEW_EQUALITY_DELETE = "new_equality_delete"
+    DELETE_GONE = "delete_gone"
+    NOT_COMPARED = "not_compared"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    Problem.INPUT_GONE: "another commit removed a file of the group",
+    Problem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
+    Problem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
+    Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, and that would not follow them",
+    Problem.DELETE_GONE: "another commit removed a delete file that the group had applied",
+    Problem.NOT_COMPARED: "rows of the group have not been compared by an upsert: another commit rolled that back",
+}
+
+
+class Head:
+    """The branch as it is now, as these groups of a plan are checked against it."""
+
+    def __init__(self, state: TableState, plan: RewritePlan, groups: Iterable[FileGroup]) -> None:
+        self._plan = plan
+        self._through = compared_through(state)
+        self._data = {entry.file.path: entry for entry in state.data}
+        planned = [source.deletes for group in groups for source in group.inputs]
+        self._since = DeletesSince(state, planned, self._does_not_follow)
+        equality = tuple(entry for entry in state.deletes if _is_equality(entry))
+        self._equality = DeleteIndex(replace(state, deletes=equality))
+
+    def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> Problem | None:
+        """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
+        for source in group.inputs:
+            now = self._data.get(source.entry.file.path)
+            if now is None or now.sequence_number != source.entry.sequence_number:
+                return Problem.INPUT_GONE
+            if now.file.first_row_id != source.entry.file.first_row_id:
+                return Problem.NEW_ROW_IDS
+            if may_not_be_merged(now, self._plan.options, self._through):
+                return Problem.NOT_COMPARED
+            new = self._since.new_to(now, source.deletes)
+            if new.by_position:
+                return Problem.NEW_POSITION_DELETE
+            elsewhere = [scope for scope in went_to if scope != scope_of(now)]
+            if new.equality or any(self._is_hit_elsewhere(now, scope, group) for scope in elsewhere):
+                return Problem.NEW_EQUALITY_DELETE
+            if self._since.has_lost(source.deletes):
+                return Problem.DELETE_GONE
+        return None
+
+    def _does_not_follow(self, delete: Entry) -> bool:
+        """Whether outputs would not be hit by a new delete as their inputs are."""
+        follows = _is_equality(delete) and self._plan.options.use_starting_sequence_number
+        return not follows or delete.sequence <= self._plan.sequence_number
+
+    def _is_hit_elsewhere(self, now: Entry, scope: Scope, group: FileGroup) -> bool:
+        """Whether equality deletes would hit rows otherwise in a partition that they move to (rules 2 and 17).
+
+        Later ones of the old partition would not follow the rows, and those of the new one were not meant for them. Nor
+        were older ones of the new partition, which apply if the outputs' number is below the plan's.
+        """
+        spec_id, partition = scope
+        planned = self._plan.sequence_number
+        moved = replace(now.file, spec_id=spec_id, partition=partition)
+        number = planned if (own := self.number_of(group)) is None else own
+        there = self._equality.applying_to(replace(now, sequence_number=number, file=moved))
+        here = self._equality.applying_to(now)
+        if here.equality is there.equality:
+            return False
+        applied = {id(entry) for entry in here.equality}
+        was_applied = all(id(entry) in applied for entry in there.equality)
+        return not was_applied or _later(here.equality, planned) != _later(there.equality, planned)
+
+    def number_of(self, group: FileGroup) -> int | None:
+        """The data sequence number of the group's outputs. None: that of their snapshot.
+
+        The plan's, so that later equality deletes keep applying (rule 5). Rows that an upsert has compared stay older
+        than all that it has not: theirs is not above the number of `settled.py`. The equality deletes between the two
+        have been applied to each input, which is older still, so applying them again changes nothing.
+        """
+        planned = self._plan.sequence_number
+        if self._through is not None and not group.has_lineage and _newest(group) <= self._through:
+            return min(planned, self._through)
+        return planned if self._plan.options.use_starting_sequence_number else None
+
+    def live(self, group: FileGroup) -> list[Entry]:
+        """The group's inputs as the head has them; those that are gone are left out."""
+        found = [self._data.get(source.entry.file.path) for source in group.inputs]
+        return [entry for entry in found if entry is not None]
+
+
+def _newest(group: FileGroup) -> int:
+    return max(source.entry.sequence for source in group.inputs)
+
+
+def _later(deletes: Iterable[Entry], sequence: int) -> set[int]:
+    return {id(entry) for entry in deletes if entry.sequence > sequence}
+
+
+def _is_equality(entry: Entry) -> bool:
+    return entry.file.content is Content.EQUALITY_DELETES

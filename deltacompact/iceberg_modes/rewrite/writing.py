@@ -1,0 +1,46 @@
+"""Task: an output, and how many NaN its columns have.
+
+    inputs      a.parquet: no NaN in column 4, as its manifest says      c.parquet: nobody counted
+    output      y.parquet is written, and its column 4 is read once      nan_value_counts {4: 17}
+
+Row groups are copied without decoding, and Parquet counts no NaN. If the manifest entries of all inputs count none in a
+column, the output has none, and nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from deltacompact.iceberg.table.content_files import ContentFile
+from deltacompact.iceberg.table.nan_counts import nan_counts
+from deltacompact.steps.materialize import Materialized, MaterializeTask, materialize
+from deltacompact.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """An output, and the columns in which NaN are counted: their field ids by path."""
+
+    output: MaterializeTask
+    counted: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The output. `nan_counts`: by field id, of the columns that were counted."""
+
+    output: Materialized
+    nan_counts: Mapping[int, int]
+
+
+def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str]) -> Written:
+    """Write the output, then read what must be counted."""
+    output = materialize(store, task.output, paths)
+    return Written(output, nan_counts(store, output.file, task.counted, task.output.limits.reading))
+
+
+def without_nan(inputs: Iterable[ContentFile], columns: Iterable[int]) -> dict[int, int]:
+    """Those of the columns in which no input has NaN, each with 0."""
+    known = [file.nan_value_counts for file in inputs]
+    return {number: 0 for number in columns if all(counts.get(number) == 0 for counts in known)}

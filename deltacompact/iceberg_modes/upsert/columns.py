@@ -1,0 +1,116 @@
+"""The columns that an upsert reads, resolved in the table's schema before any work: pure.
+
+the table        1: id long (identifier), 2: name, 3: day date, 4: updated timestamp, 5: op string
+the options      sort-columns=updated desc, operation-column=op, delete-values=D
+key 1            sort 4 desc            operation 5, "D"
+described as     key 1; sort 4 desc; operation 5 D          by field id: a renamed column stays the same one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.wording import with_article
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.index.keys import encoding_of, value_bytes
+from deltacompact.tabular import schemas
+from deltacompact.tabular.field_ids import field_id
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertColumns:
+    """Today's names, in the order of the table's schema for the key. `deletes` are the values that mark a delete.
+
+    `words` tell them by name; `recorded` by field id, so it is the same after a column was renamed.
+    """
+
+    key: tuple[str, ...]
+    key_ids: frozenset[int]
+    sort: tuple[SortKey, ...]
+    operation: str | None
+    deletes: pa.Array | None = field(hash=False, compare=False)
+    words: str
+    recorded: str
+
+
+def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertColumns:
+    """The columns that the options name. Raises InputError for one that is not there, or that cannot be what it is."""
+    fields = {column.name: column for column in metadata.schema}
+    name = metadata.table_id
+    for what, wanted in (
+        ("key", options.key_columns),
+        ("sort", [key.name for key in options.sort_columns]),
+        ("operation", [options.operation_column] if options.operation_column else []),
+    ):
+        if unknown := next((column for column in wanted if column not in fields), None):
+            raise InputError(f"table {name!r} has no column {unknown!r} for its {what} (columns: {', '.join(fields)})")
+    chosen = set(options.key_columns) or _identifier_fields(metadata)
+    key = [column for column in metadata.schema if column.name in chosen]
+    for column in key:
+        if metadata.columns[_number(column)].type in ("float", "double"):
+            raise InputError(f"table {name!r}: key column {column.name!r} is {column.type}, which cannot be a key")
+    encoding_of(pa.schema(key), f"table {name!r}")
+    for sort in options.sort_columns:
+        type_ = schemas.plain_type(fields[sort.name].type)
+        if not schemas.has_lengths(type_) and not value_bytes(type_):
+            raise InputError(f"table {name!r}: sort column {sort.name!r} is {type_}, which has no order")
+    deletes = _deletes(fields[options.operation_column], options, name) if options.operation_column else None
+    names = [column.name for column in key]
+    return UpsertColumns(
+        tuple(names),
+        frozenset(_number(column) for column in key),
+        options.sort_columns,
+        options.operation_column,
+        deletes,
+        _words(options, names),
+        _words(options, names, {column.name: str(_number(column)) for column in metadata.schema}),
+    )
+
+
+def _identifier_fields(metadata: TableMetadata) -> set[str]:
+    """The names of the table's identifier fields (spec, "Identifier Field IDs")."""
+    names = {_number(column): column.name for column in metadata.schema}
+    ids = metadata.identifier_ids
+    if not ids:
+        raise InputError(f"table {metadata.table_id!r} has no identifier fields: name its key in option key-columns")
+    if nested := next((number for number in ids if number not in names), None):
+        raise InputError(f"table {metadata.table_id!r}: identifier field {nested} lies inside of a struct")
+    return {names[number] for number in ids}
+
+
+def _deletes(column: pa.Field, options: UpsertOptions, table_id: str) -> pa.Array:
+    """The values that mark a delete, in the column's type."""
+    type_ = schemas.plain_type(column.type)
+    texts = pa.array(options.delete_values, pa.string())
+    try:
+        return texts if schemas.is_string(type_) else texts.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(
+            f"table {table_id!r}: operation column {column.name!r} is {type_}, but option delete-values has a value "
+            f"that is not {with_article(str(type_))}: {', '.join(options.delete_values)}"
+        ) from None
+
+
+def _words(options: UpsertOptions, key: Sequence[str], called: Mapping[str, str] | None = None) -> str:
+    """What is compared. `called`: what columns are called instead of their names."""
+    called = called or {}
+    words = ["key " + ", ".join(called.get(name, name) for name in key)]
+    if options.sort_columns:
+        directions = {Direction.ASCENDING: "asc", Direction.DESCENDING: "desc"}
+        sort = [f"{called.get(sort.name, sort.name)} {directions[sort.direction]}" for sort in options.sort_columns]
+        words.append("sort " + ", ".join(sort))
+    if (operation := options.operation_column) is not None:
+        words.append(f"operation {called.get(operation, operation)} {', '.join(sorted(options.delete_values))}")
+    return "; ".join(words)
+
+
+def _number(column: pa.Field) -> int:
+    number = field_id(column)
+    assert number is not None, f"{column.name}: a table's columns have field ids"
+    return number

@@ -1,0 +1,205 @@
+"""Rows of an upsert in a key index: how they are entered, and what a bucket of them is today.
+
+    entered     digest(k1) | written by -1, sort columns | file 4 of its run, row 7 and flags      nothing but the file
+    today       digest(k1) | written by 6,  sort columns | input 2, row 7, delete bit              a.parquet came with 6
+                                                           dead rows, and files that are gone, are left out
+
+In version 3 a row may have a sequence number of its own; -1 says that it has none. All rows are entered, so one without
+a key has a flag, and is refused only if it lives. Keys of two key spaces must not meet: today's digests are mixed with
+the number of the key space.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact import _kernels
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.iceberg.key_index.blocks import of_bucket
+from deltacompact.iceberg.key_index.document import IndexUnusableError, KeyIndex, RunFile
+from deltacompact.iceberg.key_index.entering import numbered
+from deltacompact.iceberg.key_index.order import Order, sequence_bytes, sequences_of
+from deltacompact.iceberg.key_index.terms import Terms, terms_of
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.parquet_files import by_field_id
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
+from deltacompact.iceberg_modes.upsert.columns import UpsertColumns
+from deltacompact.iceberg_modes.upsert.scattering import marked
+from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, fields
+from deltacompact.index.keys import DIGEST_BYTES, resolve_encoding
+from deltacompact.index.live_bitmaps import read_masks
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.field_ids import field_id
+
+_UNKNOWN = -1
+
+
+def index_terms(metadata: TableMetadata, columns: UpsertColumns) -> Terms:
+    """By what rows of an upsert are indexed."""
+    ids = {column.name: _id(column) for column in metadata.schema}
+    names = dict.fromkeys((*columns.key, *(key.name for key in columns.sort)))
+    if columns.operation is not None:
+        names[columns.operation] = None
+    return terms_of(metadata, columns.recorded, [ids[name] for name in names])
+
+
+def entered_rows(
+    metadata: TableMetadata, columns: UpsertColumns, measured: Sequence[DataFile], index: KeyIndex
+) -> EnteredRows:
+    """How rows are entered. `measured`: new files, with the longest values of their string sort columns.
+
+    Values are read in the table's types, so sort keys only grow with the longest values.
+    """
+    name_of = {column.name: str(_id(column)) for column in metadata.schema}
+    keys = TableKeys(
+        tuple(name_of[name] for name in columns.key),
+        tuple(replace(key, name=name_of[key.name]) for key in columns.sort),
+    )
+    wanted = {*columns.key, *(key.name for key in columns.sort), columns.operation}
+    schema = by_field_id(column for column in metadata.schema if column.name in wanted)
+    known = index.runs[-1].order.encoding if index.runs else None
+    like_table = DataFile(UNNUMBERED, metadata.location, ContentType.PARQUET, 1, 0, schema)
+    files = [
+        replace(like_table, path=file.path, longest=tuple((name_of[name], size) for name, size in file.longest))
+        for file in measured
+    ]
+    upserts = [(OperationType.UPSERT, file) for file in files or [like_table]]
+    encoding = resolve_encoding(keys, (), upserts, known)
+    with_sequence = pa.schema([*schema, *by_field_id([LAST_UPDATED])])
+    return EnteredRows(
+        with_sequence if has_lineage(metadata) else schema,
+        Order(encoding, bool(columns.sort) or has_lineage(metadata)),
+        None if columns.operation is None else name_of[columns.operation],
+        columns.deletes,
+    )
+
+
+def _id(column: pa.Field) -> int:
+    number = field_id(column)
+    assert number is not None, f"{column.name}: a table's columns have field ids"
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class EnteredRows:
+    """How rows are entered. Columns are named by their field ids, in `order` too."""
+
+    columns: pa.Schema
+    order: Order
+    operation: str | None
+    deletes: pa.Array | None
+
+    def entries(self, table: pa.Table, rows: npt.NDArray[np.uint64], number: int, path: str) -> Entries:
+        encoding = self.order.encoding
+        keyless = np.zeros(len(rows), bool)
+        for column in encoding.key_columns:
+            keyless |= np.asarray(table[column.name].is_null())
+        sort_keys = encoding.sort_keys(table, path)
+        if self.order.has_sequence:
+            sort_keys = np.ascontiguousarray(np.hstack([sequence_bytes(_written_by(table)), sort_keys]))
+        flagged = marked(table, rows, path, self.operation, self.deletes)
+        flagged = np.where(keyless, flagged | KEYLESS_BIT, flagged)
+        return _kernels.pack_entries(encoding.digests(table, path), sort_keys, number, flagged)
+
+
+def _written_by(table: pa.Table) -> npt.NDArray[np.int64]:
+    """The sequence number that each row has itself."""
+    name = str(field_id(LAST_UPDATED))
+    if name not in table.column_names:
+        return np.full(table.num_rows, _UNKNOWN, np.int64)
+    return np.asarray(pc.fill_null(table[name], _UNKNOWN), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """The files of a run, and the ordinal of the input that each of its data files is. -1: it is none."""
+
+    files: tuple[RunFile, ...]
+    order: Order
+    ordinals: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRows:
+    """The live rows of the inputs, by bucket, from an index.
+
+    sequences, key_spaces    by input: its sequence number, the number of its key space
+    first_rows               the number of each input's first row, counted over all inputs
+    masks                    files of live bitmaps, and the inputs with dead rows that have theirs there
+    """
+
+    runs: tuple[ComparedRun, ...]
+    order: Order
+    bucket_count: int
+    sequences: npt.NDArray[np.int64]
+    key_spaces: npt.NDArray[np.int64]
+    first_rows: npt.NDArray[np.int64]
+    masks: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def of_bucket(self, store: ObjectStore, bucket: int) -> list[Entries]:
+        """In the order of (ordinal, row). Raises IndexUnusableError, and InputError for a live row without a key."""
+        bits = _LiveBits(store, self.masks, len(self.sequences))
+        parts = [self._of_run(store, run, bucket, bits) for run in self.runs]
+        entries = np.concatenate(parts) if parts else np.empty((0, self.order.entry_bytes), np.uint8)
+        found = fields(entries)
+        numbers = self.first_rows[found["file"]] + (found["row"] & ~DELETE_BIT).astype(np.int64)
+        return [entries[np.argsort(numbers, kind="stable")]]
+
+    def _of_run(self, store: ObjectStore, run: ComparedRun, bucket: int, bits: _LiveBits) -> Entries:
+        stored = of_bucket(store, run.files, run.order.entry_bytes, bucket, self.bucket_count)
+        ordinals, entries = numbered(stored, run.ordinals)
+        flagged = fields(entries)["row"]
+        rows = (flagged & ~(DELETE_BIT | KEYLESS_BIT)).astype(np.int64)
+        if (rows >= np.diff(self.first_rows)[ordinals]).any():
+            raise IndexUnusableError("an entry names a row that its data file does not have")
+        lives = bits.live(ordinals, rows)
+        if (flagged[lives] & KEYLESS_BIT).any():
+            raise InputError("a live row has no key")
+        ordinals, entries = ordinals[lives], self.order.widened(entries[lives], run.order)
+        fields(entries)["file"] = ordinals
+        if self.order.has_sequence:
+            written = sequences_of(entries)
+            written = np.where(written == _UNKNOWN, self.sequences[ordinals], written)
+            entries[:, DIGEST_BYTES : DIGEST_BYTES + 8] = sequence_bytes(written)
+        spaces = self.key_spaces[ordinals]
+        if len(spaces) and self.key_spaces.max() > 0:
+            entries[:, :DIGEST_BYTES] ^= _mixes(int(self.key_spaces.max()) + 1)[spaces]
+        return entries
+
+
+def _mixes(count: int) -> npt.NDArray[np.uint8]:
+    """For each key space, what its digests are mixed with: (count, 20)."""
+    digests = [hashlib.sha1(f"key space {number}".encode()).digest() for number in range(count)]
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(count, DIGEST_BYTES)
+
+
+class _LiveBits:
+    """The live bitmaps of inputs with dead rows: a bit a row."""
+
+    def __init__(self, store: ObjectStore, masks: Sequence[tuple[str, tuple[int, ...]]], inputs: int) -> None:
+        self._starts = np.full(inputs, -1, np.int64)
+        found, end = [np.empty(0, np.uint8)], 0
+        for path, ordinals in masks:
+            of_file = {int(ordinal): mask for ordinal, mask in read_masks(store, path).items()}
+            for ordinal in ordinals:
+                self._starts[ordinal] = end
+                found.append(of_file[ordinal])
+                end += len(of_file[ordinal])
+        self._bits = np.concatenate(found)
+
+    def live(self, ordinals: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        lives = np.ones(len(rows), bool)
+        starts = self._starts[ordinals]
+        masked = np.flatnonzero(starts >= 0)
+        bits = self._bits[starts[masked] + (rows[masked] >> 3)] >> (rows[masked] & 7).astype(np.uint8)
+        lives[masked] = (bits & 1).astype(bool)
+        return lives

@@ -1,0 +1,285 @@
+"""Plans an upsert: pure. Which data files have to be compared with each other, and why others need not be.
+
+    file    sequence    day         the key is (day, id), so each partition is a key space of its own
+    a       5           3
+    b       6           3           a and b are compared
+    c       5           4           settled: an earlier upsert compared all files up to 5
+
+    order   a, b                    by sequence number, then by path: rows of b win over rows of a
+
+A *key space* is a part of the table within which a key is unique: the whole table, or one partition. Rows of one key
+can only lie in one partition if the partition's source columns are among the key columns, and all files have one spec.
+Everywhere else the whole table is one key space, unless the option `scope=partition` promises more.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.iceberg.deletes.readable import check_markable, check_readable
+from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
+from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
+from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
+
+VERSIONS = (2, 3)
+"""Format versions that have delete files, as far as we know them."""
+
+KeySpace = Scope | None
+"""A partition, or the whole table: None."""
+
+
+class Reason(enum.StrEnum):
+    """Why a data file is compared. Plans contain it, so a value must keep its meaning."""
+
+    NEVER_COMPARED = "never_compared"
+    CAME_SINCE = "came_since"
+    MAY_SHARE_KEYS = "may_share_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A data file whose rows are compared, the deletes that may apply to it, and why it is compared.
+
+    A file that an earlier upsert has compared may share keys with one that came since.
+    """
+
+    entry: Entry
+    deletes: Deletes
+    key_space: KeySpace
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceGroup:
+    """The files of one key space: they are compared with each other, and committed or given up together."""
+
+    number: int
+    key_space: KeySpace
+    inputs: tuple[Input, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, dead ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertPlan:
+    """The files to compare, the later the newer, and how many files need not be compared again.
+
+    Once it is carried out, all rows up to the sequence number `through` are settled: the planned snapshot's, or that of
+    an earlier plan of which this one does a part again.
+    """
+
+    table_id: str
+    uuid: str
+    branch: str
+    snapshot_id: int | None
+    sequence_number: int
+    options: UpsertOptions
+    format_version: int
+    columns: UpsertColumns
+    reach: Reach
+    inputs: tuple[Input, ...]
+    settled_files: int
+    settled: Settled | None
+    through: int
+
+    @property
+    def words(self) -> str:
+        """By which columns rows are compared, and within what."""
+        return f"{self.columns.words}; scope {self.reach.value}"
+
+    @property
+    def recorded(self) -> str:
+        """The same as snapshots of ours say it."""
+        return _recorded(self.columns, self.reach)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, dead ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.entry.file.file_bytes for source in self.inputs)
+
+    @property
+    def key_spaces(self) -> tuple[KeySpace, ...]:
+        return tuple(dict.fromkeys(source.key_space for source in self.inputs))
+
+    @property
+    def groups(self) -> tuple[SpaceGroup, ...]:
+        """The key spaces with their files, in the order of their first inputs."""
+        found: dict[KeySpace, list[Input]] = defaultdict(list)
+        for source in self.inputs:
+            found[source.key_space].append(source)
+        return tuple(SpaceGroup(number, space, tuple(inputs)) for number, (space, inputs) in enumerate(found.items()))
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        """Why no row has to be compared; None: some have."""
+        if self.inputs:
+            return None
+        if self.settled is None:
+            return "the branch has no data files"
+        files = counted(self.settled_files, "file")
+        return f"{files}: no rows came since snapshot {self.settled.snapshot_id} marked all that were superseded"
+
+
+def _recorded(columns: UpsertColumns, reach: Reach) -> str:
+    return f"{columns.recorded}; scope {reach.value}"
+
+
+def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySpace] | None = None) -> UpsertPlan:
+    """The plan for a branch. `only`: just these key spaces (to be done again).
+
+    Raises InputError where the table is of a kind that cannot be upserted, or lacks a column.
+    """
+    empty = plan_of_files(state, options, frozenset())
+    spaces = {entry.file.path: _key_space(entry, empty.reach) for entry in state.data}
+    wanted = _unsettled(state, spaces, empty.settled) if only is None else only
+    return plan_of_files(state, options, frozenset(path for path, space in spaces.items() if space in wanted))
+
+
+def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[str]) -> UpsertPlan:
+    """The plan that compares these data files, whatever has been compared already. Raises like `plan_upsert`."""
+    _refuse(state)
+    columns = upsert_columns(state.metadata, options)
+    reach = options.reach or _natural_reach(state, columns)
+    chosen = sorted(
+        (entry for entry in state.data if entry.file.path in paths),
+        key=lambda entry: (entry.sequence, entry.file.path.encode()),
+    )
+    done = settled(state, _recorded(columns, reach))
+    _refuse_lost_order(state, chosen, columns, reach, done.until if done else -1, options.trusts_row_order)
+    index = DeleteIndex(state if chosen else replace(state, deletes=()))
+    return UpsertPlan(
+        *state.heading,
+        options,
+        state.metadata.format_version,
+        columns,
+        reach,
+        tuple(
+            Input(entry, index.applying_to(entry), _key_space(entry, reach), _reason(entry, done)) for entry in chosen
+        ),
+        len(state.data) - len(chosen),
+        done,
+        state.sequence_number,
+    )
+
+
+def _reason(entry: Entry, done: Settled | None) -> Reason:
+    if done is None:
+        return Reason.NEVER_COMPARED
+    return Reason.CAME_SINCE if _came_after(entry, done.through) else Reason.MAY_SHARE_KEYS
+
+
+def _refuse_lost_order(
+    state: TableState,
+    chosen: Sequence[Entry],
+    columns: UpsertColumns,
+    reach: Reach,
+    until: int,
+    trusts_row_order: bool,
+) -> None:
+    """Refuse rows of which nobody knows which are newer, because somebody has merged several commits into one file.
+
+    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. Of a file
+    that replaced others, nobody knows how old its oldest row is. So sort columns are enough only if no file of the key
+    space has a lower number. The order of its rows is enough if that is trusted, and if it is the only file of its
+    number, too: between two of them, nothing but their paths would decide.
+    """
+    of_space: dict[KeySpace, list[Entry]] = defaultdict(list)
+    for entry in chosen:
+        if entry.sequence > until:
+            of_space[_key_space(entry, reach)].append(entry)
+    for entries in of_space.values():  # by sequence number
+        if not columns.sort:
+            _refuse_unnumbered(entries)
+        merged = [entry for entry in entries if has_merged_commits(state.metadata, entry)]
+        if merged and (why := _lost_order(merged[-1], entries, columns, trusts_row_order)) is not None:
+            raise InputError(
+                f"{merged[-1].file.path}, added by snapshot {merged[-1].snapshot_id}, replaced other files before "
+                f"their rows were compared, so nothing says which of its rows are newer{why}. {_REMEDY}"
+            )
+
+
+def _refuse_unnumbered(entries: Sequence[Entry]) -> None:
+    """Refuse files of several commits of version 1, which all have the number 0: their paths would decide."""
+    unnumbered = [entry for entry in entries if entry.sequence == 0]
+    for entry in unnumbered[1:]:
+        first = unnumbered[0]
+        if entry.snapshot_id != first.snapshot_id:
+            raise InputError(
+                f"{first.file.path} and {entry.file.path}, added by snapshots {first.snapshot_id} and "
+                f"{entry.snapshot_id}, are of version 1 of the table, which has no sequence numbers, so nothing says "
+                "which rows are newer. Name sort-columns that say it"
+            )
+
+
+_REMEDY = "Name sort-columns that say it; after that, upsert before other writers merge files"
+
+
+def _lost_order(merged: Entry, entries: Sequence[Entry], columns: UpsertColumns, trusts_row_order: bool) -> str | None:
+    """Why nothing tells which rows of a key are newer. None: something does. `merged` is the newest such file."""
+    oldest = entries[0]
+    if oldest.sequence < merged.sequence:
+        return f" than those of {oldest.file.path}"
+    if columns.sort:
+        return None
+    if not trusts_row_order:
+        return ""
+    other = next((entry for entry in entries if entry is not merged and entry.sequence == merged.sequence), None)
+    return None if other is None else f" than those of {other.file.path}, whatever the order of rows in each file"
+
+
+def _key_space(entry: Entry, reach: Reach) -> KeySpace:
+    return scope_of(entry) if reach is Reach.PARTITION else None
+
+
+def _unsettled(state: TableState, spaces: Mapping[str, KeySpace], done: Settled | None) -> frozenset[KeySpace]:
+    """The key spaces into which rows may have come that have not been compared."""
+    if done is None:
+        return frozenset(spaces.values())
+    if not done.has_grown:
+        return frozenset()
+    return frozenset(spaces[entry.file.path] for entry in state.data if _came_after(entry, done.through))
+
+
+def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:
+    """Partition by partition where that is the same as the whole table, and less to hold."""
+    spec_ids = {entry.file.spec_id for entry in state.data}
+    if len(spec_ids) != 1:
+        return Reach.TABLE
+    (spec_id,) = spec_ids
+    spec = state.metadata.specs[spec_id]
+    sources = {part.source_id for part in spec.fields}
+    return Reach.PARTITION if not spec.is_unpartitioned and sources <= columns.key_ids else Reach.TABLE
+
+
+def _came_after(entry: Entry, through: int) -> bool:
+    """Whether the file came to the branch after this sequence number. A rewrite counts: its rows may be new ones."""
+    return entry.file_sequence_number is None or entry.file_sequence_number > through
+
+
+def _refuse(state: TableState) -> None:
+    """Refuse what would be compared or marked wrongly, before any work."""
+    name, version = state.metadata.table_id, state.metadata.format_version
+    if version not in VERSIONS:
+        advice = ": upgrade it to 2" if version == 1 else ""
+        raise InputError(f"table {name!r} has format version {version}, which cannot be upserted{advice}")
+    check_readable(state.metadata, (*state.data, *state.deletes))
+    check_markable(state.metadata, state.data)

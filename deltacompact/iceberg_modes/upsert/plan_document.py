@@ -1,0 +1,131 @@
+"""An upsert plan as JSON, and back: to be read, approved, kept, and carried out by another process.
+
+    {"format": 1, "kind": "iceberg upsert plan", "sha256": "5c5c…",
+     "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
+              "compared_by": "key id; scope table", "recorded": "key 1; scope table", "through": 5,
+              "deletes": [["…/e.parquet", null]],
+              "groups": [{"key_space": [0, [3]], "rows": 1000, "bytes": 4000,
+                          "inputs": [{"path": "…/a.parquet", "reason": "came_since", "equality": [[0, 1]], …}]}],
+              "settled_files": 2, …}}
+
+An approved plan compares the data files that it names, with their deletes of now. Files that came since the plan are
+left to the next run. A file that is not there any more makes the plan stale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from deltacompact.base.errors import ConflictError
+from deltacompact.base.model import SortKey
+from deltacompact.base.modes import UPSERT
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes import plan_envelope
+from deltacompact.iceberg_modes.plan_envelope import (
+    NamedFiles,
+    NumberedDeletes,
+    input_paths,
+    plain,
+    source_document,
+    stale,
+    value_of,
+)
+from deltacompact.iceberg_modes.upsert.columns import UpsertColumns
+from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import Input, KeySpace, Reason, SpaceGroup, UpsertPlan, plan_of_files
+
+
+def plan_document(plan: UpsertPlan) -> dict[str, Any]:
+    """The document, with its checksum."""
+    numbered = NumberedDeletes(plan.inputs)
+    body = {
+        "format_version": plan.format_version,
+        "compared_by": plan.words,
+        "recorded": plan.recorded,
+        "reach": plan.reach.value,
+        "through": plan.through,
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [_group(group, numbered) for group in plan.groups],
+        "settled_files": plan.settled_files,
+    }
+    return plan_envelope.enveloped(UPSERT, plan, body)
+
+
+def plan_to_json(plan: UpsertPlan) -> str:
+    """The plan as JSON. `plan_from_json` returns an equal plan as long as the table is as it was."""
+    return json.dumps(plan_document(plan), indent=1)
+
+
+def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
+    """The plan of a document, resolved in the current table.
+
+    Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
+    """
+    body = plan_envelope.opened(text, UPSERT, state)
+    paths = frozenset[str]().union(*map(input_paths, body["groups"]))
+    plan = plan_of_files(state, _options(body["options"]), paths)
+    there = {source.entry.file.path for source in plan.inputs}
+    if gone := next(iter(sorted(paths - there)), None):
+        raise stale(gone)
+    if plan.words != body["compared_by"]:
+        raise ConflictError(f"the plan is stale: it compares by {body['compared_by']}, now that is {plan.words}")
+    return replace(
+        plan,
+        snapshot_id=body["snapshot_id"],
+        sequence_number=body["sequence_number"],
+        through=body["through"],
+        settled_files=body["settled_files"],
+    )
+
+
+def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColumns) -> UpsertPlan:
+    """The plan just as it was made, with the deletes of that time, by columns that are still the same."""
+    files = NamedFiles(state, body["deletes"])
+    inputs = [
+        Input(*files.past(source), _key_space_of(group["key_space"]), Reason(source["reason"]))
+        for group in body["groups"]
+        for source in group["inputs"]
+    ]
+    return UpsertPlan(
+        body["table"],
+        body["uuid"],
+        body["branch"],
+        body["snapshot_id"],
+        body["sequence_number"],
+        _options(body["options"]),
+        body["format_version"],
+        columns,
+        Reach(body["reach"]),
+        tuple(inputs),
+        body["settled_files"],
+        None,
+        body["through"],
+    )
+
+
+def _group(group: SpaceGroup, numbered: NumberedDeletes) -> dict[str, Any]:
+    return {
+        "key_space": group.key_space and [group.key_space[0], [plain(value) for value in group.key_space[1]]],
+        "rows": group.rows,
+        "bytes": group.bytes,
+        "inputs": [source_document(source, numbered) | {"reason": source.reason.value} for source in group.inputs],
+    }
+
+
+def _key_space_of(document: Any) -> KeySpace:
+    return document and (document[0], tuple(value_of(value) for value in document[1]))
+
+
+def _options(options: Mapping[str, Any]) -> UpsertOptions:
+    return UpsertOptions(
+        tuple(options["key_columns"]),
+        tuple(SortKey.of((key["name"], key["direction"])) for key in options["sort_columns"]),
+        options["operation_column"],
+        tuple(options["delete_values"]),
+        None if options["reach"] is None else Reach(options["reach"]),
+        options["trusts_row_order"],
+        options.get("key_index"),
+    )

@@ -1,0 +1,105 @@
+"""What a snapshot that marks superseded rows would change on a head: pure.
+
+    marked      day 3: p1 names rows of a       day 4: p2 names rows of c
+    head        a, b, c; somebody deleted rows of d by position, which guarded rows of c
+    proposal    "overwrite": added p1; day 4 is refused, and compared again
+
+It is a row delta (`overwrite`), and not a `replace`: so others check their own work against it (rule 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deltacompact.iceberg.commit.proposal import OVERWRITE, REPLACE, Proposal, addition
+from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg.settled import COLUMNS, COMPARED, THROUGH, Memory, settled
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, Head, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedSpace:
+    """A key space, and the delete files that mark its superseded rows."""
+
+    space: ComparedSpace
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertOutcome:
+    """The key spaces that are in the snapshot, and those that cannot be any more.
+
+    `removed_deletes` counts the delete files that new vectors took the place of.
+    """
+
+    spaces: tuple[MarkedSpace, ...]
+    refused: tuple[tuple[MarkedSpace, Problem], ...]
+    removed_deletes: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are in the snapshot."""
+        return frozenset(mark.file.path for one in self.spaces for mark in one.marks)
+
+    @property
+    def group_count(self) -> int:
+        return sum(1 for one in self.spaces if one.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeUpsert:
+    """Proposes the marks of those key spaces whose view they do not change.
+
+    The snapshot says that everything is settled if no key space of the plan is missing or refused, and if the head
+    descends from the planned snapshot: after a rollback, what an earlier upsert had settled may not be any more. If
+    there is nothing to mark, it says just that, and changes no file: what has been compared may then be merged.
+    """
+
+    plan: UpsertPlan
+    marked: Sequence[MarkedSpace]
+
+    def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
+        head = Head(state, self.plan)
+        problems = [(one, head.problem_of(one.space) if one.marks else None) for one in self.marked]
+        valid = tuple(one for one, problem in problems if problem is None)
+        refused = tuple((one, problem) for one, problem in problems if problem is not None)
+        marks = [mark for one in valid for mark in one.marks]
+        removed = tuple(head.marked.superseded(marks))
+        outcome = UpsertOutcome(valid, refused, len(removed))
+        settles = self._settles(state, len(valid))
+        if not marks:
+            return Proposal(REPLACE, (), (), outcome, {COMPARED: str(len(self.plan.inputs))}, settles)
+        summary = {COLUMNS: self.plan.recorded, THROUGH: str(self.plan.through)} if settles else {}
+        return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary, settles)
+
+    def _settles(self, state: TableState, valid: int) -> Memory | None:
+        """What is settled by it. None: nothing that is not known already."""
+        if valid < len(self.plan.key_spaces) or not self._descends(state):
+            return None
+        known = settled(state, self.plan.recorded)
+        if known is not None and known.until >= self.plan.through:
+            return None
+        return Memory(self.plan.recorded, self.plan.through)
+
+    def _descends(self, state: TableState) -> bool:
+        line = state.metadata.ancestors(state.snapshot)
+        return any(snapshot.snapshot_id == self.plan.snapshot_id for snapshot in line)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeMemory:
+    """Proposes a snapshot that says what is settled on its head, and changes no file; or nothing, if that is known.
+
+    Other writers may have replaced files since the upsert that settled them, and versions of deltacompact before this
+    one said so in snapshots alone. Once those are expired, nobody would know any more.
+    """
+
+    recorded: str
+
+    def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
+        known = settled(state, self.recorded)
+        settles = None if known is None or known.is_kept else Memory(self.recorded, known.until)
+        return Proposal(REPLACE, (), (), UpsertOutcome((), (), 0), settles=settles)

@@ -1,0 +1,127 @@
+"""Task: the rows of data files become entries, scattered by hash bucket.
+
+    a.parquet, ordinal 0, sequence 5    k1 k2        bucket 0    k2 | 5 | 0, 1
+    b.parquet, ordinal 1, sequence 6    k2 k3 D      bucket 1    k1 | 5 | 0, 0      k2 | 6 | 1, 0      …
+
+Entries are the engine's own: digest, sort key, file ordinal, row (`index/entries.py`). The sort key begins with the
+row's sequence number, so sort columns only decide between rows of one sequence number; without sort columns the order
+of files and rows says all, and there is no sort key. A row that deletes its key has the delete bit.
+
+In version 3 a rewrite that merges files keeps the sequence number of each row in a column. It counts, not the file's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact import _kernels
+from deltacompact.base.errors import InputError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.deletes.ranges import read_batch, write_batches
+from deltacompact.iceberg.key_index.order import Order, sequence_bytes
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED
+from deltacompact.index.entries import DELETE_BIT, Entries, none
+from deltacompact.index.keys import KeyClass, KeyColumn
+from deltacompact.index.live_bitmaps import live_tables_of_each
+from deltacompact.steps.hash_bucket import SourceSlice
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import schemas
+from deltacompact.tabular.field_ids import matched
+from deltacompact.tabular.files import Part
+
+KEY_SPACE = KeyColumn("", KeyClass.INTEGER)
+"""The number of the key space, as one more key column: rows of two key spaces never have the same digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A slice of a data file, its sequence number, and the number of its key space."""
+
+    piece: SourceSlice
+    sequence_number: int
+    key_space: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterTask:
+    """Slices in the order of (ordinal, row). Their entries go to `path`, a batch for each bucket.
+
+    columns      the columns that are read, with their field ids
+    operation    the column that marks deletes, by one of the values `deletes`. None: no row is a delete
+    """
+
+    pieces: tuple[Compared, ...]
+    order: Order
+    columns: pa.Schema
+    operation: str | None
+    deletes: pa.Array | None
+    bucket_count: int
+    path: str
+    reading: ReadLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """The entries that scatter tasks wrote, in the order of their files and rows."""
+
+    paths: tuple[str, ...]
+    entry_bytes: int
+
+    def of_bucket(self, store: ObjectStore, bucket: int) -> list[Entries]:
+        return list(read_batch(store, self.paths, bucket, self.entry_bytes))
+
+
+def scatter(store: ObjectStore, task: ScatterTask) -> None:
+    """Write the entries. Raises InputError naming a file in which a live row has no key."""
+    width = task.order.entry_bytes
+    entries, offsets = _kernels.group_entries(list(_packed(store, task)) or [none(width)], task.bucket_count)
+    write_batches(store, task.path, entries, offsets.tolist())
+
+
+def _packed(store: ObjectStore, task: ScatterTask) -> Iterator[Entries]:
+    parts = [Part(matched(one.piece.file, task.columns), task.columns.names, one.piece.rows) for one in task.pieces]
+    for one, slices in zip(task.pieces, live_tables_of_each(store, parts, task.reading), strict=True):
+        for rows, table in slices:
+            if table.num_rows:
+                digests, sort_keys = _digests(table, one, task), _sort_keys(table, one, task)
+                flagged = marked(table, rows, one.piece.file.path, task.operation, task.deletes)
+                yield _kernels.pack_entries(digests, sort_keys, one.piece.ordinal, flagged)
+
+
+def _digests(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray[np.uint8]:
+    path = one.piece.file.path
+    encoding = task.order.encoding
+    for column in encoding.key_columns:
+        if column != KEY_SPACE and (nulls := table[column.name].null_count):
+            raise InputError(f"{path}: key column {column.name!r} is null in {counted(nulls, 'row')}")
+    if KEY_SPACE in encoding.key_columns:
+        table = table.append_column(KEY_SPACE.name, pa.array(np.full(table.num_rows, one.key_space, np.int64)))
+    return encoding.digests(table, path)
+
+
+def _sort_keys(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray[np.uint8]:
+    by_columns = task.order.encoding.sort_keys(table, one.piece.file.path)
+    if not task.order.has_sequence:
+        return by_columns
+    sequences = np.full(table.num_rows, one.sequence_number, np.int64)
+    if LAST_UPDATED.name in table.column_names:
+        sequences = np.asarray(pc.fill_null(table[LAST_UPDATED.name], one.sequence_number), np.int64)
+    return np.ascontiguousarray(np.hstack([sequence_bytes(sequences), by_columns]))
+
+
+def marked(
+    table: pa.Table, rows: npt.NDArray[np.uint64], path: str, operation: str | None, deletes: pa.Array | None
+) -> npt.NDArray[np.uint64]:
+    """The row numbers, with the delete bit where the row deletes its key."""
+    if operation is None or deletes is None or operation not in table.column_names:
+        return rows
+    values = schemas.cast(schemas.plain(table[operation]), deletes.type, path, operation)
+    are_deletes = np.asarray(pc.is_in(values, value_set=deletes))
+    return np.where(are_deletes, rows | DELETE_BIT, rows)

@@ -1,0 +1,194 @@
+"""The mode `upsert`: of the rows of one key only the newest lives.
+
+plan        files to compare with each other, by key space      pure
+compare     live rows -> which are superseded                   the engine's own digests, entries and fold
+mark        superseded rows -> position deletes or vectors      `marks/`; no data file is written
+commit      one row delta                                       key spaces that others touched are compared again
+
+Marked rows are dead for every reader. The mode `rewrite` takes them out of the files.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from deltacompact.base.modes import UPSERT
+from deltacompact.executors.choose import executor_for
+from deltacompact.executors.executor import Executor
+from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
+from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
+from deltacompact.iceberg.marks.tasks import LiveBitmap
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, name_of_files
+from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.resume import Resumption
+from deltacompact.iceberg_modes.mode import Mode, rows_stay
+from deltacompact.iceberg_modes.result import ModeResult
+from deltacompact.iceberg_modes.upsert.comparing import Comparison
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
+from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
+from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert, UpsertOutcome
+from deltacompact.iceberg_modes.upsert.resumption import is_by, record_of, resume_upsert
+from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, Problem, compared_spaces
+
+
+@dataclass(slots=True)
+class UpsertResult(ModeResult):
+    """What an upsert did. Rows that were compared = keys that live + superseded rows + rows that deleted their key.
+
+    `rows_superseded` includes rows of keys whose newest row is a delete.
+    """
+
+    compared_by: str = ""
+    files: int = 0
+    files_marked: int = 0
+    rows_compared: int = 0
+    keys: int = 0
+    rows_superseded: int = 0
+    rows_deleting: int = 0
+    delete_files_added: int = 0
+    delete_files_removed: int = 0
+
+    def count(self, done: Committed[UpsertOutcome]) -> None:
+        """Add what one commit did. A key space that is refused is counted when it is compared again."""
+        if done.snapshot is not None and done.outcome.paths:
+            self.snapshots.append(done.snapshot.snapshot_id)
+        elif done.snapshot is not None:
+            self.notes.append(f"snapshot {done.snapshot.snapshot_id} changes no file: it says what has been compared")
+        self.delete_files_removed += done.outcome.removed_deletes
+        for marked in done.outcome.spaces:
+            self.delete_files_added += len(marked.marks)
+            for one in marked.space.inputs:
+                self.files += 1
+                self.files_marked += one.file.dead > 0
+                self.rows_compared += one.file.live + one.file.dead
+                self.keys += one.file.live
+                self.rows_superseded += one.file.superseded
+                self.rows_deleting += one.file.deletes
+
+
+class Upsert(Mode[UpsertOptions, UpsertPlan, "Upserting", UpsertResult]):
+    """One call of upsert."""
+
+    __slots__ = ()
+
+    name = UPSERT
+
+    def _planned(self, state: TableState, left: Left) -> UpsertPlan:
+        return plan_upsert(state, self.options)
+
+    def _approved(self, document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> UpsertPlan:
+        return plan_from_json(document, state)
+
+    def _again(self, state: TableState, work: Upserting) -> UpsertPlan:
+        former = work.plan
+        plan = plan_upsert(state, former.options, only=frozenset(one.space.key_space for one, _ in work.touched))
+        if plan.reach is not former.reach:  # a new spec: rows of one key may now lie in several partitions
+            plan = plan_upsert(state, former.options)
+        return replace(plan, through=former.through)
+
+    def _resumption(self, dead: Planned, plan: UpsertPlan) -> Resumption | None:
+        if dead.mode != UPSERT:
+            return rows_stay(dead.mode)
+        return functools.partial(resume_upsert, plan.columns) if is_by(dead, plan) else None
+
+    def _result(self, plan: UpsertPlan) -> UpsertResult:
+        return UpsertResult(plan.table_id, self.branch, compared_by=plan.words)
+
+    def _nothing_to_do(self, plan: UpsertPlan) -> str | None:
+        return plan.nothing_to_do or "no two rows have the same key, and none deletes one"
+
+    def _work(
+        self,
+        table: IcebergTable,
+        state: TableState,
+        plan: UpsertPlan,
+        former: Upserting | None,
+        result: UpsertResult,
+    ) -> Upserting:
+        executor = executor_for(self.settings, plan.rows, plan.bytes)
+        result.executor = executor.name
+        return Upserting(self, state, plan, executor, result)
+
+    def _afterwards(self, table: IcebergTable, reader: StateReader, plan: UpsertPlan, result: UpsertResult) -> None:
+        if not plan.inputs and plan.settled is not None and not plan.settled.is_kept:
+            committer = Committer(self.table.store, reader, self.branch, uuid.uuid4().hex)
+            result.count(committer.commit(table, ProposeMemory(plan.recorded)))
+
+
+@dataclass(slots=True)
+class Upserting:
+    """The work of a plan. `touched` are the key spaces that others touched, and what they did."""
+
+    call: Upsert
+    state: TableState
+    plan: UpsertPlan
+    executor: Executor
+    result: UpsertResult
+    touched: list[tuple[MarkedSpace, Problem]] = field(default_factory=list)
+    mode = UPSERT
+    failed_commits_max = 0
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        return plan_document(self.plan)
+
+    @property
+    def commits(self) -> Sequence[Sequence[SpaceGroup]]:
+        return [self.plan.groups]
+
+    def written(
+        self, groups: Sequence[SpaceGroup], session: str, folder: str
+    ) -> Iterator[Sequence[tuple[SpaceGroup, MarkedSpace]]]:
+        store, metadata = self.call.table.store, self.state.metadata
+        settings, sizes = self.call.settings, self.call.sizes
+        tasks, limits, indexes = Tasks(store, self.executor), settings.limits, None
+        if is_enabled(self.plan.options.key_index, metadata.properties):
+            indexes = KeyIndexes.of(tasks, self.state.data, limits, folder, self.result.notes, sizes.block_entries)
+        marker = Marker(tasks, metadata, settings, name_of_files(session))
+        comparison = Comparison(store, metadata, self.plan, self.executor, limits, sizes, folder, indexes)
+        marked = _marked_spaces(compared_spaces(self.plan, comparison.compared()), marker)
+        yield list(zip(groups, marked, strict=True))
+
+    def record(self, written: tuple[SpaceGroup, MarkedSpace]) -> WrittenGroup:
+        group, marked = written
+        return record_of(group.number, marked)
+
+    def propose(self, groups: Sequence[SpaceGroup], written: Sequence[tuple[SpaceGroup, MarkedSpace]]) -> ProposeUpsert:
+        return ProposeUpsert(self.plan, [marked for _, marked in written])
+
+    def count(self, done: Committed[UpsertOutcome], groups: Sequence[SpaceGroup]) -> None:
+        self.result.count(done)
+        self.touched += done.outcome.refused
+
+    @property
+    def given_up(self) -> list[str]:
+        return [f"{_name(one.space)}: {problem.words}" for one, problem in self.touched]
+
+
+def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[MarkedSpace]:
+    """Each key space with the marks of its dead rows."""
+    dead = [
+        ToMark(one.source.entry, one.source.deletes, LiveBitmap(one.file.masks_path, one.file.ordinal))
+        for space in spaces
+        for one in space.inputs
+        if one.file.masks_path is not None
+    ]
+    marks_of: dict[KeySpace, list[Mark]] = defaultdict(list)
+    space_of = {one.source.entry.file.path: space.key_space for space in spaces for one in space.inputs}
+    for mark in marker.marks(dead):
+        marks_of[space_of[mark.of[0].entry.file.path]].append(mark)
+    return [MarkedSpace(space, tuple(marks_of[space.key_space])) for space in spaces]
+
+
+def _name(space: ComparedSpace) -> str:
+    return "the table" if space.key_space is None else f"partition {space.key_space[1]}"

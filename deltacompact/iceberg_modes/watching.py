@@ -1,0 +1,137 @@
+"""A branch that is looked at again and again, by whoever decides when it is to be compacted: sizes and counts.
+
+    look    head 7        the catalog's answer, the manifest list, 40 manifests        42 requests
+    look    head 7 still  the catalog's answer                                          1
+    look    head 8        the catalog's answer, the manifest list, 1 new manifest       3
+
+Manifests never change, so each is read once. Of a file only its size, rows and age are kept: 32 bytes, no bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.iceberg.settled import COMPARED
+from deltacompact.iceberg.table import locations, manifests
+from deltacompact.iceberg.table.content_files import Content, Manifest, Status
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.storage.objects import ObjectStore
+
+_MANIFESTS_AT_ONCE = 64
+"""So many manifests are held with all their entries, while those of a new branch are read."""
+_COMPACTS = ("deleted-data-files", "removed-delete-files", "added-delete-files", COMPARED)
+"""Keys in the summary of a snapshot that compacted something. One that wrote manifests anew has none of them."""
+
+Numbers = npt.NDArray[np.int64]
+_FILE = np.dtype([("content", "i8"), ("bytes", "i8"), ("rows", "i8"), ("added", "i8")])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BranchSizes:
+    """What lies in a branch. Times are Unix seconds, by the clocks of those who committed.
+
+    head                the newest snapshot that is not ours: where it is the same, nobody has written since (None: of
+                        those that have not been expired, all are ours)
+    data_file_bytes     of each data file
+    small_file_bytes    below this size a rewrite takes a file for small, unless its options say otherwise
+    delete_files        position-delete files, deletion vectors and equality-delete files
+    delete_rows         rows that they say are dead: an equality delete counts for one row
+    new_bytes           of files that were added since the last compaction, or ever
+    compacted_s         when that was; where there was none, when the oldest snapshot that is known was committed
+    written_s           when `head` was committed
+    """
+
+    head: int | None = None
+    data_file_bytes: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    small_file_bytes: int = 0
+    data_rows: int = 0
+    delete_files: int = 0
+    delete_rows: int = 0
+    new_bytes: int = 0
+    compacted_s: float | None = None
+    written_s: float | None = None
+
+    @property
+    def data_files(self) -> int:
+        return len(self.data_file_bytes)
+
+    def small_files(self, below_bytes: int | None = None) -> int:
+        """Data files below a size, or below that of a rewrite."""
+        return int(np.count_nonzero(self.data_file_bytes < (below_bytes or self.small_file_bytes)))
+
+
+class WatchedBranch:
+    """One branch of a table of a catalog."""
+
+    def __init__(self, catalog: Any, table_id: str, branch: str) -> None:
+        self._catalog = catalog
+        self._table_id = table_id
+        self._branch = branch
+        self._files: dict[str, npt.NDArray[Any]] = {}
+        self._seen: tuple[str, Snapshot] | None = None
+        self._sizes = BranchSizes()
+
+    def look(self) -> BranchSizes:
+        """The branch as it is now. Raises NotFoundError, InputError, StoreError or CorruptionError in one line."""
+        table = IcebergTable.load(self._catalog, self._table_id)
+        head = table.metadata.branch(self._branch)
+        if head is None:
+            return BranchSizes()
+        if self._seen != (table.metadata.uuid, head):
+            store = table.store
+            self._sizes = _sizes(table.metadata, head, self._live_files(store, head))
+            self._seen = table.metadata.uuid, head
+        return self._sizes
+
+    def _live_files(self, store: ObjectStore, head: Snapshot) -> npt.NDArray[Any]:
+        listed = manifests.read_manifest_list(locations.fetched(store, head.manifest_list), head.manifest_list)
+        known = self._files
+        self._files = {manifest.path: known[manifest.path] for manifest in listed if manifest.path in known}
+        missing = [manifest for manifest in listed if manifest.path not in known]
+        for start in range(0, len(missing), _MANIFESTS_AT_ONCE):
+            self._files |= _read(store, missing[start : start + _MANIFESTS_AT_ONCE])
+        return np.concatenate([np.zeros(0, _FILE), *self._files.values()])
+
+
+def _read(store: ObjectStore, listed: Sequence[Manifest]) -> dict[str, npt.NDArray[Any]]:
+    """The live files of each manifest."""
+    found = {}
+    for manifest, entries in zip(listed, StateReader(store).entries_of(listed), strict=True):
+        files = [
+            (int(entry.file.content), entry.file.file_bytes, entry.file.rows, entry.file_sequence_number or 0)
+            for entry in entries
+            if entry.status is not Status.DELETED
+        ]
+        found[manifest.path] = np.array(files, _FILE)
+    return found
+
+
+def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> BranchSizes:
+    is_data = files["content"] == int(Content.DATA)
+    line = list(metadata.ancestors(head))
+    foreign = next((snapshot for snapshot in line if not snapshot.is_ours), None)
+    ours = next((snapshot for snapshot in line if _compacted(snapshot)), None)
+    new = files["added"] > ours.sequence_number if ours else np.ones(len(files), bool)
+    return BranchSizes(
+        head=foreign.snapshot_id if foreign else None,
+        data_file_bytes=files["bytes"][is_data],
+        small_file_bytes=rewrite_options({}, metadata.properties).min_file_bytes,
+        data_rows=int(files["rows"][is_data].sum()),
+        delete_files=int(np.count_nonzero(~is_data)),
+        delete_rows=int(files["rows"][~is_data].sum()),
+        new_bytes=int(files["bytes"][new].sum()),
+        compacted_s=(ours or line[-1]).timestamp_ms / 1000,
+        written_s=foreign.timestamp_ms / 1000 if foreign else None,
+    )
+
+
+def _compacted(snapshot: Snapshot) -> bool:
+    return snapshot.is_ours and any(key in snapshot.summary for key in _COMPACTS)

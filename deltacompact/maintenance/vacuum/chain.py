@@ -1,0 +1,103 @@
+"""The versions that seals lead to, as a vacuum reads them: back to those that the last vacuum's mark knows.
+
+0 · 1-50a3… · 2-77b1… · 3-9c…      seals lead from the genesis to the active version
+the mark knows 0, 1-50a3…          their logs are listed as they were: they stay unread
+read: 2-77b1…, 3-9c…               2-77b1… was sealed an hour ago: a reader may still read it, so it is retained
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from deltacompact.delta_streams.log.log import StreamLog
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.paths import is_fresh_name
+from deltacompact.maintenance.vacuum.listing import StreamListing
+from deltacompact.maintenance.vacuum.mark import SealedVersion
+from deltacompact.storage.identity import file_name, identity_of_uri
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The versions that this vacuum has `read`, up to the active one, and the ones before, which it knows by a mark."""
+
+    read: list[StreamState]
+    past: Mapping[str, SealedVersion]
+
+    @property
+    def active(self) -> StreamState:
+        return self.read[-1]
+
+    @property
+    def sealed(self) -> dict[str, SealedVersion]:
+        """All but the active version."""
+        read = {
+            state.version: SealedVersion(state.tail, state.manifests, tuple(sorted(referenced_names(state))))
+            for state in self.read
+            if state.sealed
+        }
+        return {**self.past, **read}
+
+    @property
+    def referenced(self) -> frozenset[str]:
+        """The names of all files that were ever appended by reference, where they look like names of ours."""
+        past = (known.referenced for known in self.past.values())
+        return frozenset[str]().union(*past, *map(referenced_names, self.read))
+
+    @property
+    def tails(self) -> dict[str, int]:
+        """By version, the number of its log entries."""
+        past = {version: known.tail for version, known in self.past.items()}
+        return {**past, **{state.version: state.tail for state in self.read}}
+
+    def retained(self, listing: StreamListing) -> Iterator[StreamState]:
+        """The active version, and versions sealed within the minimum age, which readers may still read."""
+        for state in reversed(self.read):
+            if state.sealed and sealed_s(listing, state) < listing.old_s:
+                return
+            yield state
+
+
+def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, SealedVersion]) -> Chain:
+    """Every version from the first to the active one, or those that `past` does not know.
+
+    The retained versions are read in any case. If the log of a version in `past` is not as it was, the whole chain is
+    read, and says what is wrong.
+    """
+    if not past or not listing.have_logs(past):
+        return Chain(list(log.chain()), {})
+    state = log.active(strictly=True)
+    read = [state]
+    while (parent := state.opened.parent) is not None:
+        if parent in past and listing.modified_s(log.paths.entry(parent, past[parent].tail - 1)) < listing.old_s:
+            break
+        state = log.state(parent)
+        if state.sealed is None or state.sealed.successor != read[0].version:
+            return Chain(list(log.chain()), {})
+        read.insert(0, state)
+    return Chain(read, {version: past[version] for version in past if version != read[-1].version})
+
+
+def referenced_names(state: StreamState) -> frozenset[str]:
+    """The names of the files that a version's log got by reference, where they look like names of ours.
+
+    The log says of each file whether the stream owns it. A file may be reached by another name (a link).
+    """
+    paths = [file.path for delta in state.committed for file in delta.files if not file.managed]
+    names = {file_name(name) for path in paths for name in (path, identity_of_uri(path))}
+    return frozenset(filter(is_fresh_name, names))
+
+
+def sealed_s(listing: StreamListing, state: StreamState) -> float:
+    """When a version was sealed, by the store's clock."""
+    return listing.modified_s(listing.paths.entry(state.version, state.tail - 1))
+
+
+def newest_s(log: StreamLog, listing: StreamListing, chain: Chain) -> float:
+    """When the last entry was put that is not a fence: of the active version, or the seal that led to it."""
+    last_s = listing.modified_s(log.last_written(chain.active))
+    parent = chain.active.opened.parent
+    if parent is None:
+        return last_s
+    return max(last_s, listing.modified_s(log.paths.entry(parent, chain.tails[parent] - 1)))

@@ -1,0 +1,69 @@
+"""Sessions that may still publish: a vacuum spares their files, or fences them off before it deletes one.
+
+    s1    its plan names the active version, its last object is 4 days old    fence(s1) into the log: its files may go
+    s2    its plan names the active version, it wrote an hour ago             protected
+    s3    its plan names a sealed version                                     cannot publish: its files may go
+    s4    no plan (a rehash, a writer)                                        refuses to commit old files itself
+
+A fence is an entry in the base's log, and a compactor reads every entry before its seal, so a fenced session cannot
+publish.
+"""
+
+from __future__ import annotations
+
+import json
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.delta_streams.log.entries import Entry, Fence
+from deltacompact.delta_streams.log.log import StreamLog
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.maintenance.vacuum.chain import Chain
+from deltacompact.maintenance.vacuum.listing import StreamListing
+from deltacompact.storage.objects import ObjectStat
+
+
+def fenced_off(log: StreamLog, listing: StreamListing, chain: Chain, dry_run: bool) -> tuple[set[str], tuple[str, ...]]:
+    """The sessions that may still publish, and those that this vacuum has fenced (or, in a dry run, would fence)."""
+    sessions = _sessions(listing)
+    protected = {name for name in sessions if _may_publish(name, listing, chain)}
+    stale = sorted(name for name in protected if all(map(listing.is_old, sessions[name])))
+    fenced = stale if dry_run else [name for name in stale if _fence(log, name, chain.active.version)]
+    return protected - set(fenced), tuple(fenced)
+
+
+def _sessions(listing: StreamListing) -> dict[str, list[ObjectStat]]:
+    """The objects of each session."""
+    sessions: dict[str, list[ObjectStat]] = {}
+    for stat in listing.ours:
+        if name := listing.paths.session_of(stat.path):
+            sessions.setdefault(name, []).append(stat)
+    return sessions
+
+
+def _may_publish(name: str, listing: StreamListing, chain: Chain) -> bool:
+    """Whether the session could still seal its base: the base has no seal and no fence for the session."""
+    active, plan = chain.active, listing.paths.session(name) + "plan.json"
+    if plan not in listing.all:  # it is put before all else of the session
+        return False
+    if any(state.compacted and state.compacted.session_id == name for state in chain.read):
+        return False  # it has published: its base has a seal
+    try:
+        record = json.loads(listing.store.get(plan))
+        base = record["destination_version"]
+    except (NotFoundError, ValueError, LookupError, TypeError):
+        return False  # a rehash or a writer: they refuse to commit old files themselves
+    return bool(base == active.version) and name not in active.fences
+
+
+def _fence(log: StreamLog, name: str, base: str) -> bool:
+    """Put a fence into the base's log. False: the base was sealed first."""
+    decided = [False]
+
+    def decide(state: StreamState) -> Entry | None:
+        decided[0] = state.version == base
+        if not decided[0] or name in state.fences:
+            return None
+        return Fence(name)
+
+    log.extend(decide)
+    return decided[0]

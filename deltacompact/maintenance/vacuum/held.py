@@ -1,0 +1,52 @@
+"""What the partitions of a vacuum share: the time of now, and the files that a published table's snapshots refer to.
+
+A vacuum keeps those files, whatever the log says. Several partitions are vacuumed at a time and share one answer. The
+store's clock is asked, and the Iceberg table is read, when something could be deleted, and only then.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from deltacompact.delta_streams.streams import Streams
+from deltacompact.storage.store_clock import agreed_now_s
+
+
+class Held:
+    """Asks for the time and reads the Iceberg table once, for all partitions of a vacuum.
+
+    `now_s` is the moment from which ages are counted; None: now.
+    """
+
+    def __init__(
+        self, catalog: Streams, table_id: str, age_min_s: float, dry_run: bool, now_s: float | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._table_id = table_id
+        self._age_min_s = age_min_s
+        self._dry_run = dry_run
+        self._lock = Lock()
+        self._now_s = now_s
+        self._known: frozenset[str] | None = None
+
+    def now_s(self, path: str) -> float:
+        """The time from which ages count, the same for all partitions. `path` is a name that nothing has."""
+        with self._lock:
+            if self._now_s is None:
+                ours_s, store = self._catalog.clock(), self._catalog.store
+                self._now_s = ours_s if self._dry_run else agreed_now_s(store, path, ours_s)
+            return self._now_s
+
+    def names(self) -> frozenset[str]:
+        """The names of the files, each of which the stream gave once. Raises where the Iceberg table cannot be read."""
+        with self._lock:
+            if self._known is None:
+                target = self._catalog.publication(self._table_id)
+                self._known = frozenset() if target is None else self._read(target)
+            return self._known
+
+    def _read(self, target: str) -> frozenset[str]:
+        from deltacompact.publication.held import held_files
+
+        now_s = self._catalog.clock() if self._now_s is None else self._now_s
+        return held_files(target, now_s - self._age_min_s, self._dry_run)

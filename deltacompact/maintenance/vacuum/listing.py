@@ -1,0 +1,68 @@
+"""The objects of a stream as a vacuum lists them, before it reads the log: what comes later is not among them.
+
+orders/stream/…, orders/data/…, orders/index/…, …      all of them, in one listing
+beside the log                                         all but the log itself
+ours                                                   of these, the ones whose names a deltacompact has made
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.delta_streams.paths import StreamPaths
+from deltacompact.maintenance.vacuum.mark import SealedVersion
+from deltacompact.storage.objects import ObjectStat, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class StreamListing:
+    """One listing of a stream. `old_s`: an object that was modified before this time (store's clock, s) is old."""
+
+    store: ObjectStore
+    paths: StreamPaths
+    old_s: float
+    all: dict[str, ObjectStat]
+    beside: list[ObjectStat]
+    ours: list[ObjectStat]
+
+    @classmethod
+    def of(cls, store: ObjectStore, paths: StreamPaths, old_s: float) -> StreamListing:
+        found = [stat for stat in store.list(f"{paths.root}/") if stat.path.startswith(paths.folders)]
+        beside = [stat for stat in found if stat.path.startswith(paths.rooms)]
+        ours = [stat for stat in beside if paths.is_ours(stat.path)]
+        return cls(store, paths, old_s, {stat.path: stat for stat in found}, beside, ours)
+
+    def below(self, folder: str) -> Iterator[str]:
+        """The paths of our objects in a folder."""
+        return (stat.path for stat in self.ours if stat.path.startswith(folder))
+
+    def is_old(self, stat: ObjectStat) -> bool:
+        return stat.modified_s < self.old_s
+
+    def modified_s(self, path: str) -> float:
+        """When an object was put, by the store's clock. Raises NotFoundError."""
+        return (self.all.get(path) or self.store.stat(path)).modified_s
+
+    def is_there(self, path: str) -> bool:
+        """Whether an object was listed, or has come since."""
+        if path in self.all:
+            return True
+        try:
+            self.store.stat(path)
+        except NotFoundError:
+            return False
+        return True
+
+    def have_logs(self, versions: Mapping[str, SealedVersion]) -> bool:
+        """Whether the log of each version has as many entries as it had, none missing."""
+        numbered = filter(None, map(self.paths.entry_of, self.all))
+        entries = Counter(version for version, _ in numbered)
+        lengths = {version: entries[version] for version in versions}
+        return lengths == {version: known.tail for version, known in versions.items()} and all(
+            self.paths.entry(version, sequence) in self.all
+            for version, tail in lengths.items()
+            for sequence in range(tail)
+        )

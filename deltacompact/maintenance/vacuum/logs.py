@@ -1,0 +1,48 @@
+"""Garbage among the logs: those of attempts that lost, and checkpoints that newer ones replace.
+
+stream/4-a1/…          a seal of 3-77… leads to it                            stays for ever
+stream/4-b2/…          opened after 3-77… too, but lost the seal, 4 days old  deleted, its first entry last
+checkpoints/0/…0100    there is …0200                                         deleted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from deltacompact.delta_streams.log.objects import LogObjects
+from deltacompact.maintenance.vacuum.chain import Chain
+from deltacompact.maintenance.vacuum.contradictions import Evidence
+from deltacompact.maintenance.vacuum.listing import StreamListing
+from deltacompact.storage.objects import ObjectStat
+
+
+def attempts(listing: StreamListing, evidence: Evidence, chain: Chain) -> dict[str, list[ObjectStat]]:
+    """The logs of versions that no seal leads to."""
+    found: dict[str, list[ObjectStat]] = {}
+    for stat in evidence.entries:
+        version, _ = listing.paths.entry_of(stat.path) or ("", 0)
+        found.setdefault(version, []).append(stat)
+    return {version: log for version, log in found.items() if version not in chain.tails}
+
+
+def unreached_logs(objects: LogObjects, listing: StreamListing, evidence: Evidence, chain: Chain) -> list[ObjectStat]:
+    """Old logs of attempts that lost: a seal of their parent names another successor.
+
+    Delete the first entry last: it names the parent, so if this vacuum dies halfway, the next one still finds the log.
+    """
+    sealed = chain.sealed.keys() - {chain.active.version}
+    return [
+        stat
+        for version, log in attempts(listing, evidence, chain).items()
+        if all(map(listing.is_old, log)) and (opened := objects.opened(version)) and opened.parent in sealed
+        for stat in sorted(log, key=lambda stat: stat.path, reverse=True)
+    ]
+
+
+def superseded_checkpoints(listing: StreamListing, evidence: Evidence, chain: Collection[str]) -> list[ObjectStat]:
+    """All checkpoints but the newest of each version in the chain. Readers can always read the log instead."""
+    tails: dict[str, int] = {}
+    found = [(listing.paths.checkpoint_of(stat.path) or ("", 0), stat) for stat in evidence.checkpoints]
+    for (version, tail), _ in found:
+        tails[version] = max(tail, tails.get(version, 0))
+    return [stat for (version, tail), stat in found if version not in chain or tail < tails[version]]

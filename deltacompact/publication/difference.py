@@ -1,0 +1,109 @@
+"""What one snapshot adds and removes, so that a table shows what versions of streams have. Pure.
+
+    shown now      a, b with position deletes b1         of stream day=1; c of stream day=2
+    version        a with dead rows a1, b with b2, d     of stream day=1
+    difference     removed b1                            added d, a1, b2            c stays: nobody asked about day=2
+
+A compacted file never changes, and its path is never used again, so paths tell files apart. Dead rows are told apart by
+a digest that is in the name of their delete file. So a crash leaves nothing to remember: the next run compares again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import DataFile
+from deltacompact.delta_streams.paths import stream_root_of
+from deltacompact.iceberg.deletes.matching import only_path
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, PartitionTuple
+from deltacompact.iceberg.table.table_state import TableState
+
+_OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A file of a version, where readers of the Iceberg table find it, and its partition there."""
+
+    location: str
+    file: DataFile
+    partition: PartitionTuple
+
+    @property
+    def dead_rows(self) -> str | None:
+        """Identifies the deletion vector of the file; None: all its rows live."""
+        if (deletions := self.file.deletions) is None:
+            return None
+        text = f"{self.location}\n{deletions.masks_path}\n{deletions.ordinal}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Entries to remove, data files to add, and data files whose dead rows are to be added."""
+
+    removed: tuple[Entry, ...]
+    data: tuple[ShownFile, ...]
+    dead: tuple[ShownFile, ...]
+
+
+def deletes_name(dead_rows: str, unique: str) -> str:
+    """The name of a delete file. `unique` is the attempt's, so that no two attempts write one object."""
+    return f"deltacompact-{dead_rows}-{unique}.parquet"
+
+
+def difference(head: TableState, where: str, streams: Mapping[str, Mapping[str, ShownFile]]) -> Difference:
+    """What is missing or too much on the head, of the streams that are asked about.
+
+    `where` is the location of the delta catalog, `streams` has the wanted files by stream folder and location. Raises
+    InputError where the head has a file that no stream of the table has brought.
+    """
+    removed: list[Entry] = []
+    data: set[str] = set()
+    dead: set[str] = set()
+    for entry in head.data:
+        path = entry.file.path
+        wanted = streams.get(_stream_of(head, entry.file, where, path))
+        if wanted is not None and path not in wanted:
+            removed.append(entry)
+        data.add(path)
+    for entry in head.deletes:
+        path, known = _named_by(head, entry.file)
+        wanted = streams.get(_stream_of(head, entry.file, where, path))
+        if wanted is not None and (path not in wanted or wanted[path].dead_rows != known):
+            removed.append(entry)
+        dead.add(known)
+    files = [file for wanted in streams.values() for file in wanted.values()]
+    return Difference(
+        tuple(removed),
+        tuple(file for file in files if file.location not in data),
+        tuple(file for file in files if file.dead_rows is not None and file.dead_rows not in dead),
+    )
+
+
+def _stream_of(head: TableState, file: ContentFile, where: str, data_path: str) -> str:
+    """The folder of the stream that a data file belongs to."""
+    stream = stream_root_of(data_path.removeprefix(where)) if data_path.startswith(where) else None
+    if stream is None:
+        raise _foreign(head, file)
+    return stream
+
+
+def _named_by(head: TableState, file: ContentFile) -> tuple[str, str]:
+    """The data file whose rows a delete file of ours names, and which dead rows these are."""
+    name = _OUR_DELETES.fullmatch(file.path.rpartition("/")[2])
+    path = only_path(file) if file.content is Content.POSITION_DELETES else None
+    if name is None or path is None:
+        raise _foreign(head, file)
+    return path, name["digest"]
+
+
+def _foreign(head: TableState, file: ContentFile) -> InputError:
+    return InputError(
+        f"Iceberg table {head.metadata.table_id!r} has files of others ({file.path}): a publication needs a table of "
+        "its own, to which nobody else writes"
+    )

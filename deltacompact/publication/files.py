@@ -1,0 +1,126 @@
+"""Compacted files, and their dead rows, as the manifest of an Iceberg table lists them.
+
+b.parquet, 4 rows, live bitmap 1101     data file b.parquet, with the counts and bounds of its footer
+                                        deltacompact-<digest>-<unique>.parquet: b.parquet 1        position deletes
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from deltacompact.base.errors import SchemaError
+from deltacompact.base.limits import READ_LIMITS
+from deltacompact.base.numbers import Ordinal
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.deletes.dead_rows import Source
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.iceberg.marks.tasks import DeadSource, DeleteFile, MarkTask, write_positions
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.parquet_files import StoredFile
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.index.live_bitmaps import LiveBits, live_mask
+from deltacompact.publication.columns import shown_columns
+from deltacompact.publication.difference import ShownFile, deletes_name
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids, files
+
+READS_AT_ONCE = 8
+
+
+class ListedFiles:
+    """Describes each file once: an attempt that is repeated on another head reads and writes nothing again.
+
+    `store` has the compacted files, `iceberg_store` the Iceberg table.
+    """
+
+    def __init__(self, store: ObjectStore, iceberg_store: ObjectStore, table: IcebergTable) -> None:
+        self._store = store
+        self._iceberg_store = iceberg_store
+        self._table = table
+        self._live = LiveBits(store)
+        self._data: dict[str, ContentFile] = {}
+        self._dead: dict[str, ContentFile] = {}
+
+    def data(self, shown: tuple[ShownFile, ...]) -> list[ContentFile]:
+        """The data files, with the counts and bounds of their footers. Raises SchemaError for one that readers of
+        the Iceberg table would misread.
+        """
+        new = [file for file in shown if file.location not in self._data]
+        if new:
+            with ThreadPoolExecutor(min(READS_AT_ONCE, len(new))) as threads:
+                for file, listed in zip(new, threads.map(self._listed, new), strict=True):
+                    self._data[file.location] = listed
+        return [self._data[file.location] for file in shown]
+
+    def dead(self, shown: tuple[ShownFile, ...]) -> list[ContentFile]:
+        """The position-delete files of their dead rows, written where they are not yet."""
+        for file in shown:
+            if file.dead_rows is not None and file.dead_rows not in self._dead:
+                self._dead[file.dead_rows] = self._written(file, file.dead_rows)
+        return [self._dead[file.dead_rows] for file in shown if file.dead_rows is not None]
+
+    def discard(self, kept: tuple[ShownFile, ...] = ()) -> None:
+        """Delete the delete files that were written and are not wanted."""
+        wanted = {file.dead_rows for file in kept}
+        for dead_rows, file in self._dead.items():
+            if dead_rows not in wanted:
+                locations.discard(self._iceberg_store, file.path)
+
+    def _listed(self, shown: ShownFile) -> ContentFile:
+        shown_columns(shown.file.schema, shown.file.path)
+        with files.opened(self._store, shown.file) as source:
+            footer = files.described_parquet(source, shown.file).metadata
+        _refuse_field_ids(footer, shown.file.path)
+        listed = self._content(Content.DATA, shown.location, shown, shown.file.rows, shown.file.bytes)
+        try:
+            return self._table.with_metrics(listed, footer)
+        except KeyError as error:
+            raise SchemaError(f"{shown.file.path}: no column of the Iceberg table is stored as {error}") from None
+        except ValueError as error:
+            raise SchemaError(f"{shown.file.path}: {text_of(error)}") from None
+
+    def _written(self, shown: ShownFile, dead_rows: str) -> ContentFile:
+        bits = self._live.of(shown.file)
+        assert bits is not None, "a file with dead rows has a bitmap"
+        positions = np.flatnonzero(~live_mask(bits, shown.file.rows)).astype(np.int64)
+        path = f"{self._table.metadata.data_folder}/{deletes_name(dead_rows, uuid.uuid4().hex)}"
+        stored = StoredFile(shown.location, shown.file.rows, shown.file.bytes, 0)
+        task = MarkTask((DeleteFile((DeadSource(Source(Ordinal(0), stored), positions),), path),), "zstd", READ_LIMITS)
+        (written,) = write_positions(self._iceberg_store, task)
+        # The bounds are exact: readers skip a delete file by the path in them.
+        only, rows = shown.location.encode(), len(positions)
+        first, last = (struct.pack("<q", int(position)) for position in (positions[0], positions[-1]))
+        return self._content(
+            Content.POSITION_DELETES,
+            path,
+            shown,
+            rows,
+            written.file_bytes,
+            value_counts={PATH_COLUMN: rows, POSITION_COLUMN: rows},
+            null_value_counts={PATH_COLUMN: 0, POSITION_COLUMN: 0},
+            lower_bounds={PATH_COLUMN: only, POSITION_COLUMN: first},
+            upper_bounds={PATH_COLUMN: only, POSITION_COLUMN: last},
+            referenced_data_file=shown.location,
+        )
+
+    def _content(
+        self, content: Content, path: str, shown: ShownFile, rows: int, size: int, **others: Any
+    ) -> ContentFile:
+        spec = self._table.metadata.default_spec_id
+        return ContentFile(content, path, "PARQUET", spec, shown.partition, rows, size, **others)
+
+
+def _refuse_field_ids(footer: pq.FileMetaData, path: str) -> None:
+    """A delta file that was kept as it came may have field ids of another table, and readers would follow them."""
+    for field in footer.schema.to_arrow_schema():
+        if field_ids.field_id(field) is not None:
+            raise SchemaError(
+                f"{path}: column {field.name!r} has a field id of another table: restate the partition with its rows"
+            )

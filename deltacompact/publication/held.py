@@ -1,0 +1,91 @@
+"""The files of a published table that a vacuum must leave alone: those that snapshots of the Iceberg table refer to.
+
+    snapshot 5, 4 days old      a, b       expired: as nobody reads a version that was sealed so long ago
+    snapshot 6, an hour old     b, c       b and c stay
+    snapshot 7, main            c, d       c and d stay, however old it is
+    tag "audit"                 snapshot 4: e stays
+
+Other engines cannot expire the snapshots of a publication (`gc.enabled` is false), because they would delete files of
+the stream. So the vacuum does, and deletes the metadata and the delete files that only expired snapshots had.
+
+Data files are held by name, which the stream gives once: the vacuum may reach the lake by another name (a link, another
+bucket of the same objects) than the one by which it was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.iceberg.table import locations, manifests
+from deltacompact.iceberg.table.content_files import Content, Status
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.publication.target import Target
+from deltacompact.storage.identity import file_name
+
+
+def held_files(target: str, old_s: float, dry_run: bool) -> frozenset[str]:
+    """Expire snapshots that were made before `old_s` (seconds), and return the names of the data files of the others.
+
+    Raises InputError where the Iceberg table is not there, and what its catalog raises: then nobody knows what may be
+    deleted.
+    """
+    named = Target.of(target)
+    try:
+        table = IcebergTable.load(named.open(), named.table_id)
+    except NotFoundError as error:
+        raise InputError(
+            f"{error}, to which the table is published: `publish` creates it again, `publish --stop` ends it "
+            "(nothing was deleted)"
+        ) from error
+    reached = _Reached(table)
+    expired = _expired(table.metadata, old_s)
+    kept = reached.of(found for found in table.metadata.snapshots.values() if found.snapshot_id not in expired)
+    if expired and not dry_run:
+        gone = reached.of(table.metadata.snapshots[number] for number in expired)
+        table.expire(expired, ())
+        still = set(map(locations.identity_of, kept.own))
+        for path in sorted(gone.own):
+            if locations.identity_of(path) not in still:
+                locations.discard(reached.store, path)
+    return frozenset(map(file_name, kept.data))
+
+
+def _expired(metadata: TableMetadata, old_s: float) -> set[int]:
+    """Snapshots that are older, and no head of a branch or tag."""
+    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    old = {found.snapshot_id for found in metadata.snapshots.values() if found.timestamp_ms < old_s * 1000}
+    return old - heads
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The data files of some snapshots, and the files that only the Iceberg table has: metadata, delete files."""
+
+    data: frozenset[str]
+    own: frozenset[str]
+
+
+class _Reached:
+    """Reads what snapshots refer to. Each manifest is read once."""
+
+    def __init__(self, table: IcebergTable) -> None:
+        self.store = table.store
+        self._reader = StateReader(self.store)
+
+    def of(self, snapshots: Iterable[Snapshot]) -> _Files:
+        data: set[str] = set()
+        own: set[str] = set()
+        for snapshot in snapshots:
+            listed = manifests.read_manifest_list(
+                locations.fetched(self.store, snapshot.manifest_list), snapshot.manifest_list
+            )
+            own |= {snapshot.manifest_list, *(manifest.path for manifest in listed)}
+            for entries in self._reader.entries_of(listed):
+                for entry in entries:
+                    if entry.status is not Status.DELETED:
+                        (data if entry.file.content is Content.DATA else own).add(entry.file.path)
+        return _Files(frozenset(data), frozenset(own))
