@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from toy_catalog import ToyCatalog
 from toy_runs import HERE, KEYS, live, run, snapshot, terms
 
 from deltacompact import ConflictError, InputError, Settings
-from deltacompact.base.errors import CorruptionError
-from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.session import attempts
 from deltacompact.session.driver import Session
 from deltacompact.storage.local import LocalStore
@@ -33,9 +30,9 @@ def rows(*pairs: tuple[int, str]) -> pa.Table:
     return pa.table({"k": [k for k, _ in pairs], "v": [v for _, v in pairs]})
 
 
-def filled(store: Any, data: str = "") -> ToyCatalog:
+def filled(store: Any) -> ToyCatalog:
     """Three deltas. The last row of the second and of the third is dead already, and means nothing."""
-    toy = ToyCatalog(store, KEYS, data)
+    toy = ToyCatalog(store, KEYS)
     toy.append(1, rows(*[(k, "a") for k in range(10)]))
     toy.append(2, rows(*[(k, "b") for k in range(5, 15)], (1, "dead")), dead=[10])
     toy.append(3, pa.table({"k": [0, 7, 9]}), "delete", dead=[2])
@@ -55,26 +52,22 @@ def test_several_rounds_and_then_an_incremental_run() -> None:
     assert live(toy) == {**EXPECTED, 1: "c", 99: "c"}
 
 
-def resumed_after_each_kill(data_of: Callable[[int], str]) -> set[int]:
-    """Kill a session at every operation of its store, and run another: how many rounds it resumed."""
+def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
     resumed = set()
     for at in range(1000):
-        store, data = MemoryStore(), data_of(at)
-        filled(store, data)
+        store = MemoryStore()
+        filled(store)
         try:
-            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS, data), rows_per_round=8)
+            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS), rows_per_round=8)
         except Crash:
-            toy = ToyCatalog(store, KEYS, data)
+            toy = ToyCatalog(store, KEYS)
             if isinstance(toy.fetch(), Snapshot):
                 resumed.add(run(toy, rows_per_round=8)[0].rounds_resumed)
             assert live(toy) == EXPECTED
         else:
-            return resumed
+            assert resumed == {0, 1, 2, 3}
+            return
     raise AssertionError("the session never came to its end")
-
-
-def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
-    assert resumed_after_each_kill(lambda at: "") == {0, 1, 2, 3}
 
 
 def test_files_with_few_dead_rows_get_deletion_vectors() -> None:
@@ -95,25 +88,9 @@ def test_of_two_sessions_one_is_in_conflict() -> None:
     assert live(toy) == EXPECTED
 
 
-def test_data_may_lie_anywhere_by_full_uri(tmp_path: Path) -> None:
-    elsewhere = (tmp_path / "far away").as_uri()
-    toy = filled(MemoryStore(), elsewhere)
-    run(toy, rows_per_round=8)
-    toy.append(4, rows((1, "c")))
-    _, published = run(toy)
-    files = published.compacted.files
-    assert published.outputs.kept and all(file.path.startswith(elsewhere) and file.managed for file in files)
-    assert live(toy) == {**EXPECTED, 1: "c"}
-    assert not [stat.path for stat in toy.store.list("") if stat.path.endswith(".parquet")]
-
-
-def test_a_session_resumes_with_outputs_that_lie_elsewhere(tmp_path: Path) -> None:
-    assert resumed_after_each_kill(lambda at: (tmp_path / str(at)).as_uri()) == {0, 1, 2, 3}
-
-
-def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None:
-    store, data = MemoryStore(), tmp_path.as_uri()
-    filled(store, data)
+def test_an_output_that_is_gone_is_not_resumed() -> None:
+    store = MemoryStore()
+    filled(store)
 
     def before_the_switch(kind: str, path: str, act: Any) -> Any:
         if (kind, path) == ("put_if_absent", "toy/0001.json"):
@@ -121,11 +98,12 @@ def test_an_output_elsewhere_that_is_gone_is_not_resumed(tmp_path: Path) -> None
         return act()
 
     with pytest.raises(Crash):
-        run(ToyCatalog(InterceptedStore(store, before_the_switch), KEYS, data))
-    outputs = list(tmp_path.glob("*/*.parquet"))
-    assert outputs
-    outputs[0].unlink()
-    toy = ToyCatalog(store, KEYS, data)
+        run(ToyCatalog(InterceptedStore(store, before_the_switch), KEYS))
+    deltas = {file.path for delta in snapshot(ToyCatalog(store, KEYS)).deltas for file in delta.files}
+    outputs = [stat.path for stat in store.list("toy/data/") if stat.path.endswith(".parquet")]
+    (output, *_) = set(outputs) - deltas
+    store.delete([output])
+    toy = ToyCatalog(store, KEYS)
     run(toy)
     assert live(toy) == EXPECTED
 
@@ -141,25 +119,6 @@ def test_a_bucket_is_opened_once_with_the_access_of_the_root(s3_catalog_uri: str
     assert (store.uri, name) == (f"s3://{bucket}/", "a/b c%20?.parquet")
     slow, _ = open_object(PacedStore(root, Pace(requests_per_s=1e6)), f"s3://{bucket}/a/b.parquet")
     assert isinstance(slow, PacedStore)
-
-
-def test_data_in_another_bucket_than_the_index(tmp_path: Path, s3_catalog_uri: str) -> None:
-    toy = filled(LocalStore(tmp_path), s3_catalog_uri.rstrip("/") + "/elsewhere")
-    run(toy, rows_per_round=8)
-    assert live(toy) == EXPECTED
-    assert list(open_store(s3_catalog_uri).list("elsewhere/")) and not list(tmp_path.rglob("*.parquet"))
-
-
-def test_the_index_has_the_numbers_of_files_that_are_known_by_path() -> None:
-    toy = filled(MemoryStore())
-    _, published = run(toy)
-    _, document = toy.newest()
-    assert all("number" not in file for file in document["base"])
-    named = read_manifest(toy.store, published.compacted.index).data_files
-    assert named == {file.number: file.path for file in published.compacted.files}
-    document["base"].pop()
-    with pytest.raises(CorruptionError, match="index and the snapshot have different files"):
-        toy.snapshot(1, document)
 
 
 def test_whether_a_file_is_managed_is_written_where_its_path_does_not_say_it() -> None:
@@ -183,7 +142,7 @@ def test_the_same_on_ray(tmp_path: Path, ray_cluster: str) -> None:
     from deltacompact.executors.ray import RayExecutor
 
     store = LocalStore(tmp_path / "catalog")
-    toy = filled(store, (tmp_path / "data").as_uri())
+    toy = filled(store)
     executor = RayExecutor(Settings(executor="ray", ray_address=ray_cluster))
     run(toy, executor, rows_per_round=8)
     toy.append(4, rows((1, "c"), (2, "dead"), (50, "dead")), dead=[1, 2])

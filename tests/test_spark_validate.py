@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dead_rows import write_deletions
 from pyspark.sql import functions as F
 from spark_fixtures import LOCAL, compact, sorted_rows
 
@@ -27,7 +28,6 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.index.entries import TOMBSTONE, fields
 from deltacompact.index.index_files import bucket_writer
-from deltacompact.index.live_bitmaps import write_deletions
 from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
@@ -455,7 +455,7 @@ def test_files_of_deltas_with_dead_rows(spark, catalog):
         paths = TablePaths.of(table).stream(Partition())
         file = write_table(catalog.store, paths.fresh("data", ".parquet"), rows, WriteOptions())
         path = paths.fresh("index", ".masks.arrow")
-        (deletions,) = write_deletions(catalog.store, path, [(file.rows, dead)])
+        deletions = write_deletions(catalog.store, path, file.rows, dead)
         catalog.commit(table, Partition(), [(operation, [replace(file, deletions=deletions)])])
 
     def read(table):

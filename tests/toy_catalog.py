@@ -3,8 +3,7 @@
 toy/0000.json   {"schemas": […], "base": null, "index": null, "next": 0, "watermark": 0, "deltas": [{"position": 1, …}]}
 toy/0001.json   what a compaction published, by put if absent: whoever comes second is in conflict
 
-Like Iceberg it knows compacted files by path alone (the index has their numbers), its data may lie anywhere by full
-URI, a delta's file may have dead rows already, and with `columns` it matches columns by field id.
+A delta's file may have dead rows already.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from dead_rows import write_deletions
 
 from deltacompact.base.errors import ConflictError, NotFoundError
 from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, OperationType, Partition, TableKeys
-from deltacompact.index.live_bitmaps import write_deletions
-from deltacompact.index.primary_key_index import numbered, read_manifest, with_data_files
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot, Workspace
@@ -33,11 +31,10 @@ EMPTY = {"base": None, "index": None, "next": 0, "deltas": [], "schemas": []}
 class ToyCatalog:
     """One table of one partition. Implements SnapshotSource and CommitTarget."""
 
-    def __init__(self, store: ObjectStore, keys: TableKeys, data: str = "", columns: pa.Schema | None = None) -> None:
+    def __init__(self, store: ObjectStore, keys: TableKeys) -> None:
         self.store = store
         self.keys = keys
-        self.workspace = Workspace("toy", data)
-        self.columns = columns
+        self.workspace = Workspace("toy")
 
     @property
     def ports(self) -> Ports:
@@ -51,10 +48,10 @@ class ToyCatalog:
         file = writing.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, WriteOptions())
         file = dataclasses.replace(file, schema=table.schema)
         if len(dead):
-            (deletions,) = write_deletions(self.store, f"{file.path}.dead", [(file.rows, dead)])
+            deletions = write_deletions(self.store, f"{file.path}.dead", file.rows, dead)
             file = dataclasses.replace(file, deletions=deletions)
         schemas = SchemaTable(document["schemas"])
-        delta = {"position": position, "operation": operation, "files": [_written(file, schemas)]}
+        delta = {"position": position, "operation": operation, "files": [file_to_json(file, schemas)]}
         document |= {"deltas": [*document["deltas"], delta], "schemas": schemas.encoded}
         self.store.put(self._path(number), json.dumps(document).encode())
 
@@ -75,7 +72,7 @@ class ToyCatalog:
         index, base = None, None
         if document["index"]:
             index = ObjectRef(**document["index"])
-            compacted = numbered(_read(document["base"], schemas), read_manifest(self.store, index))
+            compacted = _read(document["base"], schemas)
             schema = schemas[document["schema"]]
             base = CompactedDelta(compacted, index, document["watermark"], document["next"], "toy", "", "", schema)
         return Snapshot(
@@ -91,7 +88,6 @@ class ToyCatalog:
             moment=Moment(str(number), len(deltas), str(number), len(deltas)),
             identity={},
             why="there are deltas",
-            columns=self.columns,
         )
 
     # CommitTarget
@@ -102,13 +98,11 @@ class ToyCatalog:
 
     def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
         number, before = self._version(int(snapshot.moment.destination_version))
-        path = self.workspace.fresh("index", ".manifest.json", session)
-        index = with_data_files(self.store, result.index, path, result.files)
         schemas = SchemaTable(before["schemas"])
         document = {
-            "base": [_written(file, schemas) for file in result.files],
+            "base": [file_to_json(file, schemas) for file in result.files],
             "schema": schemas.add(result.schema),
-            "index": dataclasses.asdict(index),
+            "index": dataclasses.asdict(result.index),
             "next": result.next_file_number,
             "watermark": snapshot.watermark,
             "deltas": before["deltas"][len(snapshot.deltas) :],
@@ -117,7 +111,7 @@ class ToyCatalog:
         if not self.store.put_if_absent(self._path(number + 1), json.dumps(document).encode()):
             raise ConflictError("toy: another compaction came first")
         compacted = CompactedDelta(
-            result.files, index, snapshot.watermark, result.next_file_number, "toy", "", session, result.schema
+            result.files, result.index, snapshot.watermark, result.next_file_number, "toy", "", session, result.schema
         )
         return PublishedVersion(str(number + 1), compacted)
 
@@ -139,10 +133,5 @@ class ToyCatalog:
         raise AssertionError("unreachable")
 
 
-def _written(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
-    """A file as the toy knows it: without a number."""
-    return {name: value for name, value in file_to_json(file, schemas).items() if name != "number"}
-
-
 def _read(documents: Sequence[dict[str, Any]], schemas: SchemaTable) -> tuple[DataFile, ...]:
-    return tuple(file_from_json({"number": place, **file}, schemas) for place, file in enumerate(documents))
+    return tuple(file_from_json(document, schemas) for document in documents)

@@ -11,7 +11,7 @@ from deltacompact.base.model import Table, TableKeys
 from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.reading.live_rows import live_batches, schema_of
+from deltacompact.reading.live_rows import live_parts, schema_of
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
 from deltacompact.session.driver import Published, Session
@@ -42,7 +42,8 @@ def rows(toy: ToyCatalog) -> list[dict[str, Any]]:
     """The live rows of the newest version, with its deltas folded."""
     found = toy.snapshot(*toy.newest())
     table = Table("toy", (), toy.keys)
-    return [row for batch in live_batches(toy.store, found, table, schema_of(found)) for row in batch.to_pylist()]
+    parts = live_parts(toy.store, found, table, schema_of(found))
+    return [row for part in parts for batch in part.tables() for row in batch.to_pylist()]
 
 
 def live(toy: ToyCatalog) -> dict[int, str]:

@@ -30,7 +30,6 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Direction, OperationType, TableKeys
 from deltacompact.base.wording import columns_shown, with_article
 from deltacompact.tabular import schemas
-from deltacompact.tabular.field_ids import field_id
 
 ENCODING_VERSION = 2
 """The newest version that this release reads: 1 has only sort columns of fixed width, 2 also of variable width."""
@@ -92,21 +91,6 @@ class Encoding:
     key_columns: tuple[KeyColumn, ...]
     sort_columns: tuple[SortColumn, ...] = ()
     version: int = ENCODING_VERSION
-    field_ids: tuple[tuple[str, int], ...] = field(default=(), repr=False)
-    """The field id of each column, if columns are matched by field id."""
-
-    def matched(self, columns: pa.Schema | None) -> Encoding:
-        """The same encoding with the table's current column names. None: columns are matched by name."""
-        if columns is None:
-            return self
-        today = {field_id(column): column.name for column in columns}
-        names = {name: today.get(number, name) for name, number in self.field_ids}
-        return replace(
-            self,
-            key_columns=tuple(replace(c, name=names.get(c.name, c.name)) for c in self.key_columns),
-            sort_columns=tuple(replace(c, name=names.get(c.name, c.name)) for c in self.sort_columns),
-            field_ids=tuple((names[name], number) for name, number in self.field_ids),
-        )
 
     @property
     def sort_key_bytes(self) -> int:
@@ -182,15 +166,13 @@ def resolve_encoding(
     partition_keys: Sequence[str],
     files: Sequence[tuple[OperationType, DataFile]],
     known: Encoding | None = None,
-    columns: pa.Schema | None = None,
 ) -> Encoding:
     """The encoding that fits all files and the index (`known`).
 
     The digest leaves out partition columns, which are constant in a stream. Files without rows are ignored. The files
-    must know the longest values of string and binary sort columns (see sort_widths.py). `columns` are the columns of a
-    table that matches them by field id. Key columns stay in the index's order, which is their order in the key bytes,
-    even if they were renamed. Raises SchemaError naming file and column for a missing or mixed key column, for a sort
-    column of another type or too wide, and for a delete that has some sort columns but not all.
+    must know the longest values of string and binary sort columns (see sort_widths.py). Key columns stay in the index's
+    order, which is their order in the key bytes. Raises SchemaError naming file and column for a missing or mixed key
+    column, for a sort column of another type or too wide, and for a delete that has some sort columns but not all.
     """
     names = [name for name in keys.primary if name not in partition_keys]
     if known is not None:
@@ -222,12 +204,7 @@ def resolve_encoding(
         _check_width(sort_columns.values(), file.path)
     version = 2 if any(schemas.has_lengths(column.type) for column in sort_columns.values()) else 1
     widened = _with_widths([sort_columns[key.name] for key in keys.sort])
-    encoding = Encoding(tuple(key_columns[name] for name in names), widened, version)
-    if columns is None:
-        return encoding
-    ids = {column.name: field_id(column) for column in columns}
-    found = [(name, ids.get(name)) for name in encoding.columns]
-    return replace(encoding, field_ids=tuple((name, number) for name, number in found if number is not None))
+    return Encoding(tuple(key_columns[name] for name in names), widened, version)
 
 
 def encoding_of(columns: pa.Schema, path: str) -> Encoding:

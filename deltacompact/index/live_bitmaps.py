@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import DataFile, DeletionVector
+from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.index.index_files import session_object
 from deltacompact.storage.fetched_file import ReadAhead, announce, begun_ahead
@@ -130,25 +130,6 @@ def _without_dead(slices: Slices, file: DataFile, bits: npt.NDArray[np.uint8] | 
         if lives is not None and not (wanted := lives[first : first + table.num_rows]).all():
             row_numbers, table = row_numbers[wanted], table.filter(pa.array(wanted))
         yield row_numbers, table
-
-
-def write_deletions(
-    store: ObjectStore, path: str, dead: Sequence[tuple[int, npt.ArrayLike]]
-) -> tuple[DeletionVector, ...]:
-    """Store one object with the bitmaps of several files. `dead` has each file's row count and dead row numbers.
-
-    Returns a deletion vector for each file.
-    """
-    masks: Masks = {}
-    for ordinal, (rows, dead_rows) in enumerate(dead):
-        lives = np.ones(rows, bool)
-        lives[np.asarray(dead_rows, np.int64)] = False
-        masks[Ordinal(ordinal)] = np.packbits(lives, bitorder="little")
-    write_masks(store, path, masks)
-    return tuple(
-        DeletionVector(rows - int(np.bitwise_count(masks[Ordinal(ordinal)]).sum()), path, Ordinal(ordinal))
-        for ordinal, (rows, _) in enumerate(dead)
-    )
 
 
 def live_mask(bits: npt.NDArray[np.uint8], rows: int) -> npt.NDArray[np.bool_]:

@@ -9,8 +9,6 @@ A compaction that changes little adds a run and, for the files that it rewrote, 
 32 bytes. So writing the index costs as much as the change. If there are many runs, or they are large compared to the
 first, the next compaction merges them. The manifest names every file with its checksums. Pointers have file numbers.
 During a session's rounds they have the session's ordinals instead, and the manifest is marked as not publishable.
-
-    data files       14 s3://lake/a.parquet   21 s3://lake/b.parquet    for a catalog that knows files only by path
 """
 
 from __future__ import annotations
@@ -19,9 +17,8 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -30,7 +27,7 @@ import pyarrow as pa
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.base.model import FORMAT_VERSION, DataFile, ObjectRef
+from deltacompact.base.model import FORMAT_VERSION, ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import TOMBSTONE, Entries, fields, none
 from deltacompact.index.index_files import IndexFile, read_bucket
@@ -45,10 +42,7 @@ Run = tuple[tuple[IndexFile, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
-    """Describes an index: runs and relocations, the oldest first, and the numbers of live rows and tombstones.
-
-    `data_files` has the paths of the compacted files by number, for a catalog without file numbers.
-    """
+    """Describes an index: runs and relocations, the oldest first, and the numbers of live rows and tombstones."""
 
     encoding: Encoding
     runs: tuple[Run, ...]
@@ -56,11 +50,6 @@ class IndexManifest:
     tombstones: int
     publishable: bool = True
     relocations: tuple[Relocation, ...] = ()
-    data_files: Mapping[ChainFileNumber, str] | None = None
-
-    def matched(self, columns: pa.Schema | None) -> IndexManifest:
-        """The same manifest with the table's current column names: see Encoding.matched."""
-        return replace(self, encoding=self.encoding.matched(columns))
 
     @property
     def hash_bucket_count(self) -> int:
@@ -103,10 +92,6 @@ class IndexManifest:
             ],
             "relocations": [asdict(relocation) for relocation in self.relocations],
         }
-        if encoding.field_ids:
-            document["field_ids"] = encoding.field_ids
-        if self.data_files is not None:
-            document["data_files"] = {str(number): path for number, path in sorted(self.data_files.items())}
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -125,15 +110,11 @@ class IndexManifest:
         )
         relocations = tuple(Relocation.from_json(relocation) for relocation in document["relocations"])
         rows, tombstones = document["rows"], document["tombstones"]
-        paths = document.get("data_files")
-        data_files = None if paths is None else {ChainFileNumber(int(number)): path for number, path in paths.items()}
-        return cls(
-            encoding_of_document(document), runs, rows, tombstones, document["publishable"], relocations, data_files
-        )
+        return cls(encoding_of_document(document), runs, rows, tombstones, document["publishable"], relocations)
 
 
 def encoding_document(encoding: Encoding) -> dict[str, Any]:
-    """An encoding as JSON values, without the field ids of its columns."""
+    """An encoding as JSON values."""
     return {
         "encoding_version": encoding.version,
         "key_columns": [(c.name, c.key_class and c.key_class.name, c.scale) for c in encoding.key_columns],
@@ -144,7 +125,7 @@ def encoding_document(encoding: Encoding) -> dict[str, Any]:
 
 
 def encoding_of_document(document: Mapping[str, Any]) -> Encoding:
-    """The encoding of `encoding_document`; with `field_ids`, if the document has them."""
+    """The encoding of `encoding_document`."""
     key_columns = tuple(
         KeyColumn(name, KeyClass[key_class] if key_class else None, scale)
         for name, key_class, scale in document["key_columns"]
@@ -155,8 +136,7 @@ def encoding_of_document(document: Mapping[str, Any]) -> Encoding:
         SortColumn(name, types.field(name).type, descending, width, longest)
         for (name, _, descending), (width, longest) in zip(document["sort_columns"], widths, strict=True)
     )
-    field_ids = tuple((name, number) for name, number in document.get("field_ids", ()))
-    return Encoding(key_columns, sort_columns, document["encoding_version"], field_ids)
+    return Encoding(key_columns, sort_columns, document["encoding_version"])
 
 
 def write_manifest(store: ObjectStore, path: str, manifest: IndexManifest) -> ObjectRef:
@@ -171,25 +151,6 @@ def read_manifest(store: ObjectStore, ref: ObjectRef) -> IndexManifest:
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise CorruptionError(f"{store.uri}{ref.path}: the index manifest's SHA-256 differs from the log's")
     return IndexManifest.from_bytes(data, ref.path)
-
-
-def with_data_files(store: ObjectStore, ref: ObjectRef, path: str, files: Iterable[DataFile]) -> ObjectRef:
-    """Write a copy of the manifest to `path`, with the paths of the compacted files: for a catalog without numbers."""
-    data_files = {ChainFileNumber(file.number): file.path for file in files}
-    return write_manifest(store, path, replace(read_manifest(store, ref), data_files=data_files))
-
-
-def numbered(files: Iterable[DataFile], manifest: IndexManifest) -> tuple[DataFile, ...]:
-    """Give compacted files that a catalog knows by path their numbers from the manifest, and sort by number.
-
-    Raises CorruptionError for a file that only the snapshot or only the index has.
-    """
-    number_of = {path: number for number, path in (manifest.data_files or {}).items()}
-    known = {file.path: file for file in files}
-    if known.keys() != number_of.keys():
-        path = min(known.keys() ^ number_of.keys())
-        raise CorruptionError(f"the primary key index and the snapshot have different files: see {path}")
-    return tuple(replace(known[path], number=number) for path, number in sorted(number_of.items(), key=itemgetter(1)))
 
 
 def read_run(

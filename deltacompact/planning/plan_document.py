@@ -20,7 +20,6 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import (
     CompactedDelta,
-    DataFile,
     Delta,
     ObjectRef,
     OperationType,
@@ -35,7 +34,6 @@ from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan, Round, sources_of
 from deltacompact.table.documents import SchemaTable, far_from_json, file_from_json, file_to_json
 from deltacompact.table.ports import Moment, Snapshot
-from deltacompact.tabular import field_ids
 
 PLAN_FORMAT = 1
 _KIND = "compaction plan"
@@ -121,7 +119,7 @@ def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any
             {
                 "position": delta.position,
                 "operation": delta.operation.value,
-                "files": [_file_to_json(file, schemas) for file in delta.files],
+                "files": [file_to_json(file, schemas) for file in delta.files],
             }
             for delta in snapshot.deltas
         ],
@@ -131,13 +129,8 @@ def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any
         "moment": asdict(snapshot.moment),
         "identity": dict(snapshot.identity),
         "why": snapshot.why,
-        "columns": None if snapshot.columns is None else schemas.add(snapshot.columns),
+        "columns": None,  # the release before looks for it
     }
-
-
-def _file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
-    """The file under its own column names. The snapshot matches its columns by field id again when it is read."""
-    return file_to_json(field_ids.as_stored(file), schemas)
 
 
 def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> Snapshot:
@@ -162,13 +155,12 @@ def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> Sn
         Moment(**document["moment"]),
         document["identity"],
         document["why"],
-        None if document["columns"] is None else schemas[document["columns"]],
     )
 
 
 def _compacted_to_json(compacted: CompactedDelta, schemas: SchemaTable) -> dict[str, Any]:
     return {
-        "files": [_file_to_json(file, schemas) for file in compacted.files],
+        "files": [file_to_json(file, schemas) for file in compacted.files],
         "index": asdict(compacted.index),
         "watermark": compacted.watermark,
         "next_file_number": compacted.next_file_number,

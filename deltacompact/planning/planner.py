@@ -43,17 +43,12 @@ def plan(
     Raises SchemaError naming file and column if the files do not fit together.
     """
     sources = sources_of(snapshot)
-    manifest = manifest and manifest.matched(snapshot.columns)
     deltas = [source for source in sources if not source.in_base]
     upserts = [source.file for source in sources if source.operation is OperationType.UPSERT and not source.in_base]
     delta_files = [(source.operation, source.file) for source in deltas]
     indexed = manifest.encoding if manifest else None
-    encoding = resolve_encoding(keys, partition_keys, delta_files, indexed, snapshot.columns)
-    declared = snapshot.columns
-    if declared is None and snapshot.base:
-        declared = snapshot.base.schema
-    union = schemas.union(upserts, declared)
-    schema = union if snapshot.columns is None else snapshot.columns
+    encoding = resolve_encoding(keys, partition_keys, delta_files, indexed)
+    schema = schemas.union(upserts, snapshot.base.schema if snapshot.base else None)
     if adopted is None:
         rewritable = sum(source.file.rows for source in sources if source.in_base)
         # Expired tombstones may be in older runs. A table with tombstone_retention merges its runs each time.

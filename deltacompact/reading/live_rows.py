@@ -39,23 +39,13 @@ _UNPACKED = 4
 
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:
-    """The table's columns, or else the union of the columns of base and upserts. Deletes add no columns."""
-    if snapshot.columns is not None:
-        return snapshot.columns
+    """The union of the columns of base and upserts. Deletes add no columns."""
     base = snapshot.base
     return schemas.union([*(base.files if base else ()), *_upserts(snapshot)], base.schema if base else None)
 
 
 def _upserts(snapshot: Snapshot) -> list[DataFile]:
     return [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
-
-
-def live_batches(
-    store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
-) -> Iterator[pa.Table]:
-    """The live rows of a snapshot in fold order, file by file, with the columns of `schema`."""
-    for part in live_parts(store, snapshot, table, schema, limits):
-        yield from part.tables()
 
 
 def live_parts(

@@ -28,7 +28,6 @@ from deltacompact.base.model import FORMAT_VERSION, ObjectRef
 from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.planning.planner import AdoptedSizes, fingerprint
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.storage.opening import open_object
 from deltacompact.table.ports import Moment, Workspace
 
 PLAN = "plan.json"
@@ -143,18 +142,14 @@ class SessionRecords:
         """
         ours = {path: size for path, size in sizes.items() if path.startswith(self._data_folders)}
         if not ours.keys() <= self._present.keys():
-            self._present = {path: size for folder in self._data_folders for path, size in self._listed(folder)}
+            self._present = {
+                stat.path: stat.bytes for folder in self._data_folders for stat in self._store.list(folder)
+            }
         for path, size in ours.items():
             if path not in self._present:
                 raise UnresumableError(f"it recorded {path}, which is gone")
             if size is not None and self._present[path] != size:
                 raise UnresumableError(f"{path} has {self._present[path]} bytes, its record says {size}")
-
-    def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
-        """Paths and bytes of the objects in a folder, which may be a full URI."""
-        its_store, prefix = open_object(self._store, folder)
-        for stat in its_store.list(prefix):
-            yield folder + stat.path.removeprefix(prefix), stat.bytes
 
     @staticmethod
     def _parsed(name: str, data: bytes) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
     {"number": 3, "path": "orders/data/7291….parquet", "rows": 3, "bytes": 1012, "schema": 0, …}     schemas: ["…"]
 
-Each distinct schema of a document is written once, and files refer to it by number. It has the file's own column names,
-even if the table uses others. By default a file with a full URI is not managed, and any other file is; `managed` is
-written only for exceptions.
+Each distinct schema of a document is written once, and files refer to it by number. By default a file with a full URI
+is not managed, and any other file is; `managed` is written only for exceptions.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         "content_type": file.content_type,
         "rows": file.rows,
         "bytes": file.bytes,
-        "schema": schemas.add(file.schema if file.stored is None else file.stored),
+        "schema": schemas.add(file.schema),
     }
     if file.deletions:
         document["deletions"] = dataclasses.asdict(file.deletions)

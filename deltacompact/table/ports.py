@@ -7,17 +7,16 @@
 
 To resume an interrupted session, an attempt fetches the snapshot of an earlier moment: `source.fetch(moment)`.
 
-    path                          managed   columns by     has dead rows
-    orders/data/5c….parquet       yes       name           no              delta streams
-    landing/b.csv by file://…     no        name           no              delta streams, appended by reference
-    s3://lake/t/data/a.parquet    yes       field id       yes             another table format
+    path                          managed
+    orders/data/5c….parquet       yes       below the root
+    landing/b.csv by file://…     no        appended by reference
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -25,7 +24,6 @@ import pyarrow as pa
 from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, Partition, TableKeys
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import field_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,8 @@ class Snapshot:
     next_file_number    above every file number that the destination has used
     identity            more values (JSON) that the session id depends on
     why                 the reason to compact, in words
-    columns             the table's columns, each with its field id (`PARQUET:field_id`), at any depth: columns of files
-                        are matched by field id. None: they are matched by name, and the table has the union of all
 
-    Base files and delta files may lie anywhere (a full URI), and may have dead rows already (a deletion vector).
+    Delta files may lie anywhere (a full URI). Files may have dead rows already (a deletion vector).
     """
 
     source_table_id: str
@@ -75,16 +71,6 @@ class Snapshot:
     moment: Moment
     identity: Mapping[str, Any]
     why: str
-    columns: pa.Schema | None = None
-
-    def __post_init__(self) -> None:
-        """Give the columns of all files the table's names."""
-        if (columns := self.columns) is None:
-            return
-        deltas = [replace(delta, files=_matched(delta.files, columns)) for delta in self.deltas]
-        object.__setattr__(self, "deltas", tuple(deltas))
-        if self.base is not None:
-            object.__setattr__(self, "base", replace(self.base, files=_matched(self.base.files, columns)))
 
     @property
     def delta_rows(self) -> int:
@@ -93,10 +79,6 @@ class Snapshot:
     @property
     def bytes(self) -> int:
         return sum(delta.bytes for delta in self.deltas) + (self.base.bytes if self.base else 0)
-
-
-def _matched(files: Sequence[DataFile], columns: pa.Schema) -> tuple[DataFile, ...]:
-    return tuple(field_ids.matched(file, columns) for file in files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +120,10 @@ class CommitTarget(Protocol):
 class Workspace:
     """Names the folders for the objects of sessions. They lie below `root`, a path in the ports' store.
 
-    Data files lie in `data`, a path in the store or a full URI; if it is empty, below the root as well. The workspace
-    travels to tasks, so it is a plain value.
+    The workspace travels to tasks, so it is a plain value.
     """
 
     root: str
-    data: str = ""
 
     def session(self, session_id: str) -> str:
         """The folder of a session's records, with a slash at its end."""
@@ -155,16 +135,12 @@ class Workspace:
 
     def folder(self, room: str, owner: str = "") -> str:
         """The folder of a room's objects, with a slash at its end."""
-        folder = self.data if room == "data" and self.data else f"{self.root}/{room}"
-        return f"{folder}/{owner}/" if owner else f"{folder}/"
+        return f"{self.root}/{room}/{owner}/" if owner else f"{self.root}/{room}/"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One partition, as the engine gets it. `store` is the workspace's store, with records and index.
-
-    Data files and live bitmaps lie in it too, unless they have a full URI.
-    """
+    """One partition, as the engine gets it. `store` has the objects of the workspace."""
 
     source: SnapshotSource
     target: CommitTarget
