@@ -2,6 +2,7 @@
 # make test     the tests                      make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
 # make demo     deltacompact demo              make bench    rates of the kernels
 # make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
+# make release VERSION=0.2.0    checks that tree, version and changelog agree, builds the wheel, tags v0.2.0
 # make clean    removes what was built, .venv too
 # make help     these lines
 
@@ -16,7 +17,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: setup test demo wheel lint bench clean help tools
+.PHONY: setup test demo wheel release releasable lint bench clean help tools
 
 setup: tools .venv/.installed $(KERNELS)
 
@@ -94,6 +95,13 @@ wheel: setup
 	  assert k.key_digests([pyarrow.array([42])], [1], 1).tobytes().hex() == 'c2f02f50cc9cc36ab6cede615016cb575a416c3c'; \
 	  print('the wheel works in a fresh environment, SHA-1 by', k.sha1_backend())"
 	rm -rf dist/fresh
+
+# Nothing is pushed: look at dist/ and the tag, then git push --follow-tags.
+release: releasable wheel
+	git tag --annotate --message "deltacompact $(VERSION)" "v$(VERSION)"
+
+releasable:
+	@$(PYTHON) deploy/release.py "$(VERSION)"
 
 help:
 	@sed -n 's/^# make/make/p' Makefile

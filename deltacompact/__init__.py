@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from deltacompact.results import CompactionResult, SessionResult
     from deltacompact.storage.s3_access import S3Settings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",

@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from deltacompact import __version__
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.cli import append, compaction, demo, history, iceberg, reading, tables, upkeep
 from deltacompact.cli.program import Program
@@ -43,7 +44,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="deltacompact")
+@click.version_option(__version__)
 def cli() -> None:
     """Fold the deltas of merge-on-read tables into few large files, one live row per primary key.
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact import _kernels
+from deltacompact import __version__, _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import LIMITS, READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile
@@ -33,7 +33,7 @@ from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
-CREATED_BY = "deltacompact version 0.1.0"
+CREATED_BY = f"deltacompact version {__version__}"
 """Other readers parse this form, and ignore the statistics of files that do not name their writer."""
 
 COPIED_BYTES_MIN = 5 << 20

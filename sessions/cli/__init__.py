@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from deltacompact import __version__
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import error_document
 from deltacompact.cli.program import Program
@@ -45,7 +46,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="deltacompact")
+@click.version_option(__version__)
 def cli() -> None:
     """Job runs: a document on a queue asks for a compaction, and a dispatcher runs it within its SLA.
 

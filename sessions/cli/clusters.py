@@ -1,7 +1,7 @@
 """The clusters that a dispatcher may launch, as its options say: none by default.
 
 --ray-clusters cluster.yaml             Ray's cluster launcher, from this template
---kuberay deltacompact:0.1.0            KubeRay RayJobs of this image, by kubectl
+--kuberay deltacompact:0.2.0            KubeRay RayJobs of this image, by kubectl
 --prices prices.toml --node-type r6in.4xlarge
 """
 
