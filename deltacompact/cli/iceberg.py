@@ -29,7 +29,9 @@ from deltacompact.base.wording import counted, reasons_in_words
 from deltacompact.cli import iceberg_convert, iceberg_table, iceberg_upsert
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
-from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, iceberg_option
+from deltacompact.cli.iceberg_options import option_sections
+from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, WithSections, iceberg_option
+from deltacompact.iceberg_modes.modes import MAINTAIN
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -68,7 +70,7 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--option",
             multiple=True,
             metavar="KEY=VALUE",
-            help="An option of the mode, such as delete-file-threshold=1; repeatable. docs/iceberg.md has them all.",
+            help="An option of the mode, such as delete-file-threshold=1; repeatable. They are listed below.",
         ),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
@@ -172,7 +174,7 @@ def _mode_of(plan: bytes | None) -> str | None:
     return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), None)
 
 
-@click.command()
+@click.command(cls=WithSections, says=lambda: option_sections([MAINTAIN]))
 @iceberg_catalog_argument
 @table_argument
 @click.option("--expire-snapshots", is_flag=True, help="Expire snapshots, and delete what only they reached.")
@@ -186,7 +188,7 @@ def _mode_of(plan: bytes | None) -> str | None:
     "--option",
     multiple=True,
     metavar="KEY=VALUE",
-    help="older-than=7d, retain-last=10, location=URI and others; repeatable. docs/iceberg.md has them all.",
+    help="older-than=7d, retain-last=10, location=URI and others; repeatable. They are listed below.",
 )
 @json_option
 def maintain(

@@ -1,11 +1,13 @@
 """What can be done with a branch of an Iceberg table while others write to it.
 
+modes            all modes, and their options
 mode             one call of a mode: the driver     left, plan, resume, sessions, done again
 rewrite          the mode `rewrite`                 options, plan, outputs, validation
 convert          the mode `convert`                 options, plan, which marks are still true
 upsert           the mode `upsert`                  options, columns, plan, comparison by tasks, validation
 maintain         small metadata                     expire snapshots, rewrite manifests, remove orphans
 journal          sessions of any mode               what they plan and wrote; signs of life; what died is resumed
+options          how a mode declares its options
 plan_envelope    what plans have in common as JSON
 expected         how long a plan is expected to take
 result           what all results count

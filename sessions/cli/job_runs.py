@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.spans import span_s
 from sessions.cli.options import json_option, state_option
 
 if TYPE_CHECKING:
     from sessions.base.model import JobRun
     from sessions.dispatch.expiry import Expired
 
-_SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
 
 def _span_s(context: click.Context, parameter: click.Parameter, value: str) -> float:
     """A span of time, such as 30d, as seconds."""
-    named = _SPAN.fullmatch(value)
-    if named is None:
+    seconds = span_s(value)
+    if seconds is None:
         raise click.BadParameter(f"{value!r} is no span of time: name a number with s, m, h, d or w, such as 30d.")
-    return float(named["number"]) * _UNITS[named["unit"]]
+    return seconds
 
 
 @click.group("job-runs")

@@ -44,9 +44,11 @@ from pydantic import (
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
-from deltacompact.base.modes import REWRITE
+from deltacompact.base.modes import MODES, REWRITE
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import text_of
+from deltacompact.iceberg_modes.modes import OPTIONS
+from deltacompact.iceberg_modes.options import declared
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
 from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, shown
@@ -293,6 +295,16 @@ def _said(message: str) -> str:
     return text_of(_KIND.sub(lambda found: _SAID_OF_KIND.get(found[1], f"a {found[1]}"), message))
 
 
+def _options_schema(mode: str) -> dict[str, Any]:
+    """What the options of a mode mean, for editors. Their values are read with the table: it has defaults for some."""
+    said = {
+        option.name: {"description": f"{option.meaning}. Default: {option.default}"}
+        for option in declared(OPTIONS[mode]).values()
+    }
+    of_mode = {"properties": {"mode": {"const": mode}}, "required": [] if mode == REWRITE else ["mode"]}
+    return {"if": of_mode, "then": {"properties": {"options": {"properties": said}}}}
+
+
 _KINDS = {
     "if": {"properties": {"catalog": {"pattern": f"^{ICEBERG}"}}},
     "then": {
@@ -300,7 +312,8 @@ _KINDS = {
             **dict.fromkeys(_OF_STREAMS, False),
             "source_table_id": {"pattern": _ICEBERG_TABLE},
             "settings": {"properties": dict.fromkeys(_SETTINGS_OF_STREAMS, False)},
-        }
+        },
+        "allOf": [_options_schema(mode) for mode in MODES],
     },
     "else": {"properties": dict.fromkeys(_OF_ICEBERG, False)},
 }

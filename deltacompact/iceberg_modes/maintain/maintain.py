@@ -64,7 +64,7 @@ class Maintain:
         if expire_snapshots or remove_orphans:
             _refuse_without_gc(metadata.table_id, metadata.properties)
         if remove_orphans:
-            refuse_young_orphans(options, self.chosen)
+            refuse_young_orphans(options)
         store = self.table.store
         manifests = RewriteManifests(store, self.branch, options.manifest_bytes, self.say)
         if rewrite_manifests:

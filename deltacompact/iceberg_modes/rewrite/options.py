@@ -2,7 +2,7 @@
 
     {"target-file-size-bytes": "134217728", "delete-file-threshold": "1"}  ->  RewriteOptions(…)
 
-Values are text, as on the command line. An unknown name, or a value that does not fit, is refused before any work.
+An unknown name, or a value that does not fit, is refused before any work.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import unknown_option
+from deltacompact.iceberg_modes.options import FLAG, SHARE, TEXT, WHOLE, WHOLE_OR_ZERO, OneOf, chosen_values, option
 
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
 MAX_COMMITS = 10
+TARGET_PROPERTY = "write.target-file-size-bytes"
 
 
 class JobOrder(enum.StrEnum):
@@ -33,50 +33,98 @@ class JobOrder(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """What is rewritten, and how it is committed. Bytes are sizes of stored files.
+    """What is rewritten, and how it is committed. Sizes are those of stored files. None: no limit, or not asked for."""
 
-    target_file_bytes               about the size of the files that are written
-    min_file_bytes                  files below are rewritten (default: 75 % of the target)
-    max_file_bytes                  files above are rewritten (default: 180 % of the target)
-    min_input_files                 a group of right-sized files is rewritten if it has at least so many files
-    max_group_bytes                 most bytes of a group
-    max_group_files                 most files of a group (None: any number)
-    max_files                       most files of a run (None: any number)
-    delete_file_threshold           a file to which so many delete files apply is rewritten (None: none is for that)
-    delete_ratio_threshold          so is a file of which this share of rows is deleted by position
-    rewrite_all                     every file is rewritten
-    partial_progress                commit after some groups, not once
-    max_commits                     in about so many commits
-    max_failed_commits              so many of them may fail (default: max_commits)
-    max_concurrent_groups           so many groups are rewritten at the same time (None: as many as there are slots)
-    remove_dangling_deletes         afterwards, remove deletes that apply to nothing in all partitions
-    output_spec_id                  the partition spec of what is written (None: each file keeps its own)
-    where                           only files that may have rows for which this is true
-    use_starting_sequence_number    outputs keep the planned snapshot's number, so that later equality deletes apply
-    job_order                       see JobOrder
-    merge_uncompared                files of an upserted table are rewritten, too, that no upsert has compared
-    """
-
-    target_file_bytes: int = TARGET_FILE_BYTES
-    min_file_bytes: int = TARGET_FILE_BYTES * 3 // 4
-    max_file_bytes: int = TARGET_FILE_BYTES * 9 // 5
-    min_input_files: int = 5
-    max_group_bytes: int = 100 * GB
-    max_group_files: int | None = None
-    max_files: int | None = None
-    delete_file_threshold: int | None = None
-    delete_ratio_threshold: float = 0.3
-    rewrite_all: bool = False
-    partial_progress: bool = False
-    max_commits: int = MAX_COMMITS
-    max_failed_commits: int = MAX_COMMITS
-    max_concurrent_groups: int | None = None
-    remove_dangling_deletes: bool = False
-    output_spec_id: int | None = None
-    where: str | None = None
-    use_starting_sequence_number: bool = True
-    job_order: JobOrder = JobOrder.NONE
-    merge_uncompared: bool = False
+    target_file_bytes: int = option(
+        "target-file-size-bytes",
+        WHOLE,
+        TARGET_FILE_BYTES,
+        "about the size of the files that are written",
+        unit="bytes",
+        says=f"the table's `{TARGET_PROPERTY}`, else 512 MiB",
+    )
+    min_file_bytes: int = option(
+        "min-file-size-bytes",
+        WHOLE_OR_ZERO,
+        TARGET_FILE_BYTES * 3 // 4,
+        "smaller files are rewritten",
+        unit="bytes",
+        says="75 % of the target",
+    )
+    max_file_bytes: int = option(
+        "max-file-size-bytes",
+        WHOLE,
+        TARGET_FILE_BYTES * 9 // 5,
+        "larger files are rewritten",
+        unit="bytes",
+        says="180 % of the target",
+    )
+    min_input_files: int = option(
+        "min-input-files", WHOLE, 5, "a group of at least so many candidates is rewritten, whatever their size"
+    )
+    max_group_bytes: int = option(
+        "max-file-group-size-bytes", WHOLE, 100 * GB, "most bytes of a group", unit="bytes", says="100 GiB"
+    )
+    max_group_files: int | None = option(
+        "max-file-group-input-files", WHOLE, None, "most files of a group", says="any number"
+    )
+    max_files: int | None = option("max-files-to-rewrite", WHOLE, None, "most files of a run", says="any number")
+    delete_file_threshold: int | None = option(
+        "delete-file-threshold",
+        WHOLE,
+        None,
+        "a file is rewritten if at least so many delete files may apply to it",
+        says="files are not rewritten for that",
+    )
+    delete_ratio_threshold: float = option(
+        "delete-ratio-threshold",
+        SHARE,
+        0.3,
+        "a file is rewritten if at least this share of its rows is deleted by position",
+    )
+    rewrite_all: bool = option("rewrite-all", FLAG, False, "every file is rewritten")
+    partial_progress: bool = option(
+        "partial-progress.enabled", FLAG, False, "commit after some groups, not once at the end"
+    )
+    max_commits: int = option("partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits")
+    max_failed_commits: int = option(
+        "partial-progress.max-failed-commits",
+        WHOLE_OR_ZERO,
+        MAX_COMMITS,
+        "so many of them may fail",
+        says="as many as there may be",
+    )
+    max_concurrent_groups: int | None = option(
+        "max-concurrent-file-group-rewrites", WHOLE, None, "most groups at a time", says="one for each slot"
+    )
+    remove_dangling_deletes: bool = option(
+        "remove-dangling-deletes",
+        FLAG,
+        False,
+        "at the end, remove deletes of all partitions that apply to nothing; otherwise only those of rewritten ones",
+    )
+    output_spec_id: int | None = option(
+        "output-spec-id", WHOLE_OR_ZERO, None, "the partition spec of what is written", says="each file's own"
+    )
+    where: str | None = option(
+        "where", TEXT, None, "only files that may have rows for which it is true", says="all files"
+    )
+    use_starting_sequence_number: bool = option(
+        "use-starting-sequence-number",
+        FLAG,
+        True,
+        "new files have the planned snapshot's sequence number, so later equality deletes apply to them",
+    )
+    job_order: JobOrder = option(
+        "rewrite-job-order",
+        OneOf(JobOrder),
+        JobOrder.NONE,
+        "`bytes-asc`, `bytes-desc`, `files-asc` or `files-desc`: which groups come first",
+        says="`none`",
+    )
+    merge_uncompared: bool = option(
+        "merge-uncompared", FLAG, False, "in a table that is upserted, rewrite files, too, that no upsert has compared"
+    )
 
     @property
     def written_file_bytes_max(self) -> int:
@@ -84,50 +132,13 @@ class RewriteOptions:
         return self.target_file_bytes + (self.max_file_bytes - self.target_file_bytes) // 2
 
 
-_FIELDS = {
-    "target-file-size-bytes": "target_file_bytes",
-    "min-file-size-bytes": "min_file_bytes",
-    "max-file-size-bytes": "max_file_bytes",
-    "min-input-files": "min_input_files",
-    "max-file-group-size-bytes": "max_group_bytes",
-    "max-file-group-input-files": "max_group_files",
-    "max-files-to-rewrite": "max_files",
-    "delete-file-threshold": "delete_file_threshold",
-    "delete-ratio-threshold": "delete_ratio_threshold",
-    "rewrite-all": "rewrite_all",
-    "partial-progress.enabled": "partial_progress",
-    "partial-progress.max-commits": "max_commits",
-    "partial-progress.max-failed-commits": "max_failed_commits",
-    "max-concurrent-file-group-rewrites": "max_concurrent_groups",
-    "remove-dangling-deletes": "remove_dangling_deletes",
-    "output-spec-id": "output_spec_id",
-    "where": "where",
-    "use-starting-sequence-number": "use_starting_sequence_number",
-    "rewrite-job-order": "job_order",
-    "merge-uncompared": "merge_uncompared",
-}
-_SWITCHES = (
-    "rewrite-all",
-    "partial-progress.enabled",
-    "remove-dangling-deletes",
-    "use-starting-sequence-number",
-    "merge-uncompared",
-)
-_MAY_BE_ZERO = ("min-file-size-bytes", "output-spec-id", "partial-progress.max-failed-commits")
-
-
 def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) -> RewriteOptions:
     """The options by their Iceberg names. The table's `write.target-file-size-bytes` is the default of the target.
 
     Raises InputError naming the option.
     """
-    values: dict[str, Any] = {}
-    for name, value in chosen.items():
-        if name not in _FIELDS:
-            raise InputError(unknown_option(name, _FIELDS))
-        values[_FIELDS[name]] = _value(name, value)
-    if "target_file_bytes" not in values and (target := properties.get("write.target-file-size-bytes")) is not None:
-        values["target_file_bytes"] = _value("target-file-size-bytes", target)
+    target = {"target-file-size-bytes": properties[TARGET_PROPERTY]} if TARGET_PROPERTY in properties else {}
+    values = chosen_values(RewriteOptions, target | dict(chosen))
     target_bytes = values.get("target_file_bytes", TARGET_FILE_BYTES)
     values.setdefault("min_file_bytes", target_bytes * 3 // 4)
     values.setdefault("max_file_bytes", target_bytes * 9 // 5)
@@ -139,30 +150,3 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
             f"{options.min_file_bytes} and max-file-size-bytes {options.max_file_bytes}"
         )
     return options
-
-
-def _value(name: str, value: Any) -> Any:
-    text = str(value).strip().lower()
-    if name == "where":
-        return expect.text("option where", value)
-    if name == "rewrite-job-order":
-        try:
-            return JobOrder(text)
-        except ValueError:
-            raise InputError(f"option {name}: {value!r} is none of {', '.join(JobOrder)}") from None
-    if name in _SWITCHES:
-        if text not in ("true", "false"):
-            raise InputError(f"option {name}: {value!r} is neither true nor false")
-        return text == "true"
-    if name == "delete-ratio-threshold":
-        try:
-            ratio = float(text)
-        except ValueError:
-            ratio = -1.0
-        if not 0.0 < ratio <= 1.0:
-            raise InputError(f"option {name}: {value!r} is not a share above 0, up to 1")
-        return ratio
-    least = 0 if name in _MAY_BE_ZERO else 1
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise InputError(f"option {name}: {value!r} is not a whole number of at least {least}")
-    return int(text)

@@ -1,0 +1,26 @@
+"""The options of modes for `--help`, from their declarations.
+
+Values of --option for --mode convert:
+  max-files-to-convert      most equality-delete files of a run, the oldest first  [default: all]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deltacompact.iceberg_modes.modes import MAINTAIN, OPTIONS
+from deltacompact.iceberg_modes.options import Option, declared
+
+
+def option_sections(names: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """For each mode a title, and its options with what they mean."""
+    return {
+        f"Values of --option{'' if name == MAINTAIN else f' for --mode {name}'}": [
+            _record(option) for option in declared(OPTIONS[name]).values()
+        ]
+        for name in names
+    }
+
+
+def _record(option: Option) -> tuple[str, str]:
+    return " or ".join(reversed(option.names)), f"{option.meaning}  [default: {option.default}]".replace("`", "")

@@ -1,0 +1,229 @@
+"""The options of a mode, each declared once: its name, its field, its kind, its default and what it means.
+
+    max_files: int | None = option("max-files-to-convert", WHOLE, None, "most delete files of a run", says="all")
+
+    chosen({"max-files-to-convert": "7"})      {"max_files": 7}
+    chosen({"max-files-to-convert": "0"})      option max-files-to-convert: '0' is not a whole number of at least 1
+    chosen({"max-files": "7"})                 unknown option 'max-files': did you mean 'max-files-to-convert'?
+    --help, docs/iceberg-options.md            max-files-to-convert    all    most delete files of a run
+
+Values are text, as on the command line, or what Python and JSON have for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.spans import span_s
+from deltacompact.base.wording import unknown_option
+
+
+class Kind(Protocol):
+    """What values an option takes."""
+
+    def read(self, name: str, value: Any) -> Any:
+        """The value. Raises InputError naming the option."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option as people see it. `default` is in words, `unit` is empty for what has none; `also` are other names."""
+
+    name: str
+    kind: Kind
+    default: str
+    unit: str
+    text: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.also)
+
+    @property
+    def meaning(self) -> str:
+        return f"{self.text} ({self.unit})" if self.unit else self.text
+
+
+def option(
+    name: str,
+    kind: Kind,
+    default: Any,
+    text: str,
+    *,
+    unit: str = "",
+    says: str = "",
+    also: tuple[str, ...] = (),
+) -> Any:
+    """A field of a dataclass of options. `says`: the default in words, where its value does not tell it."""
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    declared = Option(name, kind, says or shown, unit, text, also)
+    return dataclasses.field(default=default, metadata={"option": declared})
+
+
+def declared(options: Any) -> dict[str, Option]:
+    """The options that a dataclass declares, by its fields."""
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(options)}
+
+
+def chosen_values(options: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those options that were chosen, by the fields of the dataclass. Raises InputError naming one."""
+    known = {name: field for field, one in declared(options).items() for name in one.names}
+    values = {}
+    for name, value in chosen.items():
+        if name not in known:
+            raise InputError(unknown_option(name, known))
+        one = declared(options)[known[name]]
+        if len(given := [other for other in reversed(one.names) if other in chosen]) > 1:
+            raise InputError(f"options {given[0]} and {given[1]} are the same: give one of them")
+        values[known[name]] = one.kind.read(name, value)
+    return values
+
+
+# Kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number. A value that may be a property's is not called an option's."""
+
+    least: int = 1
+    may_be_property: bool = False
+
+    def read(self, name: str, value: Any) -> int:
+        text = _text(value)
+        if text.isascii() and text.isdigit() and int(text) >= self.least:
+            return int(text)
+        if self.may_be_property:
+            raise InputError(f"{name} is {value!r}: it must be a whole number of at least {self.least}")
+        raise InputError(f"option {name}: {value!r} is not a whole number of at least {self.least}")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false."""
+
+    def read(self, name: str, value: Any) -> bool:
+        if _text(value) not in ("true", "false"):
+            raise InputError(f"option {name}: {value!r} is neither true nor false")
+        return _text(value) == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of a whole."""
+
+    def read(self, name: str, value: Any) -> float:
+        try:
+            share = float(_text(value))
+        except ValueError:
+            share = -1.0
+        if not 0.0 < share <= 1.0:
+            raise InputError(f"option {name}: {value!r} is not a share above 0, up to 1")
+        return share
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some words."""
+
+    words: type[enum.StrEnum]
+
+    def read(self, name: str, value: Any) -> Any:
+        try:
+            return self.words(_text(value))
+        except ValueError:
+            raise InputError(f"option {name}: {value!r} is none of {', '.join(self.words)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that is not empty."""
+
+    def read(self, name: str, value: Any) -> str:
+        return expect.text(f"option {name}", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The name of a column."""
+
+    def read(self, name: str, value: Any) -> str:
+        if not (column := str(value).strip()):
+            raise InputError(f"option {name} is empty: name a column")
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list, or its items in a text with commas. No item comes twice."""
+
+    def read(self, name: str, value: Any) -> tuple[str, ...]:
+        return _without_repeats(name, _listed(name, value))
+
+
+@dataclass(frozen=True, slots=True)
+class SortKeys:
+    """The same of columns, each with `asc` or `desc` behind it, or neither."""
+
+    def read(self, name: str, value: Any) -> tuple[SortKey, ...]:
+        keys = tuple(_sort_key(name, text) for text in _listed(name, value))
+        _without_repeats(name, tuple(key.name for key in keys))
+        return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """A span ("36h") or a moment ("2026-11-01T00:00:00Z"). The value is a span in seconds, or the moment."""
+
+    def read(self, name: str, value: Any) -> float | datetime:
+        text = str(value).strip()
+        if (span := span_s(text)) is not None:
+            return span
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise InputError(
+                f"option {name}: {value!r} is neither a span (36h, 7d) nor a moment (2026-11-01T00:00:00Z)"
+            ) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+WHOLE, WHOLE_OR_ZERO, FLAG, SHARE, TEXT = Whole(), Whole(0), Flag(), Share(), Text()
+_DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
+
+
+def _text(value: Any) -> str:
+    return str(value).strip().lower()
+
+
+def _listed(name: str, value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    found = tuple(str(item).strip() for item in items)
+    if not found or "" in found:
+        raise InputError(f"option {name}: {value!r} names nothing in one place: write a,b")
+    return found
+
+
+def _without_repeats(name: str, found: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := next((item for number, item in enumerate(found) if item in found[:number]), None):
+        raise InputError(f"option {name} has {repeated!r} twice")
+    return found
+
+
+def _sort_key(name: str, text: str) -> SortKey:
+    column, _, direction = text.rpartition(" ")
+    if not column:
+        return SortKey(text)
+    if direction.lower() not in _DIRECTIONS:
+        raise InputError(f"option {name}: {text!r} ends neither in asc nor in desc")
+    return SortKey(column.strip(), _DIRECTIONS[direction.lower()])
