@@ -48,9 +48,9 @@ tools:
 	@touch $(KERNELS) $@
 
 # Readers of some years ago, which tests have read what we write.
-.venv/.installed-readers: tests/old_readers.txt | .venv/bin/python
+.venv/.installed-readers: tests/tabular/old_readers.txt | .venv/bin/python
 	$(PYTHON) -m venv --clear .venv/readers
-	.venv/readers/bin/python -m pip install --only-binary :all: --requirement tests/old_readers.txt
+	.venv/readers/bin/python -m pip install --only-binary :all: --requirement tests/tabular/old_readers.txt
 	@touch $@
 
 # What builds the site.

@@ -6,8 +6,9 @@
     carbon-writer 3.1               whatever                                      no: nobody has tried
 
 A row group that is copied blindly and cannot be decoded blocks its table for ever. So only those kinds of pages are
-copied that tests/test_known_pages.py has seen to decode, written by the real writers with values of every size. All
-others are decoded: when a local file is appended, or else by the compaction, which then encodes their rows anew.
+copied that tests/tabular/test_known_pages.py has seen to decode, written by the real writers with values of every
+size. All others are decoded: when a local file is appended, or else by the compaction, which then encodes their rows
+anew.
 """
 
 from __future__ import annotations

@@ -1,31 +1,3 @@
-"""Lakes for tests: each has a catalog name of its own, because Spark keeps catalogs by name."""
+"""Lakes for the tests of this room."""
 
-from __future__ import annotations
-
-import uuid
-
-import pytest
-from iceberg_lake import Lake
-
-
-@pytest.fixture(autouse=True)
-def silence_is_short(monkeypatch):
-    """A catalog that stops answering is asked again for a moment, not for half a minute."""
-    from deltacompact.iceberg.table.pyiceberg_door import table
-
-    monkeypatch.setattr(table, "SILENT_S", 0.2)
-
-
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(tmp_path, f"lake{uuid.uuid4().hex[:8]}")
-
-
-@pytest.fixture
-def spark_lake(spark, lake):
-    """The same lake in Spark. Skipped where the Iceberg runtime could not be had."""
-    from java_writers import SparkLake
-
-    if "iceberg-spark-runtime" not in spark.sparkContext._jsc.sc().listJars().mkString(" "):
-        pytest.skip("Spark started without the Iceberg runtime: no Maven repository was reachable")
-    return SparkLake(spark, lake)
+from iceberg_fixtures import glue_lake, lake, silence_is_short, spark_lake  # noqa: F401  (fixtures)

@@ -7,9 +7,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import dead_sessions as dead
 import pyarrow as pa
 import pytest
-import test_iceberg_resume as dead
 from iceberg_lake import SETTINGS
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException

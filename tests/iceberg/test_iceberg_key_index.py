@@ -25,13 +25,13 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.executors.choose import executor_for
-from deltacompact.iceberg.deletes import finding
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.iceberg.key_index.document import KIND, IndexUnusableError, index_of
 from deltacompact.iceberg.key_index.indexes import PROPERTY, KeyIndexes
 from deltacompact.iceberg.key_index.merging import runs_to_merge
 from deltacompact.iceberg.key_index.storing import newest
 from deltacompact.iceberg.key_index.terms import terms_of
+from deltacompact.iceberg.marks import finding
 from deltacompact.iceberg.marks.finding import Asked, Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content

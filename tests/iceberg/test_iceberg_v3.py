@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tempfile
 import uuid
@@ -18,9 +17,9 @@ import pytest
 from hand_made_tables import data, state
 from hypothesis import given, settings
 from iceberg_lake import SETTINGS, Lake
+from manifest_entries import DATA, SPEC, TERMS, VECTOR, listed
 from pyiceberg.catalog.sql import SqlCatalog
-from test_iceberg_manifests import DATA, SPEC, TERMS, VECTOR, listed
-from version_3 import delete_by_vector, known_rows, live_rows, update
+from version_3 import T, add_column, delete_by_vector, known_rows, live_rows, update
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.settings import Settings
@@ -37,7 +36,6 @@ from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
 from deltacompact.steps.materialize import materialize
 from deltacompact.tabular import field_ids
 
-T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
@@ -394,14 +392,6 @@ def branch(lake, name):
 
 
 # Default values
-
-
-def add_column(lake, type_, value):
-    """Add an optional column with a default value."""
-    schema = json.loads(lake.catalog.load_table(T).schema().model_dump_json())
-    field = {"id": 3, "name": "added", "required": False, "type": type_, "initial-default": value}
-    added = schema | {"schema-id": 1, "fields": [*schema["fields"], field]}
-    lake.edit_metadata(T, {"schemas": [schema, added], "current-schema-id": 1, "last-column-id": 3})
 
 
 DEFAULTS = {

@@ -1,0 +1,151 @@
+"""The benchmarks run, and every competitor that takes part is right. What they measure at this size means nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.cli import main
+from benchmarks.configurations import NARROW, WIDE
+from benchmarks.s3.places import Local
+from benchmarks.s3.scenarios import NAMES, TABLE, scenarios
+from deltacompact import Settings, open_catalog
+
+ROOT = Path(__file__).parents[2]
+FULL = {"floor", "deltacompact local", "polars", "duckdb row_number", "duckdb max_by"}
+INCREMENTAL = {"floor", "deltacompact local", "delta-rs merge"}
+
+
+def measured(out: Path, *arguments: str) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The lines of the report, all of them right, by configuration, case and competitor."""
+    folders = ["--data", str(out.parent / "data"), "--out", str(out)]
+    command = [sys.executable, "-m", "benchmarks", *arguments, "--executor", "local", "--repeat", "1", *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = json.loads((out / "report.json").read_text())["lines"]
+    for line in lines:
+        assert line["error"] is None
+        assert line["ratio"] > 0
+        assert line["correct"] is (None if line["competitor"] == "floor" else True)
+        assert line["peak_process_bytes"] > 1e6
+    return {(line["configuration"], line["case"], line["competitor"]): line for line in lines}
+
+
+def test_a_scaled_down_run_reports_a_ratio_for_everyone(tmp_path: Path) -> None:
+    chosen = ["--only", "floor,deltacompact,duckdb,polars,delta-rs", "--case", "full,uniform"]
+    lines = measured(tmp_path / "out", "run", "--config", "narrow", "--scale", "0.001", *chosen)
+    assert set(lines) == {("narrow", "full", name) for name in FULL} | {
+        ("narrow", "uniform", name) for name in INCREMENTAL
+    }
+    assert lines["narrow", "full", "deltacompact local"]["stages_s"]["materialize"] >= 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| deltacompact local |" in text
+    assert str(tmp_path) not in text
+    assert {plot.name for plot in (tmp_path / "out").glob("*.png")} == {
+        f"narrow-{kind}.png" for kind in ("ratio", "stages", "memory")
+    }
+    assert not (tmp_path / "out" / "work").exists()
+
+
+def test_tpch_with_its_refresh_streams(tmp_path: Path) -> None:
+    chosen = ["--only", "floor,deltacompact,duckdb,polars,delta-rs", "--table", "lineitem", "--refreshes", "2"]
+    lines = measured(tmp_path / "out", "tpch", "--scale-factor", "0.01", *chosen)
+    incremental = {(case, name) for case in ("refresh", "status") for name in INCREMENTAL}
+    assert {place[1:] for place in lines} == {("full", name) for name in FULL} | incremental
+    assert {place[0] for place in lines} == {"lineitem-sf0.01"}
+
+
+def test_the_sweep_of_lhbench_is_one_plot(tmp_path: Path) -> None:
+    lines = measured(tmp_path / "out", "lhbench", "--scale", "0.001", "--shares", "0.01,0.1")
+    assert set(lines) == {(f"lhbench-{share}", "merge", name) for share in (0.01, 0.1) for name in INCREMENTAL}
+    assert [plot.name for plot in (tmp_path / "out").glob("*.png")] == ["sweep-ratio.png"]
+    assert "(sweep-ratio.png)" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_s3_counts_requests_and_compares_places(tmp_path: Path) -> None:
+    """On moto, whose times mean nothing."""
+    sizes = ["--scale", "0.0001", "--partitions", "3", "--repeat", "1", "--latency-ms", "5", "--mb-per-s", "50"]
+    sizes += ["--scenarios", "narrow,wide,append"]
+    folders = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "benchmarks", "s3", *sizes, *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    lines = {(line["scenario"], line["place"]): line for line in document["lines"]}
+    scenarios = {"narrow full", "wide full", "append"}
+    places = ["local files", "S3, 0 ms", "S3, 5 ms, 50 MB/s"]
+    assert document["places"] == places
+    assert lines.keys() == {(scenario, place) for scenario in scenarios for place in places}
+    for (_, place), line in lines.items():
+        assert line["error"] is None and line["seconds"] > 0
+        assert bool(line["requests"]) is (place != "local files")
+        assert line["requests"].get("conditional PUT", 1) >= 1, "every scenario commits"
+    assert lines["wide full", places[1]]["down_bytes"] > lines["narrow full", places[1]]["down_bytes"] > 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    for named in ("moto", "one changed partition of 1,000", "$/TB, S3", "Requests by kind"):
+        assert named in text
+    assert str(tmp_path) not in text
+    assert not (tmp_path / "out" / "work").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_on_s3_knows_its_result(tmp_path: Path, name: str) -> None:
+    """Here on local files."""
+    (scenario,) = scenarios((name,), NARROW.scaled(0.0005), WIDE.scaled(0.0005), 4, tmp_path / "data", seed=1)
+    made = scenario.make(tmp_path / "data")
+    brought = Local().bring(made, tmp_path)
+    catalog = open_catalog(brought.catalog)
+    scenario.prepare(catalog, brought.files)
+    done = scenario.work(catalog, Settings(executor="local"))
+    assert scenario.check(catalog, done) is None
+    if done:
+        one, *others = done.sessions
+        wrong = replace(done, sessions=[replace(one, live=one.live + 1, nothing_to_do=None), *others])
+        assert name in ("narrow", "wide") or "wrong result" in str(scenario.check(catalog, wrong))
+        catalog.append(TABLE, catalog.read(TABLE).slice(0, 1), one.partition or None)
+        assert name not in ("narrow", "wide") or "wrong result" in str(scenario.check(catalog, done))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run", "--only", "floor,quackdb"], "quackdb"),
+        (["s3", "--scenarios", "narrow,deep"], "deep"),
+        (["iceberg", "--only", "trino"], "trino"),
+    ],
+)
+def test_unknown_names_are_refused(arguments: list[str], named: str) -> None:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert named in done.stderr
+
+
+def test_iceberg_tables_of_every_shape_are_compacted_to_the_rows_that_live(tmp_path: Path) -> None:
+    """Spark takes part on the days of measuring: it would take half a minute to start."""
+    chosen = [
+        "--scale",
+        "0.0005",
+        "--only",
+        "rewrite,convert,zamboni",
+        "--data",
+        str(tmp_path / "data"),
+        "--out",
+        str(tmp_path),
+    ]
+    command = [sys.executable, "-m", "benchmarks", "iceberg", *chosen]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = json.loads((tmp_path / "report.json").read_text())["measurements"]
+    ours = [one for one in measured if one["contender"].startswith("deltacompact")]
+    assert Counter(one["shape"] for one in ours) == dict.fromkeys(["many", "few", "fifth", "clean"], 2)
+    assert all(one["live"] for one in ours)
+    assert not any(one["delete_files_after"] for one in ours if one["contender"] == "deltacompact rewrite")
+    assert [one["shape"] for one in measured if one["contender"] == "iceberg-zamboni"] == ["clean"]

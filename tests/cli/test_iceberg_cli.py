@@ -1,0 +1,225 @@
+"""The ways in: open_catalog, compact(), and the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow as pa
+import pytest
+from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
+from publications import configure
+
+import deltacompact
+from deltacompact import cli
+
+T = "ns.t"
+
+
+@pytest.fixture
+def configured(lake, monkeypatch):
+    """The lake under PyIceberg's own configuration. Returns its URI."""
+    configure(lake, monkeypatch)
+    lake.create(T, pa.schema([("id", pa.int64())]))
+    for number in range(5):
+        lake.append(T, [{"id": number}])
+    lake.delete_by_key(T, {"id": [2]})
+    return f"iceberg://{lake.name}"
+
+
+def ids(lake):
+    return sorted(row["id"] for row in lake.rows(T))
+
+
+def said(capsys):
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_compact_rewrites_a_table_of_a_named_catalog(lake, configured):
+    catalog = deltacompact.open_catalog(configured)
+    result = deltacompact.compact(T, delta_catalog_client=catalog, mode="rewrite", options={"min-input-files": 2})
+    assert isinstance(result, deltacompact.RewriteResult)
+    assert (result.files_in, result.files_out, result.dead_by_key) == (5, 1, 1)
+    assert ids(lake) == [0, 1, 3, 4]
+
+
+def test_a_loaded_catalog_is_taken_as_it_is(lake, configured):
+    catalog = deltacompact.open_catalog(lake.catalog)
+    assert isinstance(catalog, deltacompact.IcebergCatalog)
+    deltacompact.compact(T, delta_catalog_client=catalog)
+    assert ids(lake) == [0, 1, 3, 4]
+
+
+def test_the_command_line_rewrites(lake, configured, capsys):
+    assert cli.run(["compact", configured, T, "--mode", "rewrite", "--option", "min-input-files=2", "--json"]) == 0
+    document = json.loads(said(capsys))
+    assert (document["rows_in"], document["rows_out"], document["delete_files_removed"]) == (5, 4, 1)
+    assert document["reasons"] == {"too_small": 5}
+    assert cli.run(["compact", configured, T]) == 0
+    assert said(capsys) == "nothing to do: 1 file: too few in the partition to be merged\n"
+    assert ids(lake) == [0, 1, 3, 4]
+
+
+def test_a_plan_says_which_files_are_divided(lake, configured, capsys):
+    lake.append(T, [{"id": 7}, {"id": 8}])
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("id")
+    assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--option", "output-spec-id=1"]) == 0
+    assert "2 rows -> 1 file or more, divided by partition spec 1\n" in said(capsys)
+
+
+def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_path):
+    path = tmp_path / "plan.json"
+    assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--out", str(path)]) == 0
+    assert said(capsys).startswith("5 files (5 rewrite all), ")
+    assert cli.run(["compact", configured, T, "--from-plan", str(path), "--mode", "convert"]) == 2
+    assert f"{path} is a plan of --mode rewrite, not convert" in capsys.readouterr().err
+    assert len(lake.state(T).data) == 5
+    lake.append(T, [{"id": 9}])
+    assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith("5 files -> 1 file, ")
+    started, written, committed = err.splitlines()
+    assert started.startswith("ns.t: 1 group to rewrite, 5 rows, ")
+    assert written.startswith("ns.t: group 1 of 1 written, ")
+    assert committed == f"ns.t: 1 group committed as snapshot {lake.state(T).snapshot_id}"
+    assert lines[1] == "5 rows = 4 live + 0 deleted by position + 1 deleted by key; 1 delete file removed"
+    assert ids(lake) == [0, 1, 3, 4, 9]
+    assert cli.run(["compact", configured, T, "--from-plan", str(path)]) == 3
+    assert "the plan is stale: another commit removed" in capsys.readouterr().err
+
+
+def test_a_plan_says_how_long_it_takes_and_what_it_costs(lake, configured, capsys):
+    words = ["plan", configured, T, "--where", "id > 2", "--option", "min-input-files=2"]
+    assert cli.run([*words, "--usd-per-core-hour", "36000"]) == 0
+    lines = said(capsys).splitlines()
+    assert lines[0].startswith("2 files (2 too small), ")
+    assert lines[1] == "stay: 3 files, not wanted"
+    assert re.fullmatch(r"expected: 0\.\d s on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[2])
+    assert cli.run([*words, "--json", "--usd-per-core-hour", "36000"]) == 0
+    expected = json.loads(said(capsys))["expected"]
+    assert expected["usd"] == pytest.approx(expected["core_seconds"] * 10)
+    assert sum(expected["group_core_seconds"]) <= expected["core_seconds"]
+
+
+def test_events_tell_of_groups_and_commits(lake, configured):
+    events = []
+    catalog = deltacompact.open_catalog(configured)
+    options = {"rewrite-all": "true", "max-file-group-input-files": "2", "partial-progress.enabled": "true"}
+    deltacompact.compact(T, delta_catalog_client=catalog, options=options, event_sinks=[events.append])
+    names = [type(event).__name__ for event in events]
+    assert names == ["ModeStarted", *["GroupWritten", "GroupsCommitted"] * 3, "ModeFinished"]
+    assert [(event.written, event.groups) for event in events if hasattr(event, "written")] == [(1, 3), (2, 3), (3, 3)]
+    assert sum(event.rows for event in events if hasattr(event, "written")) == events[0].rows == 5
+    assert events[-1].error is None
+    with pytest.raises(deltacompact.InputError):
+        catalog.rewrite(T, {"where": "nobody = 1"}, emit=events.append)
+    assert "nobody" in events[-1].error
+
+
+def test_the_command_line_shows_what_a_branch_is_made_of(lake, configured, capsys):
+    assert cli.run(["show", configured, T]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    head = lake.state(T).snapshot_id
+    assert shown[:2] == [
+        f"{T}: format version 2; branches and tags: main",
+        f"branch main: snapshot {head}, 6 manifests",
+    ]
+    assert re.fullmatch(r"  5 data files, [\d,]+ bytes, 5 rows", shown[2])
+    assert shown[3] == "  1 delete file: 1 of equality, 0 of positions; 0 deletion vectors; 1 row in all of them"
+    assert cli.run(["show", configured, T, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["snapshot_id"], document["data_rows"], document["equality_delete_files"]) == (head, 5, 1)
+
+
+def test_the_command_line_maintains(lake, configured, capsys):
+    words = ["maintain", configured, T, "--expire-snapshots", "--rewrite-manifests", "--remove-orphans"]
+    assert cli.run([*words, "--option", "retain-last=2", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    expired, manifests, orphans = out.splitlines()
+    assert expired == "snapshots: 6 snapshots: younger than 120 hours, or kept by a branch or tag"
+    assert manifests.startswith("manifests: 5 manifests -> 1, 1 kept; 5 entries, ")
+    assert manifests.endswith(" bytes would be rewritten")
+    assert orphans.endswith("each is reached, hidden or another table's")
+    assert "reading 6 snapshots" in err
+    assert len(lake.state(T).manifests) == 6
+    assert cli.run([*words, "--json"]) == 0
+    out, _ = capsys.readouterr()
+    document = json.loads(out)
+    assert (document["rewrite_manifests"]["replaced"], document["rewrite_manifests"]["created"]) == (5, 1)
+    assert document["expire_snapshots"]["nothing_to_do"]
+    assert len(lake.state(T).manifests) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compact", "ICEBERG", "ns.nobody"], "has no table 'ns.nobody'"),
+        (["compact", "ICEBERG", "nobody"], "name it as namespace.table"),
+        (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
+        (["compact", "ICEBERG", T, "--option", "size=1"], "unknown option 'size': known are target-file-size-bytes"),
+        (["compact", "ICEBERG", T, "--option", "rewrite-all"], "--option 'rewrite-all': write KEY=VALUE"),
+        (["compact", "ICEBERG", T, "--where", "nobody = 1"], "is not an expression about this table"),
+        (["plan", "ICEBERG", T, "--where", "id ="], "where 'id =' cannot be parsed: write it like day = '2026-11-22'"),
+        (["compact", "ICEBERG", T, "--where", "id = 1", "--from-plan", "p"], "--where and --from-plan: a plan has"),
+        (
+            ["compact", "ICEBERG", T, "--primary-key", "id"],
+            "for an Iceberg table, give --option key-columns=NAME",
+        ),
+        (
+            ["compact", "ICEBERG", T, "--partition", "day=1"],
+            "for an Iceberg table, give --where",
+        ),
+        (["compact", "ICEBERG", T, "--purge"], "deltacompact: --purge is for delta streams\n"),
+        (["plan", "ICEBERG", T, "--target-file-bytes", "9"], "give --option target-file-size-bytes=N"),
+        (["validate", "ICEBERG", T, "--partition", "day=1"], "deltacompact: --partition is for delta streams\n"),
+        (["show", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody' (branches: main)"),
+        (["show", "ICEBERG", T, "--versions"], "--versions is for delta streams"),
+        (["show", "FOLDER", "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
+        (["validate", "FOLDER", T, "--before", "1"], "--before is for tables of Iceberg catalogs"),
+        (["compact", "ICEBERG", T, "--from-plan", __file__], "test_iceberg_cli.py is not a plan that `plan iceberg://"),
+        (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
+        (["compact", "iceberg://nobody", T], "'nobody' is not configured: URI missing. Set it in .pyiceberg.yaml, or"),
+        (["compact", "iceberg://", T], "iceberg:// names no catalog"),
+        (["read", "ICEBERG", T], "read does not take the Iceberg catalog iceberg://"),
+        (["maintain", "ICEBERG", T], "say what to do: --expire-snapshots, --rewrite-manifests, "),
+        (["maintain", "ICEBERG", T, "--remove-orphans", "--option", "older-than=1h"], "is less than 24 hours"),
+        (["maintain", "ICEBERG", T, "--rewrite-manifests", "--branch", "b"], "has no branch 'b'"),
+        (["maintain", "FOLDER", T, "--expire-snapshots"], "maintain takes an Iceberg catalog (iceberg://NAME), not /"),
+        (["compact", "FOLDER", T, "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(lake, configured, capsys, words, message):
+    before = lake.state(T)
+    places = {"ICEBERG": configured, "FOLDER": str(lake.folder / "streams")}
+    assert cli.run([places.get(word, word) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert lake.state(T) == before
+
+
+def test_arguments_of_iceberg_tables_are_refused_for_delta_streams(tmp_path, lake, configured):
+    streams = deltacompact.open_catalog(tmp_path / "streams")
+    with pytest.raises(deltacompact.InputError, match="mode, options and branch are for tables of Iceberg catalogs"):
+        deltacompact.compact("t", delta_catalog_client=streams, mode="rewrite")
+    with pytest.raises(deltacompact.InputError, match="mode 'merge' is none of: rewrite, convert, upsert"):
+        deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(configured), mode="merge")
+
+
+def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
+    from sqlalchemy.exc import OperationalError
+
+    catalog = deltacompact.open_catalog(lake.catalog)
+
+    def silent(identifier):
+        raise OperationalError("select", {}, Exception("connection refused\nmore lines"))
+
+    monkeypatch.setattr(lake.catalog, "load_table", silent)
+    with pytest.raises(deltacompact.StoreError, match=f"Iceberg catalog '{lake.name}' does not answer: ") as caught:
+        deltacompact.compact(T, delta_catalog_client=catalog)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,157 @@
+"""The documents say what is true: Python blocks run, console sessions print what they show, links lead somewhere.
+
+    ```console                          the commands run one after another, in a folder with the files of the tour
+    ```python  ```text                  the block runs; what it prints is the text after it
+    <!-- not run: needs a bucket -->    the next block is not run, and why
+
+Each page has a Python namespace and a folder of its own, in which the README's tour was done. Positions and names of
+files are new in every run: where the document first shows one, the test learns what it is called now. Sizes, seconds
+and times are not compared.
+
+`DELTACOMPACT_WRITE_DOCS=1 pytest tests/house/test_docs.py` writes what is printed into the documents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deltacompact import cli
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *(page for page in DOCS if re.search("^```(python|console)$", page.read_text(), re.M))]
+TOUR = "/tmp/tour"
+"""Where the documents run."""
+_BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?^```(python|console|text)\n(.*?)^```$", re.M | re.S)
+_LINK = re.compile(r"\]\(([^()#:]+)?(#[^()]+)?\)")
+_NAMES = re.compile(r"\b1[78]\d{11}\b|\b[0-9a-f]{32}\b|\b[0-9a-f]{24}\b")
+_MEASURED = re.compile(r"[\d.]+ (?:B|KiB|MiB|GiB)\b|\b\d+\.\d(?=[,;])|\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+
+
+@dataclass
+class Page:
+    """One page that is being run: its names of positions and files, and what they are called in this run."""
+
+    text: str
+    capfd: pytest.CaptureFixture[str]
+    folder: Path
+
+    def __post_init__(self):
+        self.names: dict[str, str] = {}
+        self.variables: dict[str, object] = {"__name__": "__main__"}
+        self.printed = ""
+        self.status = 0
+
+    def run(self) -> str:
+        """The page with what its blocks print."""
+        return _BLOCK.sub(self._block, self.text)
+
+    def _block(self, block: re.Match[str]) -> str:
+        kind, body = block[2], block[3]
+        if block[1]:
+            assert kind == "python"
+            return block[0]
+        if kind == "python":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(body, "a block of the documents", "exec"), self.variables)
+            self.printed = out.getvalue()
+        elif kind == "text":
+            body = self._told(body, self.printed)
+        else:
+            body = "".join(map(self._command, re.split(r"^(?=\$ )", body, flags=re.M)[1:]))
+        return f"```{kind}\n{body}```"
+
+    def _command(self, told: str) -> str:
+        line, _, expected = told.partition("\n")
+        program, *arguments = shlex.split(_NAMES.sub(lambda name: self.names.get(name[0], name[0]), line[2:]))
+        if program == "deltacompact":
+            self.capfd.readouterr()
+            self.status = cli.run(arguments)
+            printed, errors = self.capfd.readouterr()
+            if self.status:
+                printed += "".join(said for said in errors.splitlines(True) if said.startswith("deltacompact: "))
+        else:
+            assert line == "$ echo $?"
+            printed = f"{self.status}\n"
+        return f"{line}\n{self._told(expected, printed)}"
+
+    def _told(self, expected: str, printed: str) -> str:
+        """What is printed, in the words of the document where they are equal but for names and measured numbers."""
+        printed = printed.replace(str(self.folder), TOUR)
+        if _comparable(expected) == _comparable(printed):
+            for name, now in zip(_NAMES.findall(expected), _NAMES.findall(printed), strict=True):
+                assert self.names.setdefault(name, now) == now, f"{name} is another one now"
+                assert list(self.names.values()).count(now) == 1, f"{name} has another name above"
+            return expected
+        known = {now: name for name, now in self.names.items()}
+        return _NAMES.sub(lambda now: known.get(now[0], now[0]), printed)
+
+
+def _comparable(text: str) -> str:
+    return _MEASURED.sub("<measured>", _NAMES.sub("<name>", text))
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory):
+    return tmp_path_factory.mktemp("tour")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_blocks_run_and_print_what_they_show(path, tour, tmp_path, monkeypatch, capfd):
+    folder = tour if path.name == "README.md" else tmp_path / "tour"
+    if path.name != "README.md":
+        shutil.copytree(_toured(tour, monkeypatch, capfd), folder)
+    monkeypatch.chdir(folder)
+    text = path.read_text()
+    run = Page(text, capfd, folder).run()
+    if os.environ.get("DELTACOMPACT_WRITE_DOCS"):
+        path.write_text(run)
+    else:
+        assert run == text
+
+
+def _toured(tour, monkeypatch, capfd):
+    """The folder in which the README's tour was done."""
+    if not (tour / "lake").exists():
+        monkeypatch.chdir(tour)
+        Page((ROOT / "README.md").read_text(), capfd, tour).run()
+    return tour
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "benchmarks/README.md", *DOCS],
+    ids=lambda path: path.name,
+)
+def test_links_lead_somewhere(path):
+    for target, anchor in _LINK.findall(path.read_text()):
+        page = path.parent / target if target else path
+        assert page.exists(), f"{target} does not exist"
+        if anchor:
+            headings = [re.sub(r"[^\w\- ]", "", each) for each in re.findall(r"^#+ (.+)$", page.read_text(), re.M)]
+            assert anchor[1:] in [heading.lower().replace(" ", "-") for heading in headings], anchor
+
+
+ROOMS = [room for room in sorted((ROOT / "deltacompact").rglob("__init__.py")) if "start here" in room.read_text()]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.parent.name)
+def test_the_map_of_a_room_names_every_module(room):
+    modules = {path.stem for path in room.parent.glob("*.py")} - {"__init__"}
+    cells = re.findall(r"(?:^|  )(\w+(?:, \w+)*)  ", room.read_text(), re.M)
+    assert modules - {name for cell in cells for name in cell.split(", ")} == set()
+
+
+@pytest.mark.parametrize(("name", "words_max"), [("README.md", 1000), ("ARCHITECTURE.md", 3000)])
+def test_short_documents_stay_short(name, words_max):
+    assert len((ROOT / name).read_text().split()) <= words_max

@@ -1,0 +1,484 @@
+"""A rewrite that died is resumed: what it wrote is committed and not written again, no row is lost or doubled, and no
+file stays that no metadata names."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from dead_sessions import LIVING, Death, Died, T, dying, journals, rewrite, table_of
+from iceberg_lake import Lake
+from live_writers import racing
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+
+from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError, StoreError
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg_modes.journal import signs_of_life
+from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.rewrite import writing
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_to_json
+
+
+def ids(lake):
+    """The ids as PyIceberg reads them, which refuses tables with equality deletes."""
+    return sorted(row["id"] for row in lake.rows(T))
+
+
+def orphans(lake):
+    """Files that no snapshot names. Metadata files are the catalog's own."""
+    table = lake.catalog.load_table(T)
+    named = set()
+    for snapshot in table.metadata.snapshots:
+        named.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            named.add(manifest.manifest_path)
+            named |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, False)}
+    names = {path.rpartition("/")[2] for path in named}
+    stored = [path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()]
+    return [path for path in stored if path.name not in names and not path.name.endswith(".metadata.json")]
+
+
+@pytest.fixture
+def materialized(monkeypatch):
+    """The outputs that were written, by path."""
+    paths = []
+    step = writing.materialize
+
+    def counted(store, task, path):
+        paths.append(path())
+        return step(store, task, path)
+
+    monkeypatch.setattr(writing, "materialize", counted)
+    return paths
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, materialized, partial):
+    places = []
+    for at in itertools.count():
+        lake = Lake(tmp_path / str(at), f"kill{partial}{at}")
+        table_of(lake)
+        options = {"partial_progress_enabled": partial}
+        materialized.clear()
+        death = Death(at)
+        try:
+            with dying(lake, death):
+                rewrite(lake, **options)
+        except Died:
+            pass
+        places.append(death.where)
+        recorded = [path for path in journals(lake) if path.name.startswith("written-")]
+        landed = len(lake.catalog.load_table(T).metadata.snapshots) > 3
+        written_before = len(materialized)
+        materialized.clear()
+        result = lake.rewrite(T, min_input_files=2, delete_file_threshold=1, **options)
+        assert ids(lake) == LIVING, death.where
+        assert orphans(lake) == [], death.where
+        assert lake.state(T).deletes == (), death.where
+        if not landed:
+            assert len(materialized) == 2 - len(recorded), death.where
+            assert result.resumed == len(recorded), death.where
+        elif not partial:
+            assert (materialized, result.resumed) == ([], 0), death.where
+        assert len(lake.state(T).data) == 2
+        again = lake.rewrite(T, min_input_files=2)
+        assert again.nothing_to_do and again.notes == []
+        if death.where is None:
+            break
+    assert written_before == 2
+    assert "commit" in places and "commit answered" in places
+    assert len(places) > 20
+
+
+def test_a_killed_process_is_resumed_at_once(lake, materialized):
+    table_of(lake)
+    program = f"""
+        import os, signal
+        from iceberg_lake import Lake
+        from pathlib import Path
+        lake = Lake(Path({str(lake.folder)!r}), {lake.name!r})
+        lake.rewrite({T!r}, rewrite_all=True, before_commit=lambda: os.kill(os.getpid(), signal.SIGKILL))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=_environment(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    started = time.monotonic()
+    result = rewrite(lake)
+    assert time.monotonic() - started < 20
+    assert result.resumed == 2
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+def _environment():
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def killed_before_commit(lake, **options):
+    """Leave the journal of a session that has written everything."""
+    with dying(lake, death := Death(-1)), pytest.raises(Died):
+
+        def die():
+            death.at = death.seen
+            death.change("here")
+
+        rewrite(lake, before_commit=die, **options)
+    (session,) = {path.parent.name for path in journals(lake) if path.name == "plan.json"}
+    return session
+
+
+def test_an_append_and_a_newer_equality_delete_since_do_not_matter(lake, materialized):
+    table_of(lake)
+    killed_before_commit(lake)
+    lake.append(T, [{"id": 100, "day": 0}])
+    lake.delete_by_key(T, {"id": [5]}, partition=(1,))
+    materialized.clear()
+    result = lake.rewrite(T)
+    assert (result.resumed, materialized) == (2, [])
+    rewrite(lake)
+    assert ids(lake) == [0, 1, 2, 4, 6, 7, 100]
+
+
+def test_a_group_that_others_touched_since_is_written_again(lake, materialized):
+    table_of(lake)
+    killed_before_commit(lake)
+    path = next(entry.file.path for entry in lake.state(T).data if entry.file.partition == (0,))
+    lake.delete_by_position(T, {path: [0]})
+    before = {row["id"] for row in _rows_of(path)}
+    materialized.clear()
+    result = rewrite(lake, min_input_files=2)
+    assert result.resumed == 1
+    assert len(ids(lake)) == len(LIVING) - 1 and set(LIVING) - set(ids(lake)) <= before
+    assert orphans(lake) == []
+
+
+def _rows_of(path):
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path.removeprefix("file://"), partitioning=None).to_pylist()
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_group_whose_output_is_missing_or_cut_short_is_written_again(lake, materialized, damage):
+    table_of(lake)
+    killed_before_commit(lake)
+    output = Path(materialized[0].removeprefix("file://"))
+    if damage == "missing":
+        output.unlink()
+    else:
+        output.write_bytes(output.read_bytes()[:-1])
+    materialized.clear()
+    result = lake.rewrite(T, min_input_files=2, delete_file_threshold=1)
+    assert (result.resumed, len(materialized)) == (1, 1)
+    assert result.notes[0].startswith("1 group of session ")
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+@pytest.mark.parametrize("change", ["damaged", "planner"])
+def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, change, monkeypatch):
+    table_of(lake)
+    session = killed_before_commit(lake)
+    if change == "planner":
+        monkeypatch.setattr("deltacompact.iceberg_modes.journal.journal.PLANNER_VERSION", 99)
+        words = r"another version of deltacompact wrote it \(planner 3\)"
+    else:
+        record = next(path for path in journals(lake) if path.name == "written-0.json")
+        record.write_text(record.read_text().replace('"dead_by_key": ', '"dead_by_key": 1'))
+        words = r"written-0\.json is damaged: its SHA-256 differs"
+    before = journals(lake)
+    materialized.clear()
+    result = rewrite(lake)
+    assert (result.resumed, len(materialized)) == (0, 2)
+    (note,) = result.notes
+    assert re.search(words, note)
+    assert session in note and "maintain removes it" in note
+    assert journals(lake) == before
+    assert ids(lake) == LIVING
+
+
+def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(lake, materialized):
+    for carried_out in (True, False):
+        own = Lake(lake.folder / str(carried_out), f"{lake.name}{carried_out}")
+        table_of(own)
+
+        class Silent(SqlCatalog):
+            silent = False
+
+            def commit_table(self, table, requirements, updates, carried_out=carried_out):
+                if carried_out:
+                    super().commit_table(table, requirements, updates)
+                self.silent = True
+                raise CommitStateUnknownException("502 Bad Gateway")
+
+            def load_table(self, identifier):
+                if self.silent:
+                    raise ConnectionError("no route to host")
+                return super().load_table(identifier)
+
+        named = own.catalog
+        own.catalog = Silent(own.name, uri=f"sqlite:///{own.database}", warehouse=own.warehouse)
+        with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot"):
+            rewrite(own)
+        own.catalog = named
+        materialized.clear()
+        result = own.rewrite(T, min_input_files=2)
+        assert materialized == []
+        assert (result.resumed, result.groups) == ((0, 0) if carried_out else (2, 2))
+        if carried_out:
+            assert result.notes[0].endswith("had been committed")
+        assert ids(own) == LIVING
+        assert orphans(own) == []
+
+
+def test_ctrl_c_leaves_what_was_written_and_says_so(lake, materialized):
+    table_of(lake)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"2 of 2 groups written and not committed; compact again: it commits them"):
+        rewrite(lake, before_commit=interrupt)
+    materialized.clear()
+    assert rewrite(lake, min_input_files=2).resumed == 2
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+# Live sessions
+
+
+def test_the_files_of_a_live_session_are_left_to_it(lake):
+    table_of(lake)
+    told = []
+
+    def other():
+        result = rewrite(lake)
+        told.append((result.nothing_to_do, *result.notes))
+
+    result = rewrite(lake, before_commit=other)
+    ((nothing_to_do, note),) = told
+    assert nothing_to_do == "4 files: another session is rewriting them"
+    assert note.endswith("is rewriting 4 files of this branch")
+    assert result.redone == 0
+    assert ids(lake) == LIVING
+
+
+def test_a_session_on_another_machine_lives_as_long_as_it_gives_signs(lake, monkeypatch):
+    table_of(lake)
+    told = []
+
+    def other():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(signs_of_life, "_machine", lambda: "elsewhere")
+            told.append(rewrite(lake, signs=Signs(0.02, 5.0)).nothing_to_do)
+
+    rewrite(lake, before_commit=other, signs=Signs(0.02, 5.0))
+    assert told == ["4 files: another session is rewriting them"]
+    assert ids(lake) == LIVING
+
+
+def test_a_session_on_another_machine_that_gives_no_signs_is_resumed(lake, monkeypatch):
+    table_of(lake)
+    killed_before_commit(lake)
+    monkeypatch.setattr(signs_of_life, "_machine", lambda: "elsewhere")
+    assert rewrite(lake, signs=Signs(0.02, 0.2)).resumed == 2
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+def taken_for_dead(lake):
+    """Another run that takes all sessions for dead."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signs_of_life.Holder, "is_at_work", lambda holder, session: False)
+        return lake.rewrite(T, min_input_files=2)
+
+
+def test_a_session_that_was_taken_for_dead_commits_and_deletes_nothing(lake):
+    table_of(lake)
+    others = []
+    result = rewrite(lake, before_commit=lambda: others.append(taken_for_dead(lake)))
+    assert (others[0].resumed, result.groups) == (2, 0)
+    (note,) = result.notes
+    assert note.endswith("gave no sign of life for a while, and another process took its work over")
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+class Suspended(Death):
+    """Stands still before its `at`-th change, while `act` happens, and goes on."""
+
+    def __init__(self, at, act):
+        super().__init__(at)
+        self.act = act
+
+    def change(self, name):
+        self.seen += 1
+        if self.seen - 1 == self.at:
+            self.where = name
+            self.act()
+
+
+@pytest.mark.parametrize("at", [3, 4])
+def test_a_session_that_stood_still_while_others_took_over_is_told_so(lake, at):
+    """Its work files are gone when it goes on: no fault of the table, or of what was asked for."""
+    table_of(lake)
+    with dying(lake, Suspended(at, lambda: taken_for_dead(lake))):
+        try:
+            notes = rewrite(lake).notes
+        except ConflictError as error:
+            notes = [str(error)]
+    assert notes and all("another" in note for note in notes), notes
+    assert lake.rewrite(T, min_input_files=2, delete_file_threshold=1).refused == []
+    assert ids(lake) == LIVING
+
+
+def overtaken(lake, act):
+    """Another run takes the session over while its commit is under way."""
+    own = Lake(lake.folder, lake.name)
+    own.catalog = racing(lake, act)
+    return own
+
+
+def test_a_commit_that_is_under_way_fails_when_another_process_has_taken_over(lake):
+    table_of(lake)
+    others = []
+    result = rewrite(overtaken(lake, lambda: others.append(taken_for_dead(lake))))
+    assert (others[0].resumed, result.groups) == (2, 0)
+    assert ids(lake) == LIVING
+    assert [path for path in orphans(lake) if path.suffix == ".parquet"] == []
+
+
+def test_outputs_of_a_commit_that_may_be_under_way_are_not_deleted(lake, materialized):
+    """The other run cannot commit a group that was touched. The first one's commit is not answered yet."""
+    table_of(lake)
+    path = next(entry.file.path for entry in lake.state(T).data if entry.file.partition == (0,))
+
+    def touch_and_take_over():
+        lake.delete_by_position(T, {path: [0]})
+        taken_for_dead(lake)
+
+    result = rewrite(overtaken(lake, touch_and_take_over))
+    assert (result.groups, result.redone) == (0, 2)
+    assert all(Path(output.removeprefix("file://")).exists() for output in materialized[:2])
+    assert len(ids(lake)) == len(LIVING) - 1
+
+
+def test_who_has_lost_a_journal_cannot_close_it(lake):
+    table_of(lake)
+    prepared = lake.prepared(T, rewrite_all=True)
+    store = locations.store_of(prepared.table.metadata.location, {})
+    first = Journal.begin(store, plan_document(prepared.plan()))
+    second = Journal.take_over(store, first.session)
+    with pytest.raises(TakenOverError):
+        first.finish([])
+    with pytest.raises(TakenOverError):
+        first.before_attempt(7, [0])
+    assert second.finish(["file:///nowhere/y.parquet"]) == ("file:///nowhere/y.parquet",)
+    third = Journal.take_over(store, first.session)
+    assert third.read().delete == ("file:///nowhere/y.parquet",)  # anybody may finish the deletions
+    third.clear()
+    with pytest.raises(TakenOverError):
+        first.finish([])  # its mark is free again, but the plan is gone
+    assert Journal.take_over(store, first.session) is None
+    left = [stat.path for stat in store.list(folder_of(first.session))]
+    assert all(Path(path).name.startswith("commit-") for path in left)
+
+
+# Plans and partial progress
+
+
+def test_a_plan_is_carried_out_again_after_a_kill_between_two_commits(lake, materialized):
+    table_of(lake)
+    options = {"rewrite_all": True, "partial_progress_enabled": True}
+    document = plan_to_json(lake.prepared(T, **options).plan())
+    commits = itertools.count()
+    with dying(lake, death := Death(-1)), pytest.raises(Died):
+
+        def die_at_the_second():
+            if next(commits):
+                death.at = death.seen
+                death.change("here")
+
+        lake.prepared(T, before_commit=die_at_the_second, **options).run(document)
+    materialized.clear()
+    result = lake.prepared(T).run(document)
+    assert (materialized, result.resumed, result.nothing_to_do) == ([], 1, None)
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, materialized):
+    table_of(lake)
+
+    class Busy(SqlCatalog):
+        asked = 0
+
+        def commit_table(self, table, requirements, updates):
+            self.asked += 1
+            if self.asked == 1:
+                raise_conflict()
+            return super().commit_table(table, requirements, updates)
+
+    def raise_conflict():
+        from pyiceberg.exceptions import CommitFailedException
+
+        raise CommitFailedException("somebody was faster")
+
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+    named = lake.catalog
+    lake.catalog = Busy(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    result = rewrite(lake, partial_progress_enabled=True)
+    assert (result.groups, len(result.refused)) == (1, 1)
+    assert result.notes == ["1 of 2 groups written and not committed; compact again: it commits them"]
+    lake.catalog.asked = 0
+    with pytest.raises(ConflictError, match="other commits came first"):
+        rewrite(lake, partial_progress_enabled=True, partial_progress_max_failed_commits=0)
+    lake.catalog = named
+    materialized.clear()
+    assert rewrite(lake, min_input_files=2).resumed == 1
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+def test_a_store_that_fails_leaves_what_was_written(lake, materialized, monkeypatch):
+    table_of(lake)
+
+    def fail():
+        raise StoreError("the network is gone")
+
+    with pytest.raises(StoreError, match="the network is gone"):
+        rewrite(lake, before_commit=fail)
+    materialized.clear()
+    assert rewrite(lake, min_input_files=2).resumed == 2
+    assert ids(lake) == LIVING
+    assert orphans(lake) == []
+
+
+def test_other_tables_and_branches_do_not_take_a_journal(lake, materialized):
+    table_of(lake)
+    state = lake.state(T)
+    lake.catalog.load_table(T).manage_snapshots().create_branch(state.snapshot_id, "audit").commit()
+    killed_before_commit(lake)
+    before = journals(lake)
+    assert lake.rewrite(T, branch="audit").resumed == 0
+    assert journals(lake) == before
+    assert lake.rewrite(T).resumed == 2
+
+
+def test_a_file_survives_its_record(lake):
+    table_of(lake)
+    for entry in (*lake.state(T).data, *lake.state(T).deletes):
+        assert file_of(json.loads(json.dumps(file_document(entry.file)))) == entry.file
+        assert file_of(json.loads(json.dumps(file_document(entry.file)))).lower_bounds == entry.file.lower_bounds

@@ -1,0 +1,624 @@
+"""A delta table that is published as Iceberg: what PyIceberg reads there is what was compacted."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from publications import LOCAL, WIDE, Publications, T, configure, plain
+from pyiceberg.catalog.sql import SqlCatalog
+
+import deltacompact
+from deltacompact import cli
+from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
+from deltacompact.delta_streams.versions import rollback, versions
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.maintenance.vacuum.vacuum import vacuum
+from deltacompact.publication import held
+from deltacompact.publication.held import held_files
+
+ICEBERG = f"ns.{T}"
+
+
+@pytest.fixture
+def orders(lake, tmp_path, monkeypatch):
+    configure(lake, monkeypatch)
+    return Publications(lake, tmp_path / "dé lta%20")
+
+
+@pytest.fixture
+def by_day(lake, tmp_path, monkeypatch):
+    configure(lake, monkeypatch)
+    return Publications(lake, tmp_path / "delta", ["day"])
+
+
+def test_each_compaction_is_one_snapshot_with_the_compacted_files_by_reference(orders):
+    orders.append([{"id": number, "v": "a"} for number in range(20)])
+    orders.compact()
+    first = orders.publish()
+    assert (first.files_added, first.files_removed, first.deltas_left_out) == (1, 0, 0)
+    (path,) = orders.files()
+    (file,) = orders.catalog.state(T, orders.catalog.partitions(T)[0]).compacted.files
+    assert path == f"file://{orders.folder}/{file.path}"
+    orders.append([{"id": 3, "v": "b"}, {"id": 99, "v": "c"}])
+    assert orders.catalog.publish(T).deltas_left_out == 1
+    assert len(orders.shown()) == 20
+    result = orders.compact()
+    assert result.publication.snapshot is not None
+    assert orders.snapshots() == 2
+    assert orders.shown() == orders.compacted()
+    assert len(orders.shown()) == 21
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
+def test_a_publication_is_not_compacted_by_itself(orders, mode):
+    """Its files belong to the delta table, and the next publication would refuse those of somebody else."""
+    orders.append([{"id": 1, "v": "a"}])
+    orders.compact()
+    orders.publish()
+    options = {"key-columns": "id"} if mode == "upsert" else None
+    catalog = deltacompact.open_catalog(orders.lake.catalog)
+    with pytest.raises(InputError, match=r"'ns\.\w+' is a publication: its files belong to the delta table in file:"):
+        deltacompact.compact(ICEBERG, delta_catalog_client=catalog, mode=mode, options=options)
+    assert orders.snapshots() == 1
+
+
+def test_dead_rows_under_deletion_vectors_are_position_deletes(orders):
+    orders.append([{"id": number, "v": "a"} for number in range(100)])
+    orders.compact()
+    orders.publish()
+    (path,) = orders.files()
+    for gone in (7, 8, 9):
+        orders.append([{"id": gone}], "delete")
+        orders.compact()
+        assert orders.files() == [path]
+        (entry,) = orders.lake.state(ICEBERG).deletes
+        assert entry.file.rows == gone - 6
+        assert entry.file.lower_bounds[2147483546] == entry.file.upper_bounds[2147483546] == path.encode()
+        assert orders.shown() == orders.compacted()
+    orders.compact(purge=True)
+    assert orders.files(Content.POSITION_DELETES) == []
+    assert orders.files() != [path]
+    assert orders.shown() == orders.compacted()
+
+
+def test_a_run_that_finds_nothing_to_change_makes_no_snapshot(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    result = orders.compact()
+    assert result.sessions[0].nothing_to_do
+    assert result.publication.snapshot is None
+    assert orders.publish().snapshot is None
+    assert orders.snapshots() == 1
+
+
+def test_partitions_are_identity_partitions_and_read_where_files_lack_the_column(by_day):
+    for day in ("2024/01", "a=b %2F", "", "é#?", None):
+        by_day.append([{"id": 1, "v": str(day)}], day=day)
+    by_day.append([{"id": 2, "day": "x"}], day="x")
+    by_day.compact()
+    by_day.publish()
+    assert by_day.shown() == by_day.compacted()
+    table = by_day.lake.catalog.load_table(ICEBERG)
+    assert [str(field.transform) for field in table.spec().fields] == ["identity"]
+    assert table.scan(row_filter="day = 'a=b %2F'").to_arrow()["v"].to_pylist() == ["a=b %2F"]
+    assert table.scan(row_filter="day is null").to_arrow()["v"].to_pylist() == ["None"]
+    by_day.append([{"id": 1}], "delete", day="")
+    by_day.compact(partitions=[{"day": ""}])
+    assert by_day.shown() == by_day.compacted()
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (pa.date32(), [datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), None]),
+        (pa.int32(), [5, -1, None]),
+        (pa.int64(), [2**40, 0, None]),
+        (pa.bool_(), [True, False, None]),
+    ],
+)
+def test_a_partition_key_that_files_have_keeps_their_type(by_day, type_, values):
+    for value in values:
+        by_day.append(pa.table({"id": [1], "day": pa.array([value], type_)}), day=value)
+    by_day.compact()
+    by_day.publish()
+    expected = plain([{"id": 1, "day": value} for value in values])
+    assert by_day.shown() == expected
+    table = by_day.lake.catalog.load_table(ICEBERG)
+    found = {task.file.partition[0] for task in table.scan().plan_files()}
+    assert len(found) == 3
+    assert None in found
+
+
+def test_a_partition_key_of_another_type_is_refused_before_anything_is_declared(by_day):
+    by_day.append(pa.table({"id": [1], "day": [1.5]}), day=1.5)
+    by_day.compact()
+    with pytest.raises(SchemaError, match="partition key 'day' is a double in the files"):
+        by_day.publish()
+    assert by_day.catalog.publication(T) is None
+    assert not by_day.lake.catalog.table_exists(ICEBERG)
+
+
+def test_types_are_read_as_they_were_written(orders):
+    orders.append(pa.table({"id": [1, 2], **WIDE}))
+    orders.compact()
+    orders.publish()
+    assert orders.shown() == orders.compacted()
+    bounds = orders.lake.state(ICEBERG).data[0].file
+    schema = orders.lake.catalog.load_table(ICEBERG).schema()
+    for name in ("millis", "seconds", "naive"):
+        number = schema.find_field(name).field_id
+        assert int.from_bytes(bounds.lower_bounds[number], "little") == 1704085200 * 1_000_000, name
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (pa.array([1], pa.uint64()), "column 'bad' is an uint64, and Iceberg has no unsigned integers"),
+        (pa.array([1], pa.timestamp("ns")), "column 'bad' is a timestamp.ns., and Iceberg has microseconds"),
+        (pa.array([0], pa.timestamp("us", "Europe/Berlin")), "in UTC or without a zone"),
+        (pa.array([1], pa.duration("s")), "column 'bad' is a duration.s., which Iceberg does not have"),
+        (pa.array([None], pa.null()), "no row has had a value in it yet"),
+        (pa.array([{"a": 1}], pa.struct([("a", pa.uint8())])), "column 'bad', 'a' is an uint8"),
+        (pa.array([1.0], pa.float16()), "column 'bad' is a halffloat"),
+        (pa.array([datetime.time(1)], pa.time32("s")), "column 'bad' is a time32.s."),
+    ],
+)
+def test_types_that_iceberg_lacks_are_refused_by_column_before_anything_is_declared(orders, values, words):
+    orders.append(pa.table({"id": [1], "bad": values}))
+    orders.compact()
+    with pytest.raises(SchemaError, match=words):
+        orders.publish()
+    assert orders.catalog.publication(T) is None
+
+
+def test_columns_are_added_and_widened(orders):
+    orders.append(pa.table({"id": pa.array([1, 2], pa.int32()), "n": pa.array([{"a": 1}, None])}))
+    orders.compact()
+    orders.publish()
+    orders.append(pa.table({"id": pa.array([2**40]), "w": ["new"], "n": pa.array([{"a": 1, "b": "x"}])}))
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+    orders.append([{"id": 1}], "delete")
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+    schema = orders.lake.catalog.load_table(ICEBERG).schema()
+    assert str(schema.find_field("id").field_type) == "long"
+
+
+def test_a_type_that_iceberg_cannot_have_stops_the_publication_and_not_the_compaction(orders, caplog):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    before = orders.shown()
+    orders.append(pa.table({"id": [2], "u": pa.array([1], pa.uint64())}))
+    with caplog.at_level(logging.WARNING):
+        result = orders.compact()
+    assert not result.errors
+    assert isinstance(result.publication.error, SchemaError)
+    assert "does not show it yet" in caplog.text
+    assert orders.shown() == before
+    assert orders.catalog.read(T).num_rows == 2
+
+
+def test_a_catalog_that_does_not_answer_never_fails_the_compaction_and_the_next_run_repairs(orders, monkeypatch):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    orders.append([{"id": 2}])
+
+    def silent(*_):
+        raise OSError("no route")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "load_table", silent)
+        result = orders.compact()
+        assert not result.errors
+        assert isinstance(result.publication.error, StoreError)
+        with pytest.raises(StoreError, match="no route"):
+            orders.catalog.publish(T)
+    assert len(orders.shown()) == 1
+    result = orders.compact()
+    assert result.sessions[0].nothing_to_do
+    assert result.publication.files_added == 1
+    assert orders.shown() == orders.compacted()
+
+
+def test_one_partition_that_cannot_be_read_does_not_keep_the_others_from_being_shown(by_day):
+    for day in "ab":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    for day in "ab":
+        by_day.append([{"id": 2}], day=day)
+    by_day.compact()
+    by_day.catalog = by_day.opened()
+    log = sorted((by_day.folder / T / "day=a" / "stream").glob("2-*/*.json"))[0]
+    log.write_bytes(b"{")
+    by_day.append([{"id": 3}], day="b")
+    result = by_day.compact()
+    assert result.publication.error is not None
+    assert len([row for row in by_day.shown() if row["day"] == "b"]) == 3
+    assert len([row for row in by_day.shown() if row["day"] == "a"]) == 2
+
+
+def test_one_partition_that_cannot_be_shown_does_not_keep_the_others_from_it(by_day):
+    for day in "ab":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    by_day.append(pa.table({"id": [2], "u": pa.array([1], pa.uint64())}), day="a")
+    by_day.append([{"id": 2}], day="b")
+    result = by_day.compact()
+    assert "partition day=a: column 'u' is an uint64" in str(result.publication.error)
+    assert by_day.shown() == plain([{"id": 1, "day": "a"}, {"id": 1, "day": "b"}, {"id": 2, "day": "b"}])
+
+
+def test_a_partition_key_never_becomes_wider(by_day):
+    by_day.append(pa.table({"id": [1], "day": pa.array([5], pa.int32())}), day=5)
+    by_day.compact()
+    by_day.publish()
+    by_day.append(pa.table({"id": [1], "day": pa.array([6], pa.int64())}), day=6)
+    result = by_day.compact()
+    assert "partition key 'day' is an int32 in the Iceberg table, and would become an int64" in str(
+        result.publication.error
+    )
+
+
+def test_rollback_and_restatement_are_followed(orders):
+    orders.append([{"id": 1, "v": 1}])
+    orders.compact()
+    orders.publish()
+    orders.append([{"id": 1, "v": 2}, {"id": 2, "v": 2}])
+    orders.compact()
+    rollback(orders.catalog, T, "1")
+    assert len(orders.shown()) == 2
+    orders.catalog.publish(T)
+    assert orders.shown() == [{"id": 1, "v": 1}]  # version 1 had a delta that was not compacted
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+    rollback(orders.catalog, T, "1")
+    orders.catalog.publish(T)
+    orders.catalog.restate(T, pa.table({"id": [7]}))
+    assert orders.catalog.publish(T).deltas_left_out == 1
+    assert orders.shown() == [{"id": 1, "v": 1}]  # until it is compacted
+    orders.compact()
+    assert orders.shown() == orders.compacted() == [{"id": 7}]
+    rollback(orders.catalog, T, "0")
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+
+
+def test_all_rows_deleted(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    orders.append([{"id": 1}], "delete")
+    orders.compact()
+    assert orders.shown() == []
+    assert orders.files() == []
+
+
+def test_a_destination_is_published_too(orders):
+    orders.append([{"id": 1}])
+    target = f"iceberg://{orders.lake.name}/ns.flat"
+    deltacompact.compact(T, delta_catalog_client=orders.catalog, settings=LOCAL, destination_compacted_table_id="flat")
+    orders.catalog.publish("flat", target)
+    orders.append([{"id": 2}])
+    result = deltacompact.compact(
+        T, delta_catalog_client=orders.catalog, settings=LOCAL, destination_compacted_table_id="flat"
+    )
+    assert result.publication.target == target
+    assert orders.lake.rows("ns.flat") == [{"id": 1}, {"id": 2}]
+
+
+def test_what_is_declared_before_the_first_compaction_is_created_by_it(orders):
+    orders.append([{"id": 1}])
+    assert orders.publish().snapshot is None
+    assert not orders.lake.catalog.table_exists(ICEBERG)
+    assert orders.compact().publication.files_added == 1
+    assert orders.shown() == [{"id": 1}]
+
+
+def test_a_long_running_process_sees_what_another_one_declared(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.opened().publish(T, orders.uri)
+    orders.append([{"id": 2}])
+    assert orders.compact().publication is not None
+    orders.opened().stop_publishing(T)
+    orders.append([{"id": 3}])
+    assert orders.compact().publication is None
+    assert len(orders.shown()) == 2
+
+
+def test_older_code_reads_the_declaration_over(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    path = orders.folder / T / "table.json"
+    before = json.loads(path.read_bytes())
+    orders.publish()
+    assert json.loads(path.read_bytes()) == before | {"publication": orders.uri}
+    assert orders.catalog.create_table(T, (), ["id"]).keys  # the same declaration as before
+    orders.catalog.stop_publishing(T)
+    assert json.loads(path.read_bytes()) == before
+
+
+# Iceberg tables that do not fit
+
+
+def test_other_targets_are_refused_in_one_line(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    for uri in ("ns.orders", "iceberg://", "iceberg://x", "iceberg://x/", "iceberg://x/orders", "iceberg://x/.t", 7):
+        with pytest.raises(InputError):
+            orders.catalog.publish(T, uri)
+    with pytest.raises(InputError, match="is not configured"):
+        orders.catalog.publish(T, "iceberg://nowhere/ns.t")
+    with pytest.raises(NotFoundError, match="no namespace 'missing'"):
+        orders.catalog.publish(T, f"iceberg://{orders.lake.name}/missing.t")
+    with pytest.raises(InputError, match="is not published"):
+        orders.catalog.publish(T)
+    with pytest.raises(NotFoundError, match="'unknown' does not exist"):
+        orders.catalog.publish("unknown")
+
+
+def test_foreign_tables_are_refused(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    lake = orders.lake
+
+    def check(words, then=lambda: None, schema=None, **others):
+        lake.create(ICEBERG, schema or pa.schema([("id", pa.int64())]), **others)
+        then()
+        with pytest.raises(InputError, match=words):
+            orders.publish()
+        assert orders.catalog.publication(T) is None
+        lake.catalog.drop_table(ICEBERG)
+
+    check("has rows of its own", lambda: lake.append(ICEBERG, [{"id": 5}]))
+    check("format version 1", properties={"format-version": "1"})
+    check("is required", schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    check("column 'id' is int64, which does not fit string", schema=pa.schema([("id", pa.string())]))
+    check("shows file:///elsewhere", properties={"deltacompact.publication": "file:///elsewhere"})
+
+    def partition():
+        with lake.catalog.load_table(ICEBERG).update_spec() as spec:
+            spec.add_identity("id")
+
+    check(r"is partitioned by identity\(id\), the delta table by \[\]", partition)
+
+
+def test_an_empty_table_of_the_right_shape_is_taken(orders):
+    orders.append([{"id": 1, "v": "x"}])
+    orders.compact()
+    orders.lake.create(ICEBERG, pa.schema([("other", pa.string()), ("id", pa.int32())]))
+    orders.publish()
+    assert orders.shown() == [{"id": 1, "v": "x"}]
+
+
+def test_files_that_others_add_later_are_named_and_nothing_is_removed(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    orders.lake.append(ICEBERG, [{"id": 5}])
+    orders.append([{"id": 2}])
+    result = orders.compact()
+    assert "has files of others" in str(result.publication.error)
+    assert len(orders.shown()) == 2
+    with pytest.raises(InputError, match="has files of others"):
+        orders.catalog.publish(T)
+
+
+def test_two_tables_cannot_share_an_iceberg_table(orders):
+    for name in (T, "second"):
+        orders.catalog.create_table(name, (), ["id"])
+        orders.catalog.append(name, pa.table({"id": [1]}))
+        deltacompact.compact(name, delta_catalog_client=orders.catalog, settings=LOCAL)
+    orders.publish()
+    with pytest.raises(InputError, match="a publication needs a table of its own"):
+        orders.catalog.publish("second", orders.uri)
+    with pytest.raises(InputError, match="stop that first"):
+        orders.catalog.publish(T, f"iceberg://{orders.lake.name}/ns.elsewhere")
+
+
+@pytest.mark.parametrize("content_type", ["orc", "csv", "feather"])
+def test_other_formats_are_refused(orders, content_type):
+    orders.append([{"id": 1}])
+    orders.compact(compacted_file_content_type=content_type)
+    with pytest.raises(InputError, match="Iceberg readers want Parquet"):
+        orders.publish()
+
+
+def test_other_formats_are_refused_once_it_is_published(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    with pytest.raises(InputError, match="is published as Iceberg: compacted files must be Parquet, not ORC"):
+        orders.compact(compacted_file_content_type="orc")
+
+
+def test_delta_files_with_field_ids_of_another_table_never_stay(orders, tmp_path):
+    """Readers would follow the ids and not the names."""
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "2"}),
+            pa.field("v", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+        ]
+    )
+    size = 2_000_000
+    rows = pa.table([range(size), [0] * size], schema=schema)
+    for name in ("before", "after"):
+        pq.write_table(rows, tmp_path / f"{name}.parquet", compression="none")
+    orders.catalog.append_files(T, [tmp_path / "before.parquet"])
+    settings = deltacompact.Settings(executor="local", limits=deltacompact.base.limits.Limits(delta_kept_bytes_min=1))
+    kept = deltacompact.compact(T, delta_catalog_client=orders.catalog, settings=settings)
+    assert kept.sessions[0].files_kept == 1
+    with pytest.raises(SchemaError, match="column 'id' has a field id of another table"):
+        orders.publish()
+    assert orders.catalog.publication(T) is None
+    orders.catalog.restate(T, pa.table({"id": [1], "v": [5]}))
+    orders.compact()
+    orders.publish()
+    orders.catalog.append_files(T, [tmp_path / "after.parquet"])
+    result = deltacompact.compact(T, delta_catalog_client=orders.catalog, settings=settings)
+    assert result.publication.error is None
+    assert result.sessions[0].files_kept == 0
+    assert orders.lake.catalog.load_table(ICEBERG).scan(row_filter="id = 1999999").to_arrow().to_pylist() == [
+        {"id": 1999999, "v": 0}
+    ]
+
+
+# Vacuum
+
+
+def test_vacuum_keeps_what_retained_snapshots_show_and_expires_the_others(orders):
+    orders.append([{"id": number} for number in range(10)])
+    orders.compact()
+    orders.publish()
+    first = orders.files()
+    table = orders.lake.catalog.load_table(ICEBERG)
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "audit").commit()
+    for round_ in range(3):
+        orders.append([{"id": 100 + round_}])
+        orders.append([{"id": round_}], "delete")
+        orders.compact(purge=True)
+    live = orders.files()
+    assert orders.snapshots() == 4
+    (dry,) = vacuum(orders.catalog, T, age_min_s=0, force=True, dry_run=True)
+    assert orders.snapshots() == 4
+    (done,) = vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert [stat.path for stat in dry.deleted] == [stat.path for stat in done.deleted]
+    assert done.deleted
+    assert orders.snapshots() == 2
+    assert orders.shown() == orders.compacted()
+    assert len(orders.lake.catalog.load_table(ICEBERG).scan(snapshot_id=tagged(orders, "audit")).to_arrow()) == 10
+    on_disk = {f"file://{path}" for path in (orders.folder / T / "data").rglob("*.parquet")}
+    assert on_disk >= {*first, *live}
+    table = orders.lake.catalog.load_table(ICEBERG)
+    table.manage_snapshots().remove_tag("audit").commit()
+    (done,) = vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert {f"file://{orders.folder}/{stat.path}" for stat in done.deleted if "/data/" in stat.path} == set(first)
+    metadata = list((orders.lake.folder / "warehouse").rglob("*-m*.avro"))
+    assert len(metadata) == len({manifest.path for manifest in orders.lake.state(ICEBERG).manifests})
+
+
+def tagged(orders, name):
+    return orders.lake.catalog.load_table(ICEBERG).metadata.refs[name].snapshot_id
+
+
+def test_vacuum_keeps_what_a_publication_that_is_behind_still_shows(orders, monkeypatch):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    orders.append([{"id": 1, "v": 1}])
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", lambda *_: (_ for _ in ()).throw(OSError("down")))
+        assert orders.compact(purge=True).publication.error is not None
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert orders.shown() == [{"id": 1}]
+    orders.compact()
+    assert orders.shown() == [{"id": 1, "v": 1}]
+
+
+def test_vacuum_keeps_what_is_published_though_the_lake_is_opened_by_another_name(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    table = orders.lake.catalog.load_table(ICEBERG)
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "audit").commit()
+    orders.append([{"id": 1, "v": 1}])
+    orders.compact(purge=True)
+    link = orders.folder.parent / "other name"
+    link.symlink_to(orders.folder)
+    vacuum(deltacompact.open_catalog(link), T, age_min_s=0, force=True)
+    tag = tagged(orders, "audit")
+    assert orders.lake.catalog.load_table(ICEBERG).scan(snapshot_id=tag).to_arrow().to_pylist() == [{"id": 1}]
+
+
+def test_vacuum_deletes_nothing_where_the_iceberg_table_cannot_be_read(orders, monkeypatch):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    orders.append([{"id": 2}])
+    orders.compact(purge=True)
+    before = sorted((orders.folder / T).rglob("*.parquet"))
+
+    def silent(*_):
+        raise OSError("no route")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "load_table", silent)
+        with pytest.raises(StoreError, match="no route"):
+            vacuum(orders.catalog, T, age_min_s=0, force=True)
+    orders.lake.catalog.drop_table(ICEBERG)
+    with pytest.raises(InputError, match="`publish` creates it again"):
+        vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert sorted((orders.folder / T).rglob("*.parquet")) == before
+    orders.catalog.stop_publishing(T)
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert len(sorted((orders.folder / T).rglob("*.parquet"))) < len(before)
+    assert versions(orders.catalog, T, orders.catalog.partitions(T)[0])[-1].retained
+
+
+def test_the_command_vacuum_looks_at_the_iceberg_table_once_for_all_partitions(by_day, monkeypatch, capsys):
+    for day in "abc":
+        by_day.append([{"id": 1}], day=day)
+    by_day.compact()
+    by_day.publish()
+    for day in "abc":
+        by_day.append([{"id": 1, "v": 1}], day=day)
+    by_day.compact(purge=True)
+    looks = []
+
+    def counted(*arguments):
+        looks.append(arguments)
+        return held_files(*arguments)
+
+    monkeypatch.setattr(held, "held_files", counted)
+    assert cli.run(["vacuum", str(by_day.folder), T, "--older-than-hours", "0", "--force"]) == 0
+    assert len(looks) == 1
+    assert by_day.snapshots() == 1
+    assert len(list(by_day.folder.rglob("*/data/*/*.parquet"))) == 3
+    assert by_day.shown() == by_day.compacted()
+
+
+def test_other_engines_may_not_delete_the_streams_files(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.publish()
+    assert orders.lake.catalog.load_table(ICEBERG).properties["gc.enabled"] == "false"
+
+
+# The command line
+
+
+def test_the_command_line_declares_repairs_and_stops(orders, capsys):
+    where = str(orders.folder)
+
+    def said(*arguments, status=0):
+        assert cli.run(["publish", where, T, *arguments]) == status
+        return capsys.readouterr()
+
+    orders.append([{"id": 1}])
+    orders.compact()
+    assert ": snapshot " in said("--to", orders.uri).out
+    assert "nothing to change" in said().out
+    assert json.loads(said("--json").out)["target"] == orders.uri
+    orders.append([{"id": 2}])
+    assert cli.run(["compact", where, T, "--executor", "local", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["publication"]["files_added"] >= 1
+    assert "not compacted yet" not in said().out
+    assert cli.run(["show", where, T]) == 0
+    assert f"published to {orders.uri}" in capsys.readouterr().out
+    assert "stop that first" in said("--to", "iceberg://x/y.z", status=2).err
+    assert "--stop is for the table as a whole" in said("--stop", "--to", orders.uri, status=2).err
+    assert "published no more" in said("--stop").out
+    assert "nothing to do" in said("--stop").out
+    assert "latest.txt" in said().out  # lists of files again

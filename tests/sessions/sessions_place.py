@@ -1,0 +1,68 @@
+"""A lake, a queue and a state of job runs, and what is sent through them."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from sessions_processes import dispatching, until
+
+import deltacompact
+from sessions.queues.opening import open_queue
+from sessions.records.state_store import StateStore
+
+SLOW = {"executor": "local", "local_threads": 1, "read_mb_per_s": 0.004}
+"""A session on a table of `slow_table` takes some seconds, all of them before anything is published."""
+
+
+class Place:
+    """A lake, a queue and a state, and what is sent through them."""
+
+    def __init__(self, folder, lake=None, queue=None, state=None):
+        self.folder = folder
+        self.lake = lake or str(folder / "lake")
+        self.queue = queue or str(folder / "queue")
+        self.state_uri = state or str(folder / "state")
+        self.catalog = deltacompact.open_catalog(self.lake)
+        self.dispatchers = 0
+
+    @property
+    def state(self):
+        return StateStore(self.state_uri)
+
+    def table(self, table_id, rows=3, partitions=()):
+        self.catalog.create_table(table_id, ["day"] if partitions else (), primary_keys=["id"])
+        for day in partitions or (None,):
+            where = {"partition": {"day": day}} if day else {}
+            for version in range(2):
+                data = pa.table({"id": range(rows), "v": [f"{version}-{number}" for number in range(rows)]})
+                self.catalog.append(table_id, data, **where)
+
+    def submit(self, table_id, job_run_id, **fields):
+        document = {"version": 1, "catalog": self.lake, "source_table_id": table_id, "job_run_id": job_run_id, **fields}
+        open_queue(self.queue).send(json.dumps(document), table_id)
+
+    def dispatcher(self, *options, **named):
+        self.dispatchers += 1
+        log = self.folder / f"dispatcher-{self.dispatchers}.log"
+        return dispatching(self.queue, self.state_uri, log, *options, **named)
+
+    def run(self, job_run_id):
+        return self.state.job_run(job_run_id).value
+
+    def session(self, job_run_id):
+        (session,) = self.state.sessions(job_run_id)
+        return session
+
+    def is_under_way(self, job_run_id):
+        """Whether the engine has begun, so that the base is fixed and there is something to publish."""
+        try:
+            return self.session(job_run_id).engine_session_id
+        except (deltacompact.NotFoundError, ValueError):
+            return False
+
+    def ended(self, job_run_id, timeout_s=60.0):
+        def found():
+            return [run for run in self.state.job_runs() if run.id == job_run_id and run.state.ended]
+
+        return until(found, f"{job_run_id} ends", timeout_s)[0]

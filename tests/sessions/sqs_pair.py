@@ -1,0 +1,20 @@
+"""A queue of SQS and its dead letters."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from sessions_clock import clock  # noqa: F401
+
+
+def sqs_queues(receives_max=1000):
+    """The URLs of a new queue and of the dead-letter queue that its redrive policy names."""
+    import boto3
+
+    client, name = boto3.client("sqs"), f"job-runs-{uuid.uuid4().hex[:8]}"
+    dead = client.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": str(receives_max)})
+    url = client.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})["QueueUrl"]
+    return url, dead

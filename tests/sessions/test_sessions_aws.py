@@ -1,0 +1,292 @@
+"""High availability on AWS: moto runs the state machine, which replaces a silent dispatcher; the template is sound.
+
+moto has no virtual machines: the harness starts a process for each instance that the state machine launched, and ends
+it when the state machine terminated the instance. The process answers the task token, as a dispatcher's node does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+
+import boto3
+import cfnlint
+import pytest
+import yaml
+from botocore.config import Config
+
+from sessions.aws.task_token import HEARTBEAT_S, HEARTBEAT_TIMEOUT_S, TaskToken
+from sessions.records.state_store import StateStore
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "aws"
+MACHINE = DEPLOY / "dispatchers.asl.json"
+TEMPLATE = DEPLOY / "dispatchers.yaml"
+_DEFINITION = "      Definition:\n"
+
+
+def _lint(template: str) -> list[str]:
+    return [str(found) for found in cfnlint.api.lint(template, config=cfnlint.ManualArgs(regions=["eu-west-1"]))]
+
+
+def test_the_template_is_sound_and_holds_the_state_machine():
+    text = TEMPLATE.read_text()
+    rendered = text.partition(_DEFINITION)[0] + _DEFINITION + textwrap.indent(MACHINE.read_text(), " " * 8)
+    if os.environ.get("DELTACOMPACT_WRITE_TEMPLATE"):
+        TEMPLATE.write_text(rendered)
+    assert TEMPLATE.read_text() == rendered
+    assert _lint(rendered) == []
+    assert _lint(rendered.replace("!GetAtt DeadLetters.Arn", "!GetAtt DeadLetter.Arn")) != []
+
+
+def test_roles_have_no_wildcards_that_no_condition_narrows():
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("!", lambda loader, tag, node: f"{tag} {getattr(node, 'value', '')}")
+    template = yaml.load(TEMPLATE.read_text(), Loader)
+    roles = [found for found in template["Resources"].values() if found["Type"] == "AWS::IAM::Role"]
+    statements = [
+        statement
+        for role in roles
+        for policy in role["Properties"]["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    assert len(statements) == 15
+    for statement in statements:
+        actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+        assert not any("*" in action for action in actions)
+        resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        assert not any(str(resource).strip() in ("*", "!Sub *") for resource in resources), statement["Sid"]
+
+
+def test_what_nobody_sees_raises_an_alarm_and_logs_are_kept_for_a_while():
+    text = TEMPLATE.read_text()
+    for metric in ("ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "-failed-job-runs"):
+        assert metric in text
+    assert text.count("AWS::CloudWatch::Alarm") == 3 and "RetentionInDays" in text
+    failed = {"message": "job run nightly failed: 1 of 2 sessions failed"}
+    pattern = re.search(r"FilterPattern: '\{ \$\.message = \"(.+)\" \}'", text)[1]
+    assert fnmatch.fnmatch(failed["message"], pattern), "the line that a dispatcher logs"
+    source = (DEPLOY.parent.parent / "sessions" / "dispatch" / "job_run_work.py").read_text()
+    assert '_LOG.info("job run %s %s%s", self._held.run.id, state' in source
+
+
+def test_an_execution_ends_before_its_history_is_full():
+    slot = json.loads(MACHINE.read_text())["States"]["Keep every slot"]["ItemProcessor"]["States"]
+    (often,) = slot["Long enough?"]["Choices"]
+    launches = often["NumericGreaterThanEquals"]
+    # a state's entry and exit, and three events for each attempt of its task
+    events = {
+        name: 2 + 3 * (1 + sum(retry["MaxAttempts"] for retry in state.get("Retry", ()))) if "Resource" in state else 2
+        for name, state in slot.items()
+    }
+    last = events.pop("Continue as new")
+    slots = 10
+    assert slots * (launches * sum(events.values()) + last) < 25_000
+    week_s = 7 * 24 * 3600
+    wait = slot["Wait on the dispatcher"]
+    assert week_s < wait["TimeoutSeconds"] and "timeout --signal TERM 7d" in TEMPLATE.read_text()
+    assert launches * wait["TimeoutSeconds"] < 365 * 24 * 3600
+    assert wait["HeartbeatSeconds"] == HEARTBEAT_TIMEOUT_S >= 4 * HEARTBEAT_S
+    assert {"States.HeartbeatTimeout", "States.Timeout"} == set(wait["Catch"][0]["ErrorEquals"])
+
+
+class Nodes:
+    """A dispatcher for each instance that the state machine runs; they share a queue and a state."""
+
+    def __init__(self, bucket: str, folder: Path) -> None:
+        self.bucket = bucket
+        self.folder = folder
+        self.ec2, self.s3 = boto3.client("ec2"), boto3.client("s3")
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.subnets: dict[str, str] = {}
+        self.unplugged: set[str] = set()
+        self.before = set(self.instances())
+
+    def instances(self) -> dict[str, dict]:
+        found = self.ec2.describe_instances()["Reservations"]
+        return {node["InstanceId"]: node for group in found for node in group["Instances"]}
+
+    def follow(self) -> None:
+        """Start what was launched, end what was terminated."""
+        for name, node in self.instances().items():
+            if name in self.before:
+                continue
+            running = node["State"]["Name"] == "running"
+            if running and name not in self.processes:
+                with contextlib.suppress(self.s3.exceptions.NoSuchKey):
+                    key = f"prod/nodes/{name}/task-token"
+                    token = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
+                    self.processes[name] = self.started(token)
+                    self.subnets[name] = node["SubnetId"]
+            if not running and name in self.processes and name not in self.unplugged:
+                self.processes[name].kill()
+
+    def started(self, token: str) -> subprocess.Popen[str]:
+        # it gives itself up after five heartbeats, when the state machine does: the ratio of the deployment
+        command = [sys.executable, "-m", "sessions", "dispatch", "--heartbeat", "2"]
+        command += ["--queue", str(self.folder / "queue"), "--state", str(self.folder / "state")]
+        environment = {**os.environ, "DELTACOMPACT_TASK_TOKEN": token}
+        return subprocess.Popen(
+            command, env=environment, cwd=DEPLOY.parent.parent, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def alive(self) -> list[str]:
+        return [name for name, process in self.processes.items() if process.poll() is None]
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def step_functions(moto_endpoint, monkeypatch):
+    """moto's Step Functions, which really run state machines."""
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_sfn import (
+        StateTaskServiceSfn,
+    )
+
+    spelled = StateTaskServiceSfn._normalise_parameters
+
+    def as_boto3_spells_them(self, parameters, *arguments, **options):
+        # moto 5.2 hands `StateMachineArn` to boto3, which calls it `stateMachineArn`
+        spelled(self, parameters, *arguments, **options)
+        for name in list(parameters):
+            parameters[name[0].lower() + name[1:]] = parameters.pop(name)
+
+    monkeypatch.setattr(StateTaskServiceSfn, "_normalise_parameters", as_boto3_spells_them)
+    monkeypatch.setenv("MOTO_PORT", moto_endpoint.rpartition(":")[2])
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)  # state machines read the S3 beside them
+    for run in (True, False):
+        body = json.dumps({"stepfunctions": {"execute_state_machine": run}}).encode()
+        request = urllib.request.Request(f"{moto_endpoint}/moto-api/config", body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request).close()
+        if run:
+            yield boto3.client("stepfunctions")
+
+
+def eventually(happened, nodes: Nodes, seconds: float = 90.0) -> None:
+    until = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < until, "it did not happen"
+        nodes.follow()
+        time.sleep(0.2)
+
+
+def state_machine(step_functions, bucket: str, launches: int) -> str:
+    ec2 = boto3.client("ec2")
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    template = ec2.create_launch_template(
+        LaunchTemplateName=f"dispatcher-{uuid.uuid4().hex}",
+        LaunchTemplateData={"ImageId": image, "InstanceType": "t3.small"},
+    )["LaunchTemplate"]["LaunchTemplateId"]
+    definition = MACHINE.read_text()
+    for told, here in {
+        "${LaunchTemplate}": template,
+        "${StateBucket}": bucket,
+        "${StatePrefix}": "prod/",
+        '"HeartbeatSeconds": 300': '"HeartbeatSeconds": 10',  # of which a process takes a few to start
+        '"NumericGreaterThanEquals": 12': f'"NumericGreaterThanEquals": {launches}',
+    }.items():
+        assert told in definition
+        definition = definition.replace(told, here)
+    name = f"dispatchers-{uuid.uuid4().hex[:8]}"
+    made = step_functions.create_state_machine(
+        name=name, definition=definition, roleArn="arn:aws:iam::123456789012:role/states"
+    )
+    return made["stateMachineArn"]
+
+
+def test_a_silent_dispatcher_is_replaced_and_the_machine_continues_as_new(step_functions, tmp_path):
+    bucket = f"state-{uuid.uuid4().hex[:8]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    machine = state_machine(step_functions, bucket, launches=2)
+    first, second = [found["SubnetId"] for found in boto3.client("ec2").describe_subnets()["Subnets"]][:2]
+    slots = [{"name": "a", "subnet": first}, {"name": "b", "subnet": second}]
+    with contextlib.closing(Nodes(bucket, tmp_path)) as nodes:
+        step_functions.start_execution(stateMachineArn=machine, input=json.dumps({"slots": slots}))
+        eventually(lambda: len(nodes.alive()) == 2, nodes)
+        silent = next(name for name in nodes.alive() if nodes.subnets[name] == first)
+        steady = next(name for name in nodes.alive() if nodes.subnets[name] == second)
+        eventually(lambda: len(list(StateStore(str(tmp_path / "state")).dispatchers())) == 2, nodes)
+
+        nodes.unplugged.add(silent)  # EC2 says that it is terminated, and yet it will wake up
+        nodes.processes[silent].send_signal(signal.SIGSTOP)
+        eventually(lambda: len(nodes.alive()) == 3, nodes)
+        assert nodes.instances()[silent]["State"]["Name"] == "terminated"
+        assert nodes.instances()[steady]["State"]["Name"] == "running"
+        (replacement,) = set(nodes.alive()) - {steady, silent}
+        assert nodes.subnets[replacement] == first
+
+        nodes.processes[silent].send_signal(signal.SIGCONT)
+        eventually(lambda: silent not in nodes.alive(), nodes)  # it was told that it was given up, and ends itself
+        assert nodes.processes[silent].returncode == -signal.SIGKILL
+
+        nodes.processes[replacement].terminate()  # it ends in order; the slot's second launch was its last one here
+        executions = lambda: step_functions.list_executions(stateMachineArn=machine)["executions"]  # noqa: E731
+        eventually(lambda: len(executions()) == 2, nodes)
+        eventually(lambda: len(nodes.alive()) == 2 and replacement not in nodes.alive(), nodes)
+        arns = [found["executionArn"] for found in executions()]
+        inputs = [json.loads(step_functions.describe_execution(executionArn=arn)["input"]) for arn in arns]
+        assert sorted(len(told["slots"]) for told in inputs) == [1, 2]
+        assert [told["slots"] for told in inputs if len(told["slots"]) == 1] == [[slots[0]]]
+        assert nodes.instances()[steady]["State"]["Name"] == "running" and steady in nodes.alive()
+        for arn in arns:
+            step_functions.stop_execution(executionArn=arn)
+
+
+def test_a_dispatcher_that_was_given_up_is_told(step_functions):
+    bucket = f"state-{uuid.uuid4().hex[:8]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    lost = threading.Event()
+    token = TaskToken("nobody gave this token out", lost.set, heartbeat_s=0.1)
+    token.start()
+    assert lost.wait(10) and token.lost
+    token.succeed()  # says nothing more
+
+
+def test_a_dispatcher_that_slept_before_it_read_an_answer_gives_itself_up():
+    """The answer says that the heartbeat arrived, but the state machine has waited too long since."""
+    now_s = 0.0
+
+    class Client:
+        sent = 0
+
+        def send_task_heartbeat(self, taskToken: str) -> None:
+            nonlocal now_s
+            self.sent += 1
+            now_s += 300  # suspended between the request and its answer
+
+    client, lost = Client(), threading.Event()
+    token = TaskToken("t", lost.set, heartbeat_s=60, timeout_s=300, client=client, clock=lambda: now_s)
+    token.start()
+    assert lost.wait(10) and token.lost
+    assert client.sent == 1
+    token.succeed()
+
+
+def test_a_dispatcher_that_nobody_hears_gives_itself_up(moto_endpoint):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens
+        host, port = unused.getsockname()
+        once = Config(retries={"max_attempts": 0})
+        client = boto3.client("stepfunctions", endpoint_url=f"http://{host}:{port}", config=once)
+        lost = threading.Event()
+        token = TaskToken("t", lost.set, heartbeat_s=0.1, timeout_s=0.5, client=client)
+        began = time.monotonic()
+        token.start()
+        assert lost.wait(20) and time.monotonic() - began >= 0.5

@@ -1,0 +1,131 @@
+"""Old job runs are removed, and nothing that anybody still needs: whatever dies meanwhile, whoever is at work."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from sessions_clock import clock  # noqa: F401
+from sessions_records import job_run, session, succeeded
+from stores import Crash, FailsAt, InterceptedStore, copy_of
+
+from deltacompact.storage.memory import MemoryStore
+from sessions import cli
+from sessions.base.model import JobRunState, Lease
+from sessions.dispatch.expiry import expire
+from sessions.events.outbox import Outbox
+from sessions.overview.overview import OverviewReader
+from sessions.records.state_store import StateStore
+from sessions.records.trigger_ends import remembered_ends, slot_path, submitted_id
+
+DAY_S = 86_400.0
+TABLE = "5c" * 8
+
+
+@pytest.fixture
+def memory(clock):
+    return MemoryStore(clock=clock)
+
+
+def ended(memory, name, state=JobRunState.SUCCEEDED):
+    """A job run that has ended, with a session, a group, an event and a log."""
+    store = StateStore(memory)
+    store.accept(job_run(name, state=JobRunState.ACCEPTED, lease=Lease("a", 1, 60.0)))
+    store.add_session(succeeded(session(run=name)))
+    store.put_group(name, "g1.1", ["day=2024-01-01"])
+    memory.put(f"job-runs/{name}/events/job_run.accepted~~0.json", b"{}")
+    memory.put(f"logs/{name}.1.g1.1.1.log", b"done")
+    run = replace(store.job_run(name).value, state=state)
+    assert store.change_job_run(store.job_run(name), run)
+    store.close(run)
+
+
+def ids(memory):
+    return {run.id for run in StateStore(memory).job_runs()}
+
+
+def left_of(memory, name):
+    return [stat.path for stat in memory.list("") if f"/{name}" in f"/{stat.path}"]
+
+
+def test_of_what_ended_long_ago_nothing_is_left_and_everything_else_stays(memory, clock):
+    ended(memory, "old")
+    ended(memory, "old.2", JobRunState.FAILED)
+    ended(memory, "unsent")
+    Outbox(memory).expect("unsent")
+    state = StateStore(memory)
+    state.accept(job_run("open"))
+    clock.now_s += 40 * DAY_S
+    ended(memory, "young")
+    before = dict(memory._objects)
+    planned = expire(StateStore(memory), 30 * DAY_S, dry_run=True)
+    assert {**memory._objects, "clock": None} == {**before, "clock": None}, "a dry run removes nothing"
+    done = expire(StateStore(memory), 30 * DAY_S)
+    assert done == planned and sorted(done.job_run_ids) == ["old", "old.2"] and done.unsent == ["unsent"]
+    assert ids(memory) == {"open", "unsent", "young"}
+    assert left_of(memory, "old.") == left_of(memory, "old/") == []
+    assert len(left_of(memory, "young")) == len(left_of(memory, "unsent")) - 1
+    assert expire(StateStore(memory), 30 * DAY_S).job_run_ids == []
+
+
+def test_an_expiry_that_is_killed_anywhere_is_finished_by_the_next_one(memory, clock):
+    ended(memory, submitted_id(TABLE, 0))
+    memory.put(slot_path(TABLE, 0), b"{}")
+    memory.put(f"open/{submitted_id(TABLE, 0)}", b"")  # its dispatcher died before it took the mark away
+    clock.now_s += 2 * DAY_S
+    for after in (False, True):
+        for at in range(100):
+            killed = copy_of(memory)
+            kill = FailsAt(at, after=after, error=Crash)
+            try:
+                expire(StateStore(InterceptedStore(killed, kill)), DAY_S)
+            except Crash:
+                run = submitted_id(TABLE, 0)
+                if run not in ids(killed):  # its record goes last, and what a trigger needs goes first
+                    assert left_of(killed, run) == [] and 0 in remembered_ends(killed, TABLE)
+                expire(StateStore(killed), DAY_S)
+            assert ids(killed) == set() and not StateStore(killed).open_job_runs()
+            assert remembered_ends(killed, TABLE) == {0: JobRunState.SUCCEEDED}
+            if kill.failed is None:
+                break
+        assert at > 5
+
+
+def test_a_job_run_that_is_accepted_under_the_name_of_one_that_expires_is_not_removed(memory, clock):
+    ended(memory, "again")
+    clock.now_s += 2 * DAY_S
+    other = StateStore(memory)
+
+    def intercept(kind, path, act):
+        if kind == "get" and "again/run" in path:
+            seen.append(path)
+            if len(seen) == 2:  # right before the record is looked at for the last time
+                expire(StateStore(memory), DAY_S)
+                other.accept(job_run("again", state=JobRunState.ACCEPTED, lease=None))
+        return act()
+
+    seen: list[str] = []
+    expire(StateStore(InterceptedStore(memory, intercept)), DAY_S)
+    assert len(seen) >= 2 and other.job_run("again").value.state is JobRunState.ACCEPTED
+
+
+def test_the_page_forgets_what_has_expired(memory, clock):
+    ended(memory, "old")
+    reader = OverviewReader(StateStore(memory), clock=clock)
+    assert len(reader.read().job_runs) == 1
+    clock.now_s += 2 * DAY_S
+    expire(StateStore(memory), DAY_S)
+    assert reader.read().job_runs == ()
+
+
+def test_the_command_says_what_it_removed(tmp_path, capsys):
+    state = str(tmp_path / "state")
+    StateStore(state).store.put("clock", b"")
+    for arguments, said in ((["--dry-run"], "0 job runs would be removed"), ([], "0 job runs removed")):
+        assert cli.run(["job-runs", "expire", "--state", state, "--older-than", "30d", *arguments]) == 0
+        assert said in capsys.readouterr().out
+    assert cli.run(["job-runs", "expire", "--state", state, "--older-than", "2h", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["job_run_ids"] == []
+    assert cli.run(["job-runs", "expire", "--state", state, "--older-than", "soon"]) == 2
+    assert "'soon' is no span of time" in capsys.readouterr().err

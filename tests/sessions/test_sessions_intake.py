@@ -1,0 +1,121 @@
+"""Acceptance: recorded before it is acknowledged, once; put off where the state does not answer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from sessions_clock import clock  # noqa: F401
+from stores import Crash, FailsAt, InterceptedStore
+
+from deltacompact.base.errors import StoreError
+from deltacompact.storage.memory import MemoryStore
+from sessions.cli import run
+from sessions.dispatch.intake import Intake
+from sessions.documents.allow_list import AllowList
+from sessions.queues.directory import DirectoryQueue
+from sessions.records.state_store import StateStore
+
+DOCUMENT = {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "t", "job_run_id": "run-1"}
+
+
+@pytest.fixture
+def queue(tmp_path, clock):
+    return DirectoryQueue(tmp_path, visibility_s=30, clock=clock)
+
+
+def take_all(queue, store, allowed=()):
+    intake = Intake(queue, StateStore(store), AllowList(allowed))
+    taken = [intake.take(message) for message in queue.receive(10, 0)]
+    return [name for name in taken if name]
+
+
+def test_a_job_run_is_accepted_once_however_often_it_is_sent(queue):
+    store = MemoryStore()
+    for _ in range(3):
+        queue.send(json.dumps(DOCUMENT))
+    assert take_all(queue, store) == ["run-1"]
+    assert queue.depth().is_empty
+    queue.send(json.dumps(DOCUMENT))
+    assert take_all(queue, store) == [] and queue.depth().is_empty
+
+
+def test_a_message_without_id_is_known_by_its_own(queue, clock):
+    store = MemoryStore()
+    message_id = queue.send(json.dumps({**DOCUMENT, "job_run_id": None}))
+    queue.receive(1, 0)  # by somebody who died
+    clock.now_s += 31
+    assert take_all(queue, store) == [message_id]
+
+
+@pytest.mark.parametrize("fault", [StoreError, Crash])
+@pytest.mark.parametrize("after", [False, True])
+def test_whatever_fails_nothing_is_lost_and_nothing_is_accepted_twice(queue, clock, fault, after):
+    """Every operation of the state fails once, before or after it happened, or the process dies there."""
+    at, accepted = 0, Counter()
+    while True:
+        memory, name = MemoryStore(), f"run-{fault.__name__}-{after}-{at}"
+        fails = FailsAt(at, after=after, error=fault)
+        queue.send(json.dumps({**DOCUMENT, "job_run_id": name}))
+        try:
+            accepted.update(take_all(queue, InterceptedStore(memory, fails)))
+        except Crash:
+            assert not queue.depth().is_empty, "it was acknowledged before it was recorded"
+        for _ in range(2):
+            clock.now_s += 70  # whatever was put off, or whose receiver died, comes again
+            accepted.update(take_all(queue, memory))
+        state = StateStore(memory)
+        assert [run.id for run in state.job_runs()] == [name] == [mark.job_run_id for mark in state.open_job_runs()]
+        assert queue.depth().is_empty and not list(queue.dead_letters())
+        if fails.failed is None:
+            break
+        at += 1
+    assert at >= 4 and max(accepted.values()) == 1
+
+
+def test_what_can_never_be_served_says_why(queue):
+    store = MemoryStore()
+    queue.send(json.dumps(DOCUMENT))
+    take_all(queue, store)
+    queue.send(json.dumps({**DOCUMENT, "desired_sla": 5}))
+    queue.send(json.dumps({**DOCUMENT, "catalog": "s3://other/x"}))
+    queue.send(json.dumps({**DOCUMENT, "partitions": [{"day": []}]}))
+    assert take_all(queue, store, ["s3://lake"]) == []
+    assert {letter.reason: letter.field for letter in queue.dead_letters()} == {
+        "job_run_id_taken": "job_run_id",
+        "catalog_not_allowed": "catalog",
+        "invalid_document": "partitions[0].day",
+    }
+
+
+def test_submit_sends_what_a_dispatcher_accepts(tmp_path, queue, capsys):
+    """A document just below the limit, in letters that JSON may spell longer."""
+    document = tmp_path / "job.json"
+    values = {**DOCUMENT, "partitions": [{"day": "é" * 900 + str(number)} for number in range(550)]}
+    document.write_text(json.dumps(values, ensure_ascii=False))
+    assert run(["submit", str(document), "--queue", queue.uri]) == 0
+    assert take_all(queue, MemoryStore()) == ["run-1"]
+    assert run(["submit", str(document), "--queue", queue.uri, "--job-run-id", "a/b"]) == 2
+    assert "job_run_id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--queue", "ftp://x", "--state", "STATE"],
+        ["--queue", "QUEUE", "--state", "ftp://x"],
+        ["--queue", "QUEUE", "--state", "STATE", "--allow", "s3://a/../b"],
+        ["--queue", "QUEUE", "--state", "STATE", "--dead-letters", "https://x"],
+        ["--queue", "QUEUE", "--state", "STATE", "--max-sessions", "0"],
+        ["--queue", "QUEUE", "--state", "STATE", "--grace", "nan"],
+        ["--queue", "QUEUE", "--state", "STATE", "--node-type", "r6in.4xlarge"],
+        ["--queue", "QUEUE", "--state", "FILE"],
+        ["--queue", "FILE", "--state", "STATE"],
+    ],
+)
+def test_a_dispatcher_that_cannot_work_says_so_at_once(tmp_path, options, capsys):
+    places = {name: str(tmp_path / name) for name in ("QUEUE", "STATE", "FILE")}
+    (tmp_path / "FILE").touch()
+    assert run(["dispatch", *(places.get(word, word) for word in options)]) == 2
+    assert capsys.readouterr().err.strip()

@@ -1,0 +1,148 @@
+"""RayJobs: rendered as the golden file has them, held against KubeRay's schema, applied by the real kubectl."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kube_api import KubeApi, refusals
+from kube_groups import OPTIONS, PRICES, STATE, api, group, launcher  # noqa: F401
+
+from deltacompact.base.errors import StoreError
+from deltacompact.planning import sizing
+from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
+from sessions.launchers.kuberay import MANAGED_BY, MANAGER, KubeRayLauncher, render
+from sessions.launchers.launcher import GroupState
+from sessions.launchers.tools import NAME_CHARACTERS_MAX, Launched, cluster_name
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "rayjob.yaml"
+
+
+def test_rendered_as_the_golden_file_has_it() -> None:
+    text = yaml.safe_dump(render(group(), PRICES, OPTIONS), sort_keys=False, width=120)
+    if os.environ.get("DELTACOMPACT_WRITE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("submission", ["SidecarMode", "HTTPMode"])
+@pytest.mark.parametrize("node_type", sorted(PRICES.nodes))
+def test_kuberay_accepts_what_is_rendered(submission: Any, node_type: str) -> None:
+    options = replace(OPTIONS, submission=submission, environment={"DELTACOMPACT_CATALOG": "s3://lake"})
+    manifest = render(group(node_type=node_type), PRICES, options)
+    assert refusals(manifest) == []
+    assert refusals({**manifest, "spec": {**manifest["spec"], "backofLimit": 0}}), "a field that is misspelt is refused"
+    assert refusals({**manifest, "spec": {**manifest["spec"], "backoffLimit": "none"}}), "so is a wrong type"
+
+
+def test_one_cluster_that_is_never_tried_again_and_goes_away() -> None:
+    spec = render(group(), PRICES, OPTIONS)["spec"]
+    assert spec["backoffLimit"] == 0 and spec["shutdownAfterJobFinishes"] is True
+    assert spec["preRunningDeadlineSeconds"] == 900
+    assert spec["jobId"] == cluster_name("run-1.3.g1.1")
+    assert "submitterPodTemplate" not in spec and "submitterConfig" not in spec, "SidecarMode takes neither"
+    cluster = spec["rayClusterSpec"]
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    (workers,) = cluster["workerGroupSpecs"]
+    heap, store = sizing.node_memory(PRICES.node("r6in.4xlarge").memory_bytes)
+    assert workers["rayStartParams"] == {"num-cpus": "16", "memory": str(heap), "object-store-memory": str(store)}
+    limit = int(workers["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"])
+    assert limit == heap + store, "the pod has what tasks and object store are planned to take"
+    assert (workers["replicas"], workers["minReplicas"], workers["maxReplicas"]) == (2, 0, 8)
+    assert cluster["enableInTreeAutoscaling"] is True
+    fixed = render(group(workers_initial=8), PRICES, OPTIONS)["spec"]["rayClusterSpec"]
+    assert fixed["enableInTreeAutoscaling"] is False
+
+
+def test_the_runner_is_told_where_its_records_are() -> None:
+    hostile = group(job_run_id="run 1; rm -rf /", group="g'1")
+    entrypoint = render(hostile, PRICES, OPTIONS)["spec"]["entrypoint"]
+    assert entrypoint == (
+        "deltacompact-sessions run-group --state s3://lake/compaction-state --job-run 'run 1; rm -rf /' "
+        """--group 'g'"'"'1' --epoch 3"""
+    )
+
+
+def test_names_are_dns_labels_and_no_two_groups_share_one() -> None:
+    ids = ["run-1.3.g1.1", "run-1.3.g1-1", "RUN-1.3.g1.1", "7c4", "x" * 200, "x" * 201, "ümläut", "-", "a" * 47 + "..b"]
+    names = [cluster_name(one) for one in ids]
+    assert len(set(names)) == len(ids)
+    for name in names:
+        assert len(name) <= NAME_CHARACTERS_MAX and name[0].isalpha() and name[-1].isalnum()
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    assert cluster_name(ids[0]) == names[0] == "run-1-3-g1-1-d8ab7608"
+
+
+def test_a_node_type_without_a_price_is_refused() -> None:
+    with pytest.raises(ValueError, match="no price"):
+        render(group(node_type="local"), PRICES, OPTIONS)
+
+
+# With kubectl
+
+
+def test_a_group_lives_and_ends(api: KubeApi, launcher: KubeRayLauncher) -> None:
+    spec, name = group(), cluster_name("run-1.3.g1.1")
+    assert launcher.status(spec.id).state is GroupState.UNKNOWN
+    launcher.launch(spec)
+    launcher.launch(spec)
+    assert api.calls == [f"create {name}"], "the second launch finds it there"
+    assert launcher.status(spec.id).state is GroupState.RUNNING and launcher.logs(spec.id) == ""
+    stored = api.objects[name]
+    stored["status"] = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": "cluster-1"}
+    api.pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "head-1",
+                "namespace": "compaction",
+                "labels": {"ray.io/cluster": "cluster-1", "ray.io/node-type": "head"},
+            },
+            "spec": {"containers": [{"name": "ray-head"}, {"name": "ray-job-submitter"}]},
+        }
+    ]
+    api.logs["ray-job-submitter"] = "round 1 of 3\n"
+    assert launcher.status(spec.id).state is GroupState.RUNNING and launcher.logs(spec.id) == "round 1 of 3\n"
+    stored["status"] = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
+    assert (launcher.status(spec.id).state, launcher.status(spec.id).exit_status) == (GroupState.ENDED, EXIT_ENDED)
+    stored["status"] = {"jobDeploymentStatus": "Failed", "reason": "PreRunningDeadlineExceeded", "message": "no node"}
+    failed = launcher.status(spec.id)
+    assert (failed.state, failed.exit_status) == (GroupState.ENDED, EXIT_AGAIN)
+    assert failed.text == "PreRunningDeadlineExceeded: no node"
+    launcher.terminate(spec.id)
+    launcher.terminate(spec.id)
+    assert api.objects == {} and launcher.status(spec.id).state is GroupState.UNKNOWN
+
+
+def test_what_runs_for_this_state_is_listed(api: KubeApi, launcher: KubeRayLauncher) -> None:
+    launcher.launch(group())
+    launcher.launch(group("run-2.1.g1.1", job_run_id="run-2", epoch=1))
+    launcher.launch(group("run-3.1.g1.1", state_uri="s3://other/state"))
+    launcher.launch(group("run-4.1.g1.1"))
+    api.objects[cluster_name("run-4.1.g1.1")]["status"] = {"jobDeploymentStatus": "Complete"}
+    api.objects["foreign"] = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "foreign"}}
+    api.objects["bare"] = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": "bare", "labels": {MANAGED_BY: MANAGER}},
+    }
+    since = 1795341600.0
+    assert sorted(launcher.launched(), key=lambda one: one.group_id) == [
+        Launched("run-1.3.g1.1", "run-1", 3, since),
+        Launched("run-2.1.g1.1", "run-2", 1, since),
+    ]
+
+
+def test_a_cluster_that_does_not_answer_is_a_store_error(tmp_path: Path) -> None:
+    gone = ("kubectl", "--server", "http://127.0.0.1:9", "--cache-dir", str(tmp_path), "--kubeconfig", "/dev/null")
+    for tool, message in ((gone, "refused"), (("no-such-kubectl",), "is not installed here")):
+        if shutil.which(tool[0]) is None and tool is gone:
+            continue
+        with pytest.raises(StoreError, match=message):
+            KubeRayLauncher(PRICES, STATE, OPTIONS, tool).launch(group())

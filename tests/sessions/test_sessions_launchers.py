@@ -1,0 +1,86 @@
+"""The launchers that a dispatcher has: chosen by options, behind one protocol, and keeping nobody waiting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kube_api import KubeApi
+from kube_groups import OPTIONS, PRICES, STATE, api, group, launcher  # noqa: F401
+from sessions_processes import until
+
+from deltacompact.base.errors import InputError
+from sessions.cli.clusters import Clusters
+from sessions.launchers.chosen import InBackground, Launchers
+from sessions.launchers.kuberay import KubeRayLauncher
+from sessions.launchers.launcher import GroupState
+from sessions.launchers.local import LocalLauncher
+from sessions.launchers.tools import cluster_name
+
+TEMPLATE = str(Path(__file__).parents[2] / "cluster.yaml")
+
+
+def ended_well(state_uri: str, job_run_id: str, group_name: str, epoch: int) -> int:
+    print(f"{job_run_id} {group_name} {epoch}")
+    return 0
+
+
+def test_each_group_goes_to_the_launcher_of_its_plan(
+    api: KubeApi,
+    launcher: KubeRayLauncher,
+    tmp_path: Path,
+) -> None:
+    now_s = [0.0]
+    clusters = InBackground(launcher, clock=lambda: now_s[0])
+    launchers = Launchers({"local": LocalLauncher(tmp_path, ended_well), "kuberay": clusters})
+    here, there = group("run-1.3.g2.1", launcher="local", executor="local"), group("run-1.3.g1.1")
+    name = cluster_name(there.id)
+    assert launchers.status(there.id).state is GroupState.UNKNOWN and launchers.logs(there.id) == ""
+    for spec in (here, there, there):
+        launchers.launch(spec)
+    assert launchers.status(there.id).state is GroupState.RUNNING
+    until(lambda: name in api.objects, "it is launched")
+    until(lambda: launchers.status(here.id).state is GroupState.ENDED, "the process ends")
+    assert launchers.logs(here.id) == "run-1 g1 3\n" and api.calls == [f"create {name}"]
+    api.objects[name]["status"] = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
+    now_s[0] = 100.0
+    until(lambda: launchers.status(there.id).state is GroupState.ENDED, "the cluster ends")
+    launchers.terminate(there.id)
+    launchers.terminate(here.id)
+    assert api.objects == {} and launchers.status(there.id).state is GroupState.UNKNOWN
+    launchers.close()
+
+
+def test_a_cluster_that_cannot_be_launched_is_a_group_that_has_ended() -> None:
+    clusters = InBackground(KubeRayLauncher(PRICES, STATE, OPTIONS, ("no-such-kubectl",)))
+    clusters.launch(group())
+    ended = until(lambda: (told := clusters.status(group().id)).state is GroupState.ENDED and told, "it ends")
+    assert ended.exit_status == 1 and "no-such-kubectl is not installed here" in ended.text
+    clusters.close()
+
+
+def test_clusters_are_what_the_options_say(tmp_path: Path) -> None:
+    none = Clusters(8, str(tmp_path), tmp_path)
+    assert (none.launchers, none.offers, none.prices_dated) == ({}, (), "")
+    both = Clusters(8, STATE, tmp_path, TEMPLATE, "deltacompact:0.2.0", node_types=("r6in.4xlarge",))
+    assert set(both.launchers) == set(both.in_background) == {"ray_cluster", "kuberay"}
+    assert {(offer.launcher, offer.node.name, offer.nodes_max) for offer in both.offers} == {
+        ("ray_cluster", "r6in.4xlarge", 8),
+        ("kuberay", "r6in.4xlarge", 8),
+    }
+    assert both.prices_dated
+    dear = replace(both, on_demand=True)
+    assert min(offer.usd_per_h for offer in dear.offers) > max(offer.usd_per_h for offer in both.offers)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kuberay": "image", "state_uri": "/srv/state"}, "want a state on S3"),
+        ({"kuberay": "image", "node_types": ("m1.tiny",)}, "no price for 'm1.tiny'"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        _ = Clusters(**{"max_workers": 8, "state_uri": STATE, "folder": tmp_path, **options}).offers  # type: ignore

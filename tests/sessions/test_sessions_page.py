@@ -1,0 +1,303 @@
+"""The page, in headless Chromium: what is in the records is on it, live, and nothing of it is markup.
+
+`DELTACOMPACT_PICTURES=folder pytest tests/sessions/test_sessions_page.py` leaves pictures of it, light and dark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import expect, sync_playwright
+from sessions_records import NOW_S, OUTCOME, job_run, session
+from stores import InterceptedStore
+
+from deltacompact.base.errors import StoreError
+from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import JobRunState, Progress, SessionState
+from sessions.overview.overview import OverviewReader
+from sessions.page.app import PageServer
+from sessions.records.decisions import keep_decisions
+from sessions.records.state_store import StateStore
+
+HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u202e\u0000"
+SESSIONS = 1000
+CONTRAST = """() => {
+  const luminance = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number).map((value) => value / 255)
+    .map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(found) && found !== "transparent") return found;
+    }
+    return getComputedStyle(document.body).backgroundColor;
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const said = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!said || !element.offsetParent || element.closest("noscript")) continue;
+    const [one, other] = [luminance(getComputedStyle(element).color), luminance(ground(element))];
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (contrast < 4.5) found.push(`${element.className || element.tagName}: ${contrast.toFixed(2)}`);
+  }
+  return [...new Set(found)];
+}"""
+"""Text that has less contrast to the ground behind it than WCAG AA asks for."""
+
+
+DECISIONS = [
+    {
+        "table": "orders",
+        "partition": {"day": f"2024-{number:04d}"},
+        "policy": HOSTILE if number == 1 else "orders, light",
+        "action": "submit" if number == 3 else "wait",
+        "reason": "deltas" if number == 3 else "below_thresholds",
+        "text": "25 deltas, 20 wanted" if number == 3 else HOSTILE if number == 1 else "3 deltas, 20 wanted",
+        "job_run_id": "run-big" if number == 3 else None,
+    }
+    for number in range(250)
+]
+
+
+def filled() -> StateStore:
+    """A job run of 1,000 sessions, one that ended, and one whose every string is hostile."""
+    state = StateStore(MemoryStore())
+    state.accept(job_run("run-big", accepted_s=NOW_S + 2))
+    for number in range(SESSIONS):
+        made = session(f"2024-{number:04d}", "run-big", started_s=NOW_S + number / 5)
+        match number % 5:
+            case 0:
+                made = replace(made, state=SessionState.PLANNED, started_s=None, attempts=0, progress=Progress())
+            case 1 | 2 | 3:
+                made = replace(
+                    made,
+                    state=SessionState.SUCCEEDED,
+                    finished_s=made.started_s + 100,
+                    outcome=replace(OUTCOME, seconds=100.0),
+                )
+        state.add_session(made)
+    ended = job_run("run-ended", accepted_s=NOW_S + 1, state=JobRunState.SUCCEEDED, finished_s=NOW_S + 300)
+    state.accept(ended)
+    state.close(ended)
+    document = {"catalog": HOSTILE, "source_table_id": HOSTILE}
+    failed = job_run(
+        "run-hostile", accepted_s=NOW_S, document=document, state=JobRunState.FAILED, error=HOSTILE, finished_s=NOW_S
+    )
+    state.accept(failed)
+    state.close(failed)
+    made = session(HOSTILE, "run-hostile", state=SessionState.FAILED, error=HOSTILE * 1000)
+    choices = tuple(replace(choice, text=HOSTILE, value=HOSTILE) for choice in made.plan.choices)
+    state.add_session(replace(made, plan=replace(made.plan, choices=choices, node_type=HOSTILE)))
+    state.accept(job_run("run-next", accepted_s=NOW_S + 3, state=JobRunState.ACCEPTED, lease=None, started_s=None))
+    keep_decisions(state.store, "orders", NOW_S, DECISIONS)
+    return state
+
+
+@pytest.fixture
+def state():
+    return filled()
+
+
+@pytest.fixture
+def server(state):
+    served = PageServer(OverviewReader(state))
+    served.start()
+    yield served
+    served.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert chromium, "Chromium is missing: apt-get install chromium"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens the page; whatever it complains of fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(address: str, scheme: str = "light", width: int = 1440):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 1000})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: complaints.append(said.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page.on(
+            "request",
+            lambda asked: None if asked.url.startswith((address, "data:")) else complaints.append(asked.url),
+        )
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def choose(page, name: str) -> None:
+    page.locator(f"[data-run='{name}']").click()
+
+
+def test_a_thousand_sessions_are_readable(server, opened):
+    page = opened(server.address)
+    choose(page, "run-big")
+    expect(page.locator(".chip[data-state=succeeded] b")).to_have_text("600")
+    expect(page.locator(".chip[data-state=running] b")).to_have_text("200")
+    assert page.locator("#rows .row").count() < 60  # those in sight, not a thousand
+    page.locator("#rows").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#rows .row[aria-selected=true]")).to_have_attribute("aria-posinset", str(SESSIONS))
+    page.keyboard.press("/")
+    page.keyboard.type("2024-0007")
+    expect(page.locator("#rows .row")).to_have_count(1)
+    page.locator("#rows .row").click()
+    why = page.locator("#why")
+    expect(why).to_contain_text("64 buckets fill half of a task's heap with 948 M rows")
+    expect(why.locator(".choices code").first).to_have_text("half_of_heap")
+    expect(why).to_contain_text("910,000,000")
+    expect(page.locator("#head .sla")).to_have_attribute(
+        "aria-label", re.compile("expected 6 min 40 s, desired 10 min")
+    )
+
+
+def test_what_changes_shows_without_a_reload(server, state, opened):
+    page = opened(server.address)
+    choose(page, "run-big")
+    page.locator(".chip[data-state=running]").click()
+    row = page.locator("#rows .row", has_text="day=2024-0004")
+    expect(row).to_contain_text("dedupe 30/64 · round 3/5")
+    stored = state.session("run-big", "day=2024-0004")
+    moved = replace(stored.value, progress=Progress("materialize", 4, 5, 7, 9, 0.9, NOW_S + 99))
+    state.change_session(stored, moved)
+    expect(row).to_contain_text("materialize 7/9 · round 5/5")
+    row.click()
+    expect(page.locator(".stage.now")).to_contain_text("7 of 9 tasks")
+    state.change_session(
+        state.session("run-big", "day=2024-0004"),
+        replace(moved, state=SessionState.FAILED, finished_s=NOW_S + 100, error="StoreError: SlowDown"),
+    )
+    expect(page.locator("#why .error")).to_have_text("StoreError: SlowDown")
+    expect(page.locator(".chip[data-state=failed] b")).to_have_text("1")
+    state.accept(job_run("run-new", accepted_s=NOW_S + 9, document={"source_table_id": "brand new"}))
+    expect(page.locator("[data-run='run-new']")).to_contain_text("brand new")
+
+
+def test_what_triggers_decided_is_there_with_its_reason(server, state, opened):
+    page = opened(server.address)
+    choose(page, "run-ended")
+    triggers = page.locator("#triggers")
+    expect(triggers).to_contain_text("249 left alone: below thresholds · 1 submitted: deltas")
+    expect(triggers).to_contain_text("and 50 more")
+    first = triggers.locator(".decision").first
+    expect(first).to_contain_text("orders  day=2024-0003")
+    expect(first).to_contain_text("25 deltas, 20 wanted")
+    first.locator("button").click()
+    expect(page.locator("#head code")).to_have_text("run-big")
+    assert page.locator("#triggers img, #triggers script").count() == 0
+    choose(page, "run-next")
+    expect(page.locator("#head")).to_contain_text("It waits: run-big works on the same stream")
+
+
+def test_hostile_strings_are_text(server, opened):
+    page = opened(server.address)
+    choose(page, "run-hostile")
+    page.locator("#rows .row").first.click()
+    expect(page.locator("#why .error")).to_contain_text("<script>alert('x')</script>")
+    assert page.locator("main img, main script").count() == 0
+    page.goto(server.address + "#%ff/" + HOSTILE.replace("\0", ""))
+    expect(page.locator("#live-text")).to_have_text("live")
+
+
+def test_an_empty_state_says_what_to_do(opened):
+    served = PageServer(OverviewReader(StateStore(MemoryStore())))
+    served.start()
+    try:
+        page = opened(served.address)
+        expect(page.locator("#detail")).to_contain_text("No job run yet")
+        expect(page.locator("#detail code")).to_contain_text("deltacompact-sessions submit")
+        expect(page.locator("#triggers")).to_be_hidden()
+        page.close()
+    finally:
+        served.stop()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])
+def test_it_is_readable_light_and_dark_wide_and_narrow(server, opened, scheme, width):
+    page = opened(server.address, scheme, width)
+    choose(page, "run-big")
+    page.locator(".chip[data-state=running]").click()
+    page.locator("#rows .row").first.click()
+    expect(page.locator("#why .choices li")).to_have_count(3)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut off at the side"
+    assert page.evaluate(CONTRAST) == []
+    if folder := os.environ.get("DELTACOMPACT_PICTURES"):
+        expect(page.locator("#triggers .decision").first).to_be_visible()
+        page.screenshot(path=Path(folder) / f"page-{scheme}-{width}.png", full_page=True)
+    choose(page, "run-hostile")
+    expect(page.locator("#head .pill.failed")).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
+    choose(page, "run-ended")
+    expect(page.locator("#head .pill.succeeded")).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_it_listens_on_loopback_and_keeps_to_itself(server):
+    assert server.address.startswith("http://127.0.0.1:")
+    port = int(server.address.rstrip("/").rpartition(":")[2])
+    with pytest.raises(OSError), socket.create_connection((_outside(), port), timeout=2):
+        pass
+    answer = httpx.get(server.address)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "'unsafe" not in policy and answer.headers["x-content-type-options"]
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", answer.text)
+    assert httpx.get(server.address, headers={"Host": "evil.example"}).status_code == 400
+    assert httpx.get(server.address + "api/job-runs/..%2F..%2Fetc/sessions/passwd").status_code == 404
+    assert httpx.post(server.address + "api/overview").status_code == 405
+
+
+def _outside() -> str:
+    """An address of this machine that is not loopback; where it has none, one that nobody answers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "192.0.2.1"
+        return probe.getsockname()[0]
+
+
+def test_machines_get_metrics_and_health(state):
+    served = PageServer(OverviewReader(state))
+    served.start()
+    answer = httpx.get(served.address + "metrics")
+    assert 'deltacompact_sessions{state="running"} 200.0' in answer.text
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert httpx.get(served.address + "healthz").json() == {"status": "ok", "unreadable": 0}
+    served.stop()
+
+    def broken(kind, path, act):
+        raise StoreError("nobody answers")
+
+    silent = PageServer(OverviewReader(StateStore(InterceptedStore(MemoryStore(), broken))))
+    silent.start()
+    answer = httpx.get(silent.address + "healthz")
+    assert answer.status_code == 503 and "nobody answers" in answer.json()["status"]
+    silent.stop()
+    stuck = PageServer(OverviewReader(state), healthy=lambda: "the dispatcher's loop stands still")
+    stuck.start()
+    assert httpx.get(stuck.address + "healthz").status_code == 503
+    stuck.stop()

@@ -1,0 +1,338 @@
+"""Queues: one contract for the directory and for SQS, and what only one of them can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+
+import pytest
+from sessions_clock import clock  # noqa: F401
+from sqs_pair import sqs_queues
+
+from deltacompact.base.errors import InputError
+from sessions.base.clock import StoreClock
+from sessions.cli import run
+from sessions.queues.directory import DirectoryQueue
+from sessions.queues.opening import open_queue
+from sessions.queues.queue import DeadReason
+from sessions.queues.sqs import SqsQueue, _Ages
+
+
+@pytest.fixture(params=["directory", "sqs"])
+def queue(request, tmp_path):
+    """A queue of which nobody sees a message for two seconds after it was received."""
+    if request.param == "directory":
+        return DirectoryQueue(tmp_path / "queue", visibility_s=2)
+    request.getfixturevalue("moto_endpoint")
+    return SqsQueue(sqs_queues()[0], visibility_s=2)
+
+
+def received(queue, count, wait_s=5.0):
+    """So many messages, however many come at a time."""
+    messages = []
+    deadline_s = time.monotonic() + wait_s
+    while len(messages) < count and time.monotonic() < deadline_s:
+        messages += queue.receive(count - len(messages), 1)
+    return messages
+
+
+# --- the contract --------------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_acknowledged_is_gone(queue):
+    message_id = queue.send('{"a": "é\\n"}', "orders")
+    assert (queue.depth().ready, queue.depth().is_empty) == (1, False)
+    (message,) = queue.receive(10, 1)
+    assert (message.id, message.body, message.receives) == (message_id, '{"a": "é\\n"}', 1)
+    assert abs(message.sent_s - time.time()) < 60
+    assert queue.receive(10, 0) == []
+    assert (queue.depth().ready, queue.depth().leased) == (0, 1)
+    queue.acknowledge(message)
+    assert queue.depth().is_empty
+    time.sleep(2.5)
+    assert queue.receive(10, 0) == []
+
+
+def test_a_message_that_nobody_acknowledges_comes_again(queue):
+    queue.send("a")
+    (first,) = queue.receive(1, 1)
+    time.sleep(2.2)
+    (second,) = received(queue, 1)
+    assert (second.id, second.receives) == (first.id, 2) and second.receipt != first.receipt
+    queue.acknowledge(second)
+    queue.acknowledge(first)  # an old receipt does no harm
+    assert queue.depth().is_empty
+
+
+def test_a_message_that_is_released_comes_again_after_its_time(queue):
+    queue.send("a")
+    (message,) = queue.receive(1, 1)
+    queue.release(message, 0)
+    (again,) = received(queue, 1)
+    assert again.receives == 2
+    queue.release(again, 30)
+    time.sleep(2.2)
+    assert queue.receive(1, 0) == []
+
+
+def test_dead_letters_say_why_and_can_be_sent_back(queue):
+    sent = [queue.send(body) for body in ("a", "b")]
+    for message in received(queue, 2):
+        field = "partitions[3].day" if message.body == "a" else ""
+        queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, field, f"{message.body} is wrong:\n\x07bell")
+    assert queue.depth().is_empty and queue.depth().dead == 2
+    letters = {letter.body: letter for letter in queue.dead_letters()}
+    assert set(letters) == {"a", "b"} and len(sent) == 2
+    assert (letters["a"].reason, letters["a"].field) == ("invalid_document", "partitions[3].day")
+    assert letters["b"].field == "" and letters["a"].text.startswith("a is wrong:")
+    assert len(list(queue.dead_letters())) == 2, "listing takes nothing away"
+    queue.redrive(letters["a"])
+    assert [letter.body for letter in queue.dead_letters()] == ["b"]
+    (message,) = received(queue, 1)
+    assert message.body == "a"
+
+
+def test_many_receivers_get_each_message_once(queue):
+    sent = {queue.send(str(number)) for number in range(60)}
+    got: list[str] = []
+
+    def work():
+        while messages := queue.receive(3, 0):
+            for message in messages:
+                got.append(message.id)
+                queue.acknowledge(message)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(got) == sent
+    if isinstance(queue, DirectoryQueue):
+        assert len(got) == 60
+    assert queue.depth().is_empty
+
+
+def test_long_polling_returns_as_soon_as_there_is_a_message(queue):
+    threading.Timer(0.5, lambda: queue.send("late")).start()
+    began_s = time.monotonic()
+    (message,) = queue.receive(1, 10)
+    assert message.body == "late" and 0.3 < time.monotonic() - began_s < 5
+
+
+# --- the directory -------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_dies_between_any_two_steps_loses_no_message(tmp_path, monkeypatch):
+    """Every system call that changes something is made to kill the process, before it and after it, one by one."""
+    changing = ("rename", "replace", "utime", "unlink")
+
+    class Died(BaseException):
+        pass
+
+    def history(queue):
+        queue.send("good")
+        queue.send("bad")
+        for message in queue.receive(2, 0):
+            if message.body == "good":
+                queue.release(message, 0)
+            else:
+                queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "x", "bad")
+        for letter in queue.dead_letters():
+            queue.redrive(letter)
+
+    def run_until(step, after, folder):
+        count = 0
+        originals = {name: getattr(os, name) for name in changing}
+
+        def patched(name):
+            def call(*arguments, **named):
+                nonlocal count
+                count += 1
+                if count == step and not after:
+                    raise Died
+                result = originals[name](*arguments, **named)
+                if count == step:
+                    raise Died
+                return result
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in changing:
+                patch.setattr(os, name, patched(name))
+            try:
+                history(DirectoryQueue(folder, visibility_s=0))
+            except Died:
+                return True
+        return False
+
+    step, runs = 1, 0
+    while run_until(step, False, tmp_path / f"{step}-before"):
+        run_until(step, True, tmp_path / f"{step}-after")
+        runs += 1
+        step += 1
+    assert runs >= 8
+    for folder in tmp_path.iterdir():
+        queue = DirectoryQueue(folder)
+        bodies = {message.body for message in queue.receive(10, 0)} | {each.body for each in queue.dead_letters()}
+        sent_both = folder.name not in ("1-before", "1-after", "2-before")
+        assert bodies >= ({"good", "bad"} if sent_both else set()), folder.name
+
+
+def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path, clock):
+    queue = DirectoryQueue(tmp_path, visibility_s=10, receives_max=3, clock=clock)
+    queue.send("poison")
+    for receives in (1, 2, 3):
+        (message,) = queue.receive(1, 0)
+        assert message.receives == receives
+        clock.now_s += 11
+    assert queue.receive(1, 0) == []
+    (letter,) = queue.dead_letters()
+    assert (letter.body, letter.reason) == ("poison", "received_too_often")
+
+
+def test_a_message_comes_again_although_the_clock_was_set_back_by_a_day(tmp_path, clock):
+    queue = DirectoryQueue(tmp_path, visibility_s=60, clock=clock)
+    queue.send("{}")
+    (message,) = queue.receive(1, 0)
+    clock.now_s -= 24 * 3600  # and whoever received it died
+    (again,) = queue.receive(1, 0)
+    assert (again.id, again.receives) == (message.id, 2)
+    assert queue.receive(1, 0) == []
+    clock.now_s -= 1800  # less than anybody may put it off: it waits
+    assert queue.receive(1, 0) == []
+
+
+def test_the_age_of_the_oldest_message(tmp_path, clock):
+    queue = DirectoryQueue(tmp_path, clock=clock)
+    assert queue.depth().oldest_s is None
+    queue.send("a")
+    clock.now_s += 90
+    queue.send("b")
+    assert queue.depth().oldest_s == pytest.approx(90, abs=1)
+
+
+def test_a_document_that_is_no_utf8_survives_the_way(tmp_path):
+    queue = open_queue(tmp_path.as_uri())
+    (tmp_path / "ready" / "by-hand.0").write_bytes(b"\xff\xfe{}")
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no UTF-8")
+    (letter,) = queue.dead_letters()
+    queue.redrive(letter)
+    assert (tmp_path / "ready" / "by-hand.0").read_bytes() == b"\xff\xfe{}"
+
+
+@pytest.mark.parametrize("uri", ["", "s3://bucket/queue", "ftp://x"])
+def test_what_is_no_queue_is_refused(uri):
+    with pytest.raises(InputError):
+        open_queue(uri)
+
+
+# --- SQS -----------------------------------------------------------------------------------------------------------
+
+
+def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):
+    url, _ = sqs_queues(receives_max=1)
+    queue = SqsQueue(url, visibility_s=1)
+    queue.send("poison")
+    assert len(queue.receive(1, 1)) == 1
+    time.sleep(1.2)
+    assert queue.receive(1, 0) == []
+    (letter,) = queue.dead_letters()
+    assert (letter.body, letter.reason) == ("poison", "received_too_often")
+
+
+@pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
+def test_the_age_of_the_oldest_message_goes_by_those_received(moto_endpoint, ahead_s):
+    """Whatever the calendar of this host says: SQS stamps messages, and its answers tell its time."""
+    url, _ = sqs_queues()
+    queue = SqsQueue(url, clock=StoreClock(lambda: time.time() + ahead_s))
+
+    def as_old_as(message) -> bool:
+        """SQS tells whole seconds, and rounds them down."""
+        from_s = time.time()
+        age_s = queue.depth().oldest_s
+        return max(0.0, from_s - 1 - message.sent_s) <= age_s <= time.time() - message.sent_s
+
+    assert queue.depth().oldest_s is None
+    queue.send("a")
+    assert queue.depth().oldest_s is None, "nobody has seen when it was sent"
+    time.sleep(1.2)
+    for body in ("b", "c"):
+        queue.send(body)
+    oldest, left = sorted(received(queue, 2), key=lambda message: message.sent_s)
+    assert as_old_as(oldest)
+    queue.acknowledge(oldest)
+    assert as_old_as(left)
+    queue.dead_letter(left, DeadReason.INVALID_DOCUMENT, "", "bad")
+    assert as_old_as(left), "one is ready, about as old at most"
+    for message in received(queue, 1):
+        queue.acknowledge(message)
+    assert queue.depth().oldest_s is None
+    ages_of_another = _Ages()
+    ages_of_another.received([left], left.sent_s)
+    assert ages_of_another.oldest_s(0, left.sent_s + 60) == 60
+    assert ages_of_another.oldest_s(0, left.sent_s + 1000) is None, "somebody else has dealt with it"
+
+
+def test_a_dead_letter_cannot_command_a_terminal(tmp_path, capsys):
+    queue = open_queue(str(tmp_path))
+    queue.send('{"version": 1,\n "catalog": "\x1b[2J\u202e"}')
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "a\x1b]0;x\x07", "bad \x1b[31m")
+    for command in (["list"], ["show", message.id]):
+        assert run(["dlq", *command, "--queue", str(tmp_path)]) == 0
+        printed = capsys.readouterr().out
+        assert "\\x1b[31m" in printed and not {"\x1b", "\x07", "\u202e"} & set(printed)
+
+
+def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsys):
+    assert run(["dlq", "list", "--queue", str(tmp_path / "typo")]) == 2
+    assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()
+
+
+def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint):
+    import boto3
+
+    client = boto3.client("sqs")
+    url, dead = (client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:8]}")["QueueUrl"] for _ in "12")
+    queue = SqsQueue(url)
+    queue.send("a")
+    (message,) = queue.receive(1, 1)
+    with pytest.raises(InputError, match="--dead-letters"):
+        queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    SqsQueue(url, dead).dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    assert [letter.body for letter in SqsQueue(url, dead).dead_letters()] == ["a"]
+
+
+def test_a_queue_that_does_not_exist_is_said_in_one_line(moto_endpoint, tmp_path, capsys):
+    document = tmp_path / "job.json"
+    document.write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    assert run(["submit", str(document), "--queue", f"{moto_endpoint}/123456789012/none"]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_submit_and_dlq_on_sqs(moto_endpoint, tmp_path, capsys):
+    url, _ = sqs_queues()
+    document = tmp_path / "job.json"
+    document.write_text(json.dumps({"version": 1, "catalog": "/lake", "source_table_id": "t"}))
+    assert run(["submit", str(document), "--queue", url, "--json"]) == 0
+    sent = json.loads(capsys.readouterr().out)
+    queue = SqsQueue(url)
+    (message,) = queue.receive(1, 1)
+    assert json.loads(message.body)["job_run_id"] == sent["job_run_id"]
+    queue.dead_letter(message, DeadReason.CATALOG_NOT_ALLOWED, "catalog", "not here")
+    assert run(["dlq", "list", "--queue", url, "--json"]) == 0
+    (letter,) = json.loads(capsys.readouterr().out)
+    assert (letter["reason"], letter["field"]) == ("catalog_not_allowed", "catalog")
+    assert run(["dlq", "show", letter["id"], "--queue", url]) == 0
+    assert "not here" in capsys.readouterr().out
+    assert run(["dlq", "redrive", "--reason", "invalid_document", "--queue", url]) == 0
+    assert "0 sent back" in capsys.readouterr().out
+    assert run(["dlq", "redrive", letter["id"], "--queue", url]) == 0
+    assert len(received(queue, 1)) == 1
+    assert run(["dlq", "show", "none", "--queue", url]) == 2

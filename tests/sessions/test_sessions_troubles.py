@@ -1,0 +1,582 @@
+"""Job runs end, whatever they meet: what passes is waited for with its reason and given up in the end; retry, cancel.
+
+The work of one dispatcher runs in this process on a state in memory and on an injected clock. The engine, the catalog
+and the records are real; a launcher runs a group where it is launched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import threading
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from stores import Crash, InterceptedStore, unmeasured  # noqa: F401
+
+import deltacompact
+from deltacompact.base.errors import ConflictError, CredentialsError, InputError, StoreError
+from deltacompact.storage.memory import MemoryStore
+from sessions.base.clock import StoreClock
+from sessions.base.model import JobRun, JobRunState, SessionState, Trouble
+from sessions.base.settings import DispatcherSettings
+from sessions.base.troubles import Cause, RetryPolicy, cause_of
+from sessions.cli.dispatch import dispatcher_of
+from sessions.dispatch import attempts as attempts_module
+from sessions.dispatch import job_run_work
+from sessions.dispatch.admission import Admission
+from sessions.dispatch.intake import Intake
+from sessions.dispatch.job_run_work import JobRunWork, Means
+from sessions.documents.allow_list import AllowList
+from sessions.events.due import events_of_job_run, events_of_session
+from sessions.events.event import EventType
+from sessions.launchers.chosen import Launchers
+from sessions.launchers.launcher import GroupState, GroupStatus
+from sessions.overview.overview import delays_of
+from sessions.planning.admission import Limits
+from sessions.planning.learning import RateStore
+from sessions.planning.planner import Planner
+from sessions.planning.prices import offers_here
+from sessions.planning.starts import StartStore
+from sessions.queues.directory import DirectoryQueue
+from sessions.queues.queue import Message
+from sessions.records.leases import claim
+from sessions.records.lives import cancel, retry
+from sessions.records.state_store import StateStore
+from sessions.records.swapping import SwappedRecords
+from sessions.runner.group import GroupRun
+
+SETTINGS = DispatcherSettings(give_up_after_s=600.0, tries=3)
+DOCUMENT = {
+    "version": 1,
+    "catalog": "/lake",
+    "source_table_id": "t",
+    "job_run_id": "run-1",
+    "settings": {"executor": "local", "local_threads": 1},
+}
+
+
+class Clock(StoreClock):
+    """The store's time, which passes when a test says so, or somebody waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.now_s = 1_000_000.0
+
+    def told(self, now_s):
+        pass
+
+    def __call__(self):
+        return self.now_s
+
+
+class Here:
+    """Runs a group as it is launched, in this thread."""
+
+    def __init__(self, world):
+        self.world, self.ended, self.fails = world, {}, None
+
+    def launch(self, spec):
+        self.world.launches.append(spec.id)
+        if self.fails is not None:
+            self.ended[spec.id] = self.fails
+            return
+        status = GroupRun(self.world.state, spec.job_run_id, spec.epoch, self.world.open_catalog).run(spec.group)
+        self.ended[spec.id] = GroupStatus(GroupState.ENDED, status)
+
+    def status(self, group_id):
+        return self.ended.get(group_id, GroupStatus(GroupState.UNKNOWN))
+
+    def logs(self, group_id):
+        return ""
+
+    def terminate(self, group_id):
+        pass
+
+    def close(self):
+        pass
+
+
+class World:
+    """One dispatcher's work on one state: whoever asks for the catalog is told `error`, while that is set."""
+
+    def __init__(self, monkeypatch, folder):
+        self.lake, self.error, self.launches = MemoryStore(), None, []
+        self.state = StateStore(MemoryStore())
+        self.queue = DirectoryQueue(folder / "queue", clock=lambda: self.clock.now_s)
+        self.clock = Clock()
+        self.catalog = deltacompact.DeltaStreamCatalog(InterceptedStore(self.lake, self.asked))
+        self.catalog.create_table("t", primary_keys=["id"])
+        self.launcher = Here(self)
+        records = SwappedRecords(self.state.store)
+        rates, starts = RateStore(records), StartStore(records)
+        self.means = Means(
+            Planner(rates, starts, offers_here(2, 8 << 30), 2, open_catalog=self.open_catalog),
+            Launchers({"local": self.launcher}),
+            Admission(Limits(2, memory_bytes=8 << 30), self.clock),
+            rates,
+            starts,
+            SETTINGS,
+            clock=self.clock,
+        )
+        real = attempts_module.Attempts
+        monkeypatch.setattr(
+            job_run_work,
+            "Attempts",
+            lambda held, asked, **named: real(held, asked, self.open_catalog, **named),
+        )
+        monkeypatch.setattr(job_run_work, "_LOOK_EVERY_S", 0.0)
+
+    def asked(self, kind, path, act):
+        if self.error is not None:
+            raise self.error
+        return act()
+
+    def open_catalog(self, uri):
+        if self.error is not None:
+            raise self.error
+        return self.catalog
+
+    def append(self, *ids):
+        self.catalog.append("t", pa.table({"id": list(ids), "v": [str(each) for each in ids]}))
+
+    def submit(self, **fields):
+        self.queue.send(json.dumps({**DOCUMENT, **fields}))
+        self.take()
+
+    def take(self):
+        intake = Intake(self.queue, self.state, AllowList(()), self.clock)
+        for message in self.queue.receive(10, 0):
+            intake.take(message)
+
+    @property
+    def run(self):
+        return self.state.job_run("run-1").value
+
+    @property
+    def session(self):
+        (session,) = self.state.sessions("run-1")
+        return session
+
+    def work(self, meanwhile=None):
+        """One claim, and what a dispatcher does with it until it ends or gives the job run back."""
+        stored = self.state.job_run("run-1")
+        held = claim(self.state, stored, "host.1.a", 60.0, 0.0)
+        assert held is not None, stored.value.lease
+        JobRunWork(held, self.means).run()
+
+    def work_until_it_ends(self, most=300):
+        """As dispatchers do: whoever finds the time come claims it. The reasons that it waited for."""
+        reasons = []
+        for _ in range(most):
+            self.work()
+            if self.run.state.ended:
+                return reasons
+            trouble = self.run.trouble
+            assert trouble is not None, "it was given back without a reason"
+            reasons.append((trouble.cause, delays_of([self.run], [])["run-1"].text))
+            self.clock.now_s = max(self.clock.now_s + 0.1, trouble.again_s)
+        raise AssertionError(f"not final after {most} claims: {self.run}")
+
+    @property
+    def versions(self):
+        fresh = deltacompact.DeltaStreamCatalog(self.lake)
+        return len(list(fresh.log("t", fresh.partition("t", None)).chain()))
+
+
+@pytest.fixture
+def world(monkeypatch, tmp_path, unmeasured):
+    return World(monkeypatch, tmp_path)
+
+
+PASSING = [
+    (StoreError("s3://lake/t: S3 answered 503: slow down"), Cause.UNREACHABLE),
+    (CredentialsError("S3 refused access: the credentials have expired (ExpiredToken)"), Cause.CREDENTIALS),
+    (MemoryError("no memory"), Cause.RESOURCES),
+    (OSError(errno.ENOSPC, "No space left on device"), Cause.RESOURCES),
+]
+
+
+@pytest.mark.parametrize(("error", "cause"), PASSING)
+def test_a_catalog_that_never_answers_ends_the_job_run_with_its_reason(world, error, cause):
+    world.append(1)
+    world.submit()
+    world.error = error
+    reasons = world.work_until_it_ends()
+    assert world.run.state is JobRunState.FAILED
+    assert "given up after" in world.run.error and str(error) in world.run.error
+    assert {found for found, _ in reasons} == {cause} and all(str(error) in text for _, text in reasons)
+    assert 5 < len(reasons) < 30, "waits double"
+    assert world.run.finished_s - 1_000_000.0 == pytest.approx(SETTINGS.give_up_after_s, abs=330)
+    assert world.run.trouble is None and world.versions == 1
+
+
+@pytest.mark.parametrize(("error", "cause"), PASSING)
+def test_what_passes_while_a_job_run_is_planned_costs_it_nothing(world, error, cause):
+    world.append(1)
+    world.submit()
+    world.error = error
+    for _ in range(4):
+        world.work()
+        world.clock.now_s = world.run.trouble.again_s
+    delayed = [event for event in events_of_job_run(world.run) if event.type is EventType.JOB_RUN_DELAYED]
+    assert len(delayed) == 1 and delayed[0].data["cause"] == cause
+    world.error = None
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.versions == 2 and world.run.trouble is None
+
+
+@pytest.mark.parametrize(("error", "cause"), PASSING)
+def test_a_session_outlives_what_passes_and_says_why_it_waits(world, monkeypatch, error, cause):
+    """Minutes of 503, or one ExpiredToken, in the middle of a session: no try is counted as a failure."""
+    world.append(1)
+    world.submit()
+    monkeypatch.setattr(job_run_work, "_WORTH_GIVING_BACK_S", -1.0)
+    world.work_session_fails = error
+    real = GroupRun._compacted
+
+    def compacted(self, report):
+        if world.work_session_fails is not None:
+            raise world.work_session_fails
+        return real(self, report)
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    for _ in range(6):  # twice as often as a session may fail
+        world.work()
+        assert world.session.trouble.cause == cause and world.session.delay.reason == cause
+        assert world.run.trouble.cause == cause and str(error) in world.session.error
+        world.clock.now_s = world.run.trouble.again_s
+    (delayed,) = [event for event in events_of_session(world.session, None) if event.type is EventType.SESSION_DELAYED]
+    assert delayed.data["cause"] == cause
+    assert world.session.failures == 0
+    world.work_session_fails = None
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.session.trouble is None and world.session.delay is None
+    world.work_session_fails = error
+    world.submit(job_run_id="run-1")  # a duplicate
+    assert world.run.state is JobRunState.SUCCEEDED
+
+
+def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
+    world.append(1)
+    world.submit()
+
+    def compacted(self, report):
+        raise StoreError("S3 answered 503")
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.FAILED
+    assert "given up after" in world.session.error and "S3 answered 503" in world.run.error
+    assert not world.run.error.endswith(": ")
+
+
+def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
+    world.append(1)
+    world.submit()
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "StoreError: VcpuLimitExceeded", Cause.LAUNCH)
+    reasons = world.work_until_it_ends()
+    assert {cause for cause, _ in reasons} == {Cause.LAUNCH} and "VcpuLimitExceeded" in world.run.error
+
+
+def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):
+    """The catalog falls silent after a session began, and its dispatcher dies: nothing is launched until it answers."""
+    world.append(1)
+    world.submit()
+    world.launcher.fails = GroupStatus(GroupState.ENDED, 1, "killed")
+    real = world.launcher.launch
+
+    def launch(spec):
+        stored = world.state.session("run-1", "all")
+        begun = replace(stored.value, state=SessionState.RUNNING, engine_session_id="5c5c", started_s=world.clock())
+        world.state.change_session(stored, begun)
+        world.error = StoreError("no route to the catalog")
+        real(spec)
+
+    world.launcher.launch = launch
+    world.work()
+    assert world.session.attempt == "run-1/1/1" and world.session.trouble.cause == Cause.UNREACHABLE
+    launched = len(world.launches)
+    world.clock.now_s = world.run.trouble.again_s
+    world.work()
+    assert len(world.launches) == launched and world.session.attempt == "run-1/1/1"
+    world.error, world.launcher.fails, world.launcher.launch = None, None, real
+    world.clock.now_s = world.run.trouble.again_s
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.versions == 2
+
+
+def test_a_runner_that_cannot_open_the_catalog_says_so(world):
+    world.append(1)
+    world.submit()
+    stored = world.state.job_run("run-1")
+    held = claim(world.state, stored, "host.1.a", 60.0, 0.0)
+    work = JobRunWork(held, world.means)
+    work._planned(world.means.plan(job_run_work.of_values(held.run.document)))
+    attempts = attempts_module.Attempts(held, None, world.open_catalog)
+    attempts.next("all")
+    world.error = StoreError("no route to the catalog")
+    (group,) = {world.session.plan.group}
+    GroupRun(world.state, "run-1", held.epoch, world.open_catalog).run(group)
+    assert world.session.cause == Cause.UNREACHABLE and "no route" in world.session.error
+
+
+# --- retry and cancel ----------------------------------------------------------------------------------------------
+
+
+def test_retry_runs_what_failed_and_keeps_what_was(world):
+    world.append(1)
+    world.submit()
+    world.error = InputError("the schema does not fit")
+    world.work_until_it_ends()
+    first = world.run
+    assert first.state is JobRunState.FAILED
+    with pytest.raises(ConflictError):
+        retry(world.state, "run-1"), retry(world.state, "run-1")
+    assert [mark.job_run_id for mark in world.state.open_job_runs()] == ["run-1"]
+    world.error = None
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.versions == 2
+    assert [(end.state, end.error) for end in world.run.earlier] == [(JobRunState.FAILED, first.error)]
+    names = {event.name for event in [*events_of_job_run(first), *events_of_job_run(world.run)]}
+    assert {"job_run.failed~~0", "job_run.succeeded~~1", "job_run.accepted~~1"} <= names
+    assert world.run.lease.epoch > first.lease.epoch
+
+
+def test_cancel_before_anybody_works_on_it(world):
+    world.append(1)
+    world.submit()
+    assert cancel(world.state, "run-1").state is JobRunState.CANCELLED
+    assert world.state.open_job_runs() == [] and world.versions == 1
+    retry(world.state, "run-1")
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.versions == 2
+
+
+def test_cancel_while_it_waits_for_a_catalog_needs_no_catalog(world):
+    world.append(1)
+    world.submit()
+    world.error = StoreError("down")
+    world.work()
+    assert cancel(world.state, "run-1").state is JobRunState.CANCELLED
+
+
+def test_cancel_while_a_session_runs_publishes_nothing(world):
+    """The holder sees it with its next renewal; the attempt that was launched is fenced off."""
+    world.append(1)
+    world.submit()
+    held_runs = []
+
+    def launch(spec):
+        cancel(world.state, "run-1")
+        held_runs[0].renew()
+
+    world.launcher.launch = launch
+    world.launcher.status = lambda group_id: GroupStatus(GroupState.RUNNING)
+    held = claim(world.state, world.state.job_run("run-1"), "host.1.a", 60.0, 0.0)
+    held_runs.append(held)
+    JobRunWork(held, world.means).run()
+    assert world.run.state is JobRunState.CANCELLED and world.session.state is SessionState.CANCELLED
+    assert world.versions == 1 and world.state.open_job_runs() == []
+    assert {event.type for event in events_of_job_run(world.run)} >= {EventType.JOB_RUN_CANCELLED}
+    assert EventType.SESSION_SUCCEEDED not in {event.type for event in events_of_session(world.session, None)}
+
+
+def test_a_cancelled_job_run_whose_dispatcher_died_is_ended_by_the_next_one(world):
+    world.append(1)
+    world.submit()
+    stored = world.state.job_run("run-1")
+    claim(world.state, stored, "host.1.dead", 60.0, 0.0)
+    assert cancel(world.state, "run-1").cancelling
+    stored = world.state.job_run("run-1")
+    held = claim(world.state, stored, "host.2.b", 60.0, stored.modified_s + 1e6)
+    JobRunWork(held, world.means).run()
+    assert world.run.state is JobRunState.CANCELLED
+
+
+def test_an_id_is_free_again_after_its_job_run_failed(world):
+    """A document that was sent before the end is a duplicate; one sent afterwards runs, the same or another one."""
+    world.append(1)
+    world.submit()
+    world.queue.send(json.dumps(DOCUMENT))  # a duplicate, received late
+    world.error = InputError("bad")
+    world.clock.now_s += 10
+    world.work_until_it_ends()
+    world.take()
+    assert world.run.state is JobRunState.FAILED and not list(world.queue.dead_letters())
+    world.error = None
+    world.clock.now_s += 10
+    world.submit(desired_sla=900)
+    assert world.run.state is JobRunState.ACCEPTED and world.run.desired_sla_s == 900 and world.run.life == 1
+    world.submit(desired_sla=900)
+    assert world.run.life == 1, "deduplicated while it is open"
+    world.submit(desired_sla=7)
+    assert [letter.reason for letter in world.queue.dead_letters()] == ["job_run_id_taken"]
+    world.work_until_it_ends()
+    assert world.run.state is JobRunState.SUCCEEDED and world.versions == 2
+    world.clock.now_s += 10
+    world.submit(desired_sla=900)
+    assert world.run.state is JobRunState.SUCCEEDED, "what has succeeded runs once"
+
+
+def test_the_same_message_never_runs_a_failed_job_run_again(world):
+    world.append(1)
+    world.queue.send(json.dumps({key: value for key, value in DOCUMENT.items() if key != "job_run_id"}))
+    (message,) = world.queue.receive(1, 0)
+    intake = Intake(world.queue, world.state, AllowList(()), world.clock)
+    name = intake.take(message)
+    run = cancel(world.state, name)
+    assert run.state is JobRunState.CANCELLED
+    again = Message(message.id, message.body, "0" * 32, 2, world.clock.now_s + 1e9)
+    assert intake.take(again) is None and world.state.job_run(name).value.state is JobRunState.CANCELLED
+
+
+def test_records_of_the_version_before_are_read():
+    state = StateStore(MemoryStore())
+    old = {"id": "run-1", "document": DOCUMENT, "state": "failed", "accepted_s": 1.0, "error": "x", "finished_s": 2.0}
+    SwappedRecords(state.store).create("job-runs/run-1/run", old)
+    session = {"id": "all", "job_run_id": "run-1", "partition": {}, "state": "failed", "attempts": 1}
+    SwappedRecords(state.store).create("job-runs/run-1/sessions/all", session)
+    run = state.job_run("run-1").value
+    assert (run.trouble, run.cancelling, run.life) == (None, False, 0)
+    assert state.session("run-1", "all").value.trouble is None
+    assert retry(state, "run-1").life == 1
+
+
+def test_a_job_run_that_is_reopened_while_another_dispatcher_closes_it_keeps_its_mark():
+    state = StateStore(MemoryStore())
+    state.accept(JobRun("run-1", DOCUMENT, JobRunState.ACCEPTED, 1.0))
+    ended = cancel(state, "run-1")
+    at = threading.Event()
+
+    def reopened_meanwhile(kind, path, act):
+        done = act()
+        if kind == "delete" and not at.is_set():
+            at.set()
+            retry(state, "run-1")
+            state.store.delete(["open/run-1"])  # the slower delete
+        return done
+
+    StateStore(InterceptedStore(state.store, reopened_meanwhile)).close(ended)
+    assert [mark.job_run_id for mark in state.open_job_runs()] == ["run-1"]
+
+
+@pytest.mark.parametrize("late", ["the DELETE is delivered twice", "the closer dies after its DELETE"])
+def test_a_delete_that_comes_late_does_not_hide_the_job_run_that_is_run_again(late):
+    """`retry` came between the end and the DELETE of who had worked on it; nobody looks after that."""
+    memory = MemoryStore()
+    state = StateStore(memory)
+    state.accept(JobRun("run-1", DOCUMENT, JobRunState.ACCEPTED, 1.0))
+    ended = cancel(state, "run-1")
+    sent = []
+
+    def intercept(kind, path, act):
+        if kind == "delete":
+            if late == "the DELETE is delivered twice":
+                sent.append(act)
+                return act()
+            retry(state, "run-1")
+            act()
+            raise Crash
+        return act()
+
+    with contextlib.suppress(Crash):
+        StateStore(InterceptedStore(memory, intercept)).close(ended)
+    if sent:
+        retry(state, "run-1")
+        for act in sent:
+            act()
+    assert [(mark.job_run_id, mark.life) for mark in state.open_job_runs()] == [("run-1", 1)]
+    again = cancel(state, "run-1")
+    assert again.life == 1 and not list(memory.list("open/"))
+
+
+def test_a_mark_of_a_life_that_never_began_goes_after_an_hour(tmp_path, monkeypatch):
+    """Whoever was to run it again died between its mark and its record."""
+    memory = MemoryStore(clock=lambda: now_s[0])
+    now_s = [1_000_000.0]
+    state = StateStore(memory)
+    state.accept(JobRun("run-1", DOCUMENT, JobRunState.ACCEPTED, 1.0))
+    cancel(state, "run-1")
+
+    def dies(kind, path, act):
+        if kind != "get" and "run/" in path:
+            raise Crash
+        return act()
+
+    with contextlib.suppress(Crash):
+        retry(StateStore(InterceptedStore(memory, dies)), "run-1")
+    dispatcher = dispatcher_of(str(tmp_path / "queue"), memory, logs=str(tmp_path / "logs"))
+    for later_s, marks in ((0, 1), (3000, 1), (3700, 0)):
+        now_s[0] = 1_000_000.0 + later_s
+        dispatcher._say()
+        for mark in state.open_job_runs():
+            dispatcher._claim(mark)
+        assert len(list(memory.list("open/"))) == marks and not dispatcher._holding
+    assert state.job_run("run-1").value.state is JobRunState.CANCELLED
+    assert retry(state, "run-1").life == 1 and len(state.open_job_runs()) == 1
+    dispatcher._launcher.close()
+
+
+# --- the policy ----------------------------------------------------------------------------------------------------
+
+
+def test_a_trouble_ends_whatever_comes():
+    policy = RetryPolicy(600.0, 3, jitter=lambda: 1.0)
+    trouble, now_s, tries = None, 0.0, 0
+    while (following := policy.next(trouble, Cause.UNREACHABLE, "x", now_s)) is not None:
+        trouble, tries = following, tries + 1
+        now_s = trouble.again_s + 1
+    assert 600 <= now_s < 1000 and tries < 20
+    late = Trouble(Cause.UNREACHABLE, "x", 0.0, 5, 100.0)
+    assert policy.next(late, Cause.UNREACHABLE, "x", 5000.0).number == 2, "it had passed meanwhile"
+    assert policy.next(replace(late, number=3), Cause.UNREACHABLE, "x", 5000.0) is None
+    assert policy.next(replace(late, rounds=1), Cause.UNREACHABLE, "x", 5000.0, 2).number == 1, "a round was completed"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        *PASSING,
+        (ConnectionResetError("reset"), Cause.UNREACHABLE),
+        (InputError("no such table"), None),
+        (ConflictError("others were faster"), None),
+        (ValueError("?"), None),
+    ],
+)
+def test_causes_that_pass(error, cause):
+    assert cause_of(error) is cause
+
+
+# --- a table that is dropped ---------------------------------------------------------------------------------------
+
+
+def test_a_table_that_is_dropped_under_a_session_fails_it_and_leaves_no_folder(monkeypatch, tmp_path, unmeasured):
+    """The folder is removed before each of the last operations of the session, the seal among them."""
+    at, total = 0, 1
+    while at <= total:
+        world = World(monkeypatch, tmp_path / str(at))
+        world.append(1, 2)
+        world.append(2, 3)
+        world.submit()
+        done, real = [], world.asked
+
+        def asked(kind, path, act, world=world, done=done, at=at, real=real):
+            if world.launches and not kind.startswith("stat"):
+                done.append((kind, path))
+                if at and len(done) == at:
+                    world.lake.delete([stat.path for stat in world.lake.list("")])
+            return real(kind, path, act)
+
+        world.catalog.store._intercept = asked
+        world.work_until_it_ends()
+        if at == 0:
+            total = len(done)
+            assert world.run.state is JobRunState.SUCCEEDED and total > 15
+        else:
+            assert world.run.state is JobRunState.FAILED, done[at - 1]
+            assert "was dropped" in world.run.error or "does not exist" in world.run.error
+            assert list(world.lake.list("")) == [], done[at - 1]
+        at = at + 1 if at else max(1, total - 12)

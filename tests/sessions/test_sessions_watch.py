@@ -1,0 +1,528 @@
+"""Triggers: what a policy decides and why, and that no restart and no second watcher submits a stream twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import jsonschema
+import pyarrow as pa
+import pytest
+from sessions_records import job_run
+from stores import InterceptedStore
+
+import deltacompact
+from deltacompact import DeltaStreamCatalog
+from deltacompact.base.errors import InputError, StoreError
+from deltacompact.storage.memory import MemoryStore
+from sessions.base.model import JobRunState
+from sessions.dispatch.expiry import expire
+from sessions.documents.instruction import of_values
+from sessions.queues.opening import open_queue
+from sessions.records.decisions import kept_decisions
+from sessions.records.state_store import StateStore
+from sessions.watch import submissions
+from sessions.watch.evaluate import Action, History, Reason, evaluate, sealed_s, window_begin_s
+from sessions.watch.policy import (
+    SCHEMA_PATH,
+    Policies,
+    Policy,
+    Schedule,
+    Sealed,
+    expand,
+    json_schema,
+    read_policies,
+)
+from sessions.watch.statistics import PartitionStatistics, statistics_of
+from sessions.watch.submissions import batches
+from sessions.watch.watcher import Watcher
+
+NOW_S = datetime(2026, 6, 10, 12, 0, tzinfo=UTC).timestamp()
+HOUR_S, DAY_S, MIB = 3600.0, 86400.0, 1 << 20
+FOUND = PartitionStatistics(
+    partition={"day": "2026-06-09"},
+    mark="1-a/9",
+    deltas=12,
+    delta_rows=50_000,
+    delta_bytes=12 * MIB,
+    oldest_delta_s=NOW_S - 2 * HOUR_S,
+    written_s=NOW_S - HOUR_S,
+    files=20,
+    bytes=200 * MIB,
+)
+
+
+def policy(**fields) -> Policy:
+    given = {"name": "p", "catalog": "/lake", "source_table_id": "orders", "when": [{"deltas": 10}], **fields}
+    return Policy.model_validate(given)
+
+
+SUBMITS = [
+    ({"deltas": 12}, Reason.DELTAS),
+    ({"delta_rows": 50_000}, Reason.DELTA_ROWS),
+    ({"delta_bytes": 12 * MIB}, Reason.DELTA_BYTES),
+    ({"oldest_delta_age": 2 * HOUR_S}, Reason.DELTA_AGE),
+    ({"files": 20}, Reason.FILES),
+    ({"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S}, Reason.AVERAGE_FILE),
+    ({"idle": HOUR_S}, Reason.IDLE),
+    ({"deltas": 2, "delta_bytes": MIB}, Reason.DELTAS),
+]
+BELOW = [
+    {"deltas": 13},
+    {"delta_rows": 50_001},
+    {"delta_bytes": 12 * MIB + 1},
+    {"oldest_delta_age": 2 * HOUR_S + 1},
+    {"files": 21},
+    {"average_file_bytes_below": 10 * MIB},
+    {"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S + 1},
+    {"deltas": 2, "delta_bytes": 13 * MIB},
+]
+
+
+@pytest.mark.parametrize(("condition", "reason"), SUBMITS)
+def test_a_condition_that_holds_submits_and_says_which(condition, reason):
+    decision = evaluate(policy(when=[{"deltas": 99}, condition]), FOUND, History(), NOW_S)
+    assert (decision.action, decision.reason) == (Action.SUBMIT, reason)
+    assert "wanted" in decision.text
+
+
+@pytest.mark.parametrize("condition", BELOW)
+def test_a_threshold_that_is_not_reached_waits_and_says_what_lacks(condition):
+    decision = evaluate(policy(when=[condition]), FOUND, History(), NOW_S)
+    assert (decision.action, decision.reason) == (Action.WAIT, Reason.BELOW_THRESHOLDS)
+    assert "wanted" in decision.text
+
+
+def test_what_forbids_comes_first():
+    asks = policy(when=[{"deltas": 1}], cooldown=600)
+    decide = lambda found=FOUND, history=History(), of=asks: evaluate(of, found, history, NOW_S).reason  # noqa: E731, B008
+    assert decide(history=History(running="run-1")) is Reason.RUNNING
+    assert decide(replace(FOUND, deltas=0)) is Reason.NOTHING_NEW
+    assert decide(history=History(submitted_s={"p": NOW_S - 599})) is Reason.COOLING_DOWN
+    assert decide(history=History(submitted_s={"p": NOW_S - 600})) is Reason.DELTAS
+    assert decide(history=History(submitted_s={"another": NOW_S - 1})) is Reason.DELTAS
+    assert decide(history=History(submitted_s={"p": NOW_S - 1200 + 1}, failures=1)) is Reason.COOLING_DOWN
+    assert decide(history=History(submitted_s={"p": NOW_S - 1200}, failures=1)) is Reason.DELTAS
+    purging = policy(document={"purge": True})
+    assert decide(replace(FOUND, deltas=0, dead_rows=5), of=purging) is Reason.BELOW_THRESHOLDS
+    assert decide(replace(FOUND, deltas=0), of=purging) is Reason.NOTHING_NEW
+
+
+def test_a_submission_by_a_clock_that_was_ahead_keeps_nobody_waiting_for_years():
+    asks = policy(when=[{"deltas": 1}], cooldown=600)
+    decide = lambda ahead_s: evaluate(asks, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S)  # noqa: E731
+    assert decide(365 * DAY_S).reason is Reason.DELTAS
+    assert decide(599).reason is Reason.COOLING_DOWN  # clocks of two machines that differ a little
+    assert decide(599).text.startswith("submitted 0 s ago")
+    hourly = policy(schedule=Schedule(cron="0 * * * *", window=3600.0), when=[])
+    at = lambda ahead_s: evaluate(hourly, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S).reason  # noqa: E731
+    assert at(365 * DAY_S) is Reason.SCHEDULE
+    assert at(1) is Reason.ONCE_A_WINDOW
+
+
+@pytest.mark.parametrize(("count", "letters"), [(0, 1), (3000, 10), (3000, 300), (10_001, 30)])
+def test_thousands_of_partitions_go_into_documents_that_a_queue_takes(count, letters):
+    partitions = [{"day": f"{number}", "shop": "é" * letters} for number in range(count)]
+    found = list(batches(partitions, 10_000))
+    assert [partition for batch in found for partition in batch] == partitions
+    assert all(len(batch) <= 10_000 and len(json.dumps(batch)) < 256 << 10 for batch in found)
+
+
+def test_deltas_of_a_writer_whose_clock_is_ahead_grow_old():
+    now_s = [1_000_000.0]
+    writer = DeltaStreamCatalog(MemoryStore(clock=lambda: now_s[0]), clock=lambda: now_s[0] + 365 * DAY_S)
+    writer.create_table("t", primary_keys=["k"])
+    writer.append("t", pa.table({"k": [1]}))
+    now_s[0] += 7200
+    (found,) = statistics_of(DeltaStreamCatalog(writer.store), "t", now_s[0])
+    measured = found.measured(now_s[0], None, None)
+    assert measured["oldest_delta_age"] == measured["idle"] == 7200
+
+
+def upsolver(files: int, average: int, idle_s: float) -> bool:
+    """The three conditions in the words of the documentation."""
+    return average < 32 * MIB and ((files >= 60 and idle_s > 2 * DAY_S) or files >= 1000 or idle_s > 35 * DAY_S)
+
+
+@pytest.mark.parametrize("files", [1, 59, 60, 999, 1000])
+@pytest.mark.parametrize("average", [32 * MIB - 1, 32 * MIB])
+@pytest.mark.parametrize("idle_s", [DAY_S, 2 * DAY_S + 1, 35 * DAY_S + 1])
+def test_the_preset_is_upsolvers_conditions(files, average, idle_s):
+    (preset,) = expand(policy(preset="upsolver", when=[]))
+    found = replace(FOUND, files=files, bytes=files * average, written_s=NOW_S - idle_s)
+    decision = evaluate(preset, found, History(), NOW_S)
+    assert (decision.action is Action.SUBMIT) == upsolver(files, average, idle_s)
+
+
+def test_tiers_are_light_by_day_and_full_at_night():
+    full, light = expand(policy(preset="tiers", when=[]))
+    assert full.document["purge"] and "purge" not in light.document
+    assert light.document["settings"] == {"rewrite_dead_fraction": 0.3} and light.cooldown == 300
+    assert evaluate(light, FOUND, History(), NOW_S).reason is Reason.DELTAS
+    assert evaluate(full, FOUND, History(), NOW_S).reason is Reason.OUTSIDE_WINDOW
+    night_s = datetime(2026, 6, 11, 2, 30, tzinfo=UTC).timestamp()
+    assert evaluate(full, FOUND, History(), night_s).reason is Reason.SCHEDULE
+    once = History(submitted_s={full.name: night_s - HOUR_S})
+    assert evaluate(full, FOUND, once, night_s).reason is Reason.ONCE_A_WINDOW
+    dead = replace(FOUND, deltas=0, dead_rows=7)  # light compactions left them
+    assert evaluate(full, dead, History(), night_s).reason is Reason.SCHEDULE
+
+
+def test_windows_follow_their_time_zone_and_its_changes_of_clocks():
+    zone = ZoneInfo("Europe/Berlin")
+    nightly = Schedule(cron="0 2 * * *", timezone="Europe/Berlin", window=2 * HOUR_S)
+
+    def begins(*at):
+        found = window_begin_s(nightly, datetime(*at, tzinfo=zone).timestamp())
+        return None if found is None else datetime.fromtimestamp(found, zone).strftime("%d %H:%M")
+
+    assert begins(2026, 6, 10, 1, 59) is None
+    assert begins(2026, 6, 10, 2, 0) == "10 02:00"
+    assert begins(2026, 6, 10, 3, 59) == "10 02:00"
+    assert begins(2026, 6, 10, 4, 0) is None
+    spring = begins(2026, 3, 29, 3, 30)  # 02:00 is skipped
+    assert spring is not None and spring.startswith("29 03:")
+    assert begins(2026, 10, 25, 2, 30) == "25 02:00"
+
+
+def test_a_partition_is_left_alone_until_its_window_ended():
+    by_day = Sealed(keys=["day"], window="day", delay=HOUR_S)
+    watched = policy(when=[{"oldest_delta_age": 2 * HOUR_S}], sealed=by_day.model_dump())
+    end_s = datetime(2026, 6, 10, tzinfo=UTC).timestamp()
+    found = replace(FOUND, oldest_delta_s=end_s - 20 * HOUR_S)
+    decide = lambda at_s: evaluate(watched, found, History(), at_s).reason  # noqa: E731
+    assert decide(end_s + HOUR_S - 1) is Reason.NOT_SEALED
+    assert decide(end_s + HOUR_S) is Reason.BELOW_THRESHOLDS  # its age counts from the end of its window
+    assert decide(end_s + 2 * HOUR_S) is Reason.DELTA_AGE
+    assert evaluate(watched, replace(found, partition={"day": None}), History(), end_s).reason is Reason.DELTA_AGE
+    hourly = Sealed(keys=["day", "hour"], window="hour", timezone="America/New_York")
+    at = datetime(2026, 6, 9, 8, tzinfo=ZoneInfo("America/New_York")).timestamp()
+    assert sealed_s(hourly, {"day": "2026-06-09", "hour": "07"}) == at
+    assert (
+        sealed_s(Sealed(keys=["m"], window="month"), {"m": "2026-05"}) == datetime(2026, 6, 1, tzinfo=UTC).timestamp()
+    )
+    assert sealed_s(Sealed(keys=["y"], window="year"), {"y": "9999"}) is None
+    assert sealed_s(by_day, {"day": "tomorrow"}) is None
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"when": []}, "policies[0]: a policy has conditions"),
+        ({"when": [{}]}, "policies[0].when[0]: a condition names at least one thing"),
+        ({"when": [{"delta": 3}]}, "policies[0].when[0].delta:"),
+        ({"preset": "snowflake"}, "policies[0].preset:"),
+        ({"schedule": {"cron": "61 * * * *"}}, "policies[0].schedule: '61 * * * *' is no cron"),
+        ({"schedule": {"cron": "0 0 * * *", "timezone": "../etc"}}, "policies[0].schedule.timezone: no time zone"),
+        ({"document": {"desired_sla": 0}}, "policies[0]: document.desired_sla:"),
+        ({"document": {"catalog": "s3://other"}}, "policies[0]: document.catalog:"),
+        ({"name": "../x"}, "policies[0].name:"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_by_field_in_one_line(tmp_path, changed, named):
+    given = {"name": "p", "catalog": "/lake", "source_table_id": "orders", "when": [{"deltas": 3}], **changed}
+    path = tmp_path / "policies.json"
+    path.write_text(json.dumps({"version": 1, "policies": [given]}))
+    with pytest.raises(InputError) as refused:
+        read_policies(str(path))
+    assert named in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_the_schema_is_the_one_in_the_repository():
+    assert SCHEMA_PATH.read_text() == json_schema()
+    schema = json.loads(json_schema())
+    given = {"name": "p", "catalog": "/lake", "source_table_id": "t", "when": [{"deltas": 3}]}
+    jsonschema.validate({"version": 1, "policies": [given]}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"version": 1, "policies": [{**given, "when": [{"delta": 3}]}]}, schema)
+
+
+def test_the_policies_of_the_documents_are_read(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    path = tmp_path / "policies.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    read = read_policies(str(path))
+    names = ["orders", "visits, full", "visits, light", "orders in Iceberg", "clicks, at night"]
+    assert [each.name for each in read.expanded()] == names
+
+
+# The watcher
+
+
+class Place:
+    """A lake, a queue and a state on disk, and a clock."""
+
+    def __init__(self, folder):
+        self.lake = str(folder / "lake")
+        self.catalog = deltacompact.open_catalog(self.lake)
+        self.catalog.create_table("orders", ["day"], ["id"])
+        self.queue = open_queue(str(folder / "queue"))
+        self.state = StateStore(str(folder / "state"))
+        self.now_s = NOW_S
+
+    def append(self, day="1", times=3):
+        for _ in range(times):
+            self.catalog.append("orders", pa.table({"id": [1]}), {"day": day})
+
+    def policies(self, **fields) -> Policies:
+        given = {"name": "p", "catalog": self.lake, "source_table_id": "orders", "when": [{"deltas": 3}], **fields}
+        return Policies.model_validate({"version": 1, "policies": [given]})
+
+    def watcher(self, state=None, queue=None, **fields) -> Watcher:
+        return Watcher(self.policies(**fields), state or self.state, queue or self.queue, clock=lambda: self.now_s)
+
+    def received(self) -> list[dict]:
+        found = []
+        for message in self.queue.receive(100, 0):
+            found.append(json.loads(message.body))
+            self.queue.acknowledge(message)
+        return found
+
+    def end(self, document: dict, failed: bool = False) -> None:
+        """Compact what a document asks for, as a dispatcher does."""
+        instruction = of_values(document)
+        run = job_run(instruction.job_run_id, document=document)
+        self.state.accept(run)
+        if not failed:
+            deltacompact.compact(
+                instruction.source_table_id,
+                delta_catalog_client=self.catalog,
+                partitions=instruction.partition_values,
+                settings=deltacompact.Settings(executor="local"),
+            )
+        stored = self.state.job_run(run.id)
+        ended = replace(stored.value, state=JobRunState.FAILED if failed else JobRunState.SUCCEEDED)
+        self.state.change_job_run(stored, ended)
+        self.state.close(ended)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def reasons(decided) -> dict[str, str]:
+    return {each.partition["day"]: each.decision.reason.value for each in decided}
+
+
+def test_partitions_that_are_due_go_out_in_one_document_and_come_back_when_there_is_more(place):
+    place.append("1"), place.append("2"), place.append("3", times=1)
+    watcher = place.watcher()
+    assert reasons(watcher.look()) == {"1": "deltas", "2": "deltas", "3": "below_thresholds"}
+    (document,) = place.received()
+    assert document["partitions"] == [{"day": "1"}, {"day": "2"}]
+    assert reasons(watcher.look()) == {"1": "running", "2": "running", "3": "below_thresholds"}
+    assert place.received() == []
+    place.end(document)
+    assert reasons(watcher.look()) == {"1": "nothing_new", "2": "nothing_new", "3": "below_thresholds"}
+    place.append("1")
+    assert reasons(watcher.look())["1"] == "cooling_down"
+    place.now_s += 60
+    assert reasons(watcher.look())["1"] == "deltas"
+    (second,) = place.received()
+    assert second["job_run_id"] != document["job_run_id"]
+    kept = {each.partition["day"]: each for each in kept_decisions(place.state.store)}
+    assert kept["1"].action == "submit" and kept["1"].job_run_id == second["job_run_id"]
+    assert kept["3"].reason == "below_thresholds" and kept["3"].text == "1 delta, 3 wanted"
+    place.state.store.put("watch-decisions/other.json", b'{"decisions": [{}]}')
+    assert {each.partition["day"] for each in kept_decisions(place.state.store)} == set(kept), "another release's"
+
+
+def test_a_watcher_that_starts_again_sends_the_same_job_run_and_no_other(place):
+    place.append()
+    place.watcher().look()
+    (document,) = place.received()
+    for _ in range(3):
+        assert reasons(place.watcher().look()) == {"1": "running"}
+    assert {each["job_run_id"] for each in place.received()} == {document["job_run_id"]}
+    place.end(document)
+    assert reasons(place.watcher().look()) == {"1": "nothing_new"}
+    assert place.received() == []
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_watcher_that_starts_again_submits_nothing_anew_after_its_job_runs_expired(place, failed):
+    place.append()
+    watcher = place.watcher(cooldown=100)
+    watcher.look()
+    (document,) = place.received()
+    place.end(document, failed)
+    assert expire(place.state, 0.0).job_run_ids == [document["job_run_id"]]
+    for starting in (watcher, place.watcher(cooldown=100), place.watcher(cooldown=100)):
+        assert reasons(starting.look()) == {"1": "cooling_down" if failed else "nothing_new"}
+    assert place.received() == []
+    place.now_s += 199
+    assert reasons(place.watcher(cooldown=100).look()) == {"1": "cooling_down" if failed else "nothing_new"}
+    place.now_s += 1
+    assert reasons(place.watcher(cooldown=100).look()) == {"1": "deltas" if failed else "nothing_new"}
+
+
+def test_what_was_submitted_does_not_grow_for_ever_and_is_remembered_all_the_same(place, monkeypatch):
+    """Two watchers take turns over a table, for many job runs; one of them starts again each time."""
+    monkeypatch.setattr(submissions, "FOLDED_AT", 4)
+    place.append("other")
+    standing = place.watcher()
+    seen, most = set(), 0
+    for number in range(24):
+        place.append()
+        place.now_s += 3600
+        watcher = standing if number % 3 == 0 else place.watcher()
+        looked = reasons(watcher.look())
+        assert looked["1"] == "deltas", number
+        documents = place.received()
+        assert len(documents) == 1 and documents[0]["job_run_id"] not in seen, "submitted once, under a new name"
+        seen.add(documents[0]["job_run_id"])
+        place.end(documents[0], failed=number % 5 == 4)
+        assert reasons(place.watcher().look())["1"] in ("nothing_new", "deltas", "cooling_down")
+        for document in place.received():  # one that had failed is asked for again
+            seen.add(document["job_run_id"])
+            place.end(document)
+        expire(place.state, 0.0)
+        most = max(most, len(list(place.state.store.list("watch/"))) + len(list(place.state.store.list("watch-ends/"))))
+    assert most <= 16, "slots are folded, and ends that were said of them are forgotten"
+    assert reasons(place.watcher().look()) == {"1": "nothing_new", "other": "nothing_new"}
+
+
+def test_a_watcher_whose_slot_was_folded_meanwhile_has_not_submitted(monkeypatch):
+    monkeypatch.setattr(submissions, "FOLDED_AT", 2)
+    store = MemoryStore()
+    asleep, awake = submissions.Submissions(store, "t"), submissions.Submissions(store, "t")
+
+    def submission(log, number):
+        return submissions.Submission("p", log.next_job_run_id(), ({"day": "1"},), float(number), "deltas", {})
+
+    asleep.read(), awake.read()
+    for number in range(5):
+        assert awake.put(submission(awake, number))
+    ended = {submitted.job_run_id: JobRunState.FAILED for submitted in awake.read()[1:]}
+    awake.fold(ended, {"day=1"})
+    assert [submitted.at_s for submitted in awake.read()] == [0.0], "what has not ended stays"
+    slot = asleep.next_job_run_id()
+    assert not asleep.put(submission(asleep, 9))
+    asleep._next = 1
+    assert not asleep.put(submission(asleep, 9)), "slot 1 was free again"
+    asleep.read()
+    assert asleep.next_job_run_id() == awake.next_job_run_id() != slot
+    for log in (asleep, awake, submissions.Submissions(store, "t")):
+        assert [submitted.at_s for submitted in log.read()] == [0.0]
+        assert log.submitted({})["day=1"] == submissions.Submitted({"p": 4.0}, {}, 4)
+    awake.fold({**ended, awake.read()[0].job_run_id: JobRunState.SUCCEEDED}, {"day=1"})
+    for number in range(5, 8):
+        assert asleep.put(submission(asleep, number)) and not awake.put(submission(awake, number))
+        awake.read()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_watcher_that_dies_between_slot_and_queue_loses_nothing(place, after):
+    place.append()
+
+    class Failing:
+        def send(self, body, group=""):
+            if after:
+                place.queue.send(body, group)
+            raise StoreError("the connection is gone")
+
+    watcher = place.watcher(queue=Failing())
+    watcher.look()
+    assert len(place.received()) == after
+    assert reasons(place.watcher().look()) == {"1": "running"}
+    (document,) = place.received()
+    place.end(document)
+    assert reasons(place.watcher().look()) == {"1": "nothing_new"}
+
+
+def test_of_two_watchers_one_submits(place):
+    place.append()
+    inner = MemoryStore()
+    first = place.watcher(StateStore(inner))
+    looked = []
+
+    def intercept(kind, path, act):
+        if kind == "put_if_absent" and path.startswith("watch/") and not looked:
+            looked.append(True)
+            assert reasons(first.look()) == {"1": "deltas"}  # right before the second one's put
+        return act()
+
+    second = place.watcher(StateStore(InterceptedStore(inner, intercept)))
+    (decided,) = second.look()
+    assert decided.job_run_id is None and looked
+    assert len(place.received()) == 1
+    assert reasons(second.look()) == {"1": "running"}
+
+
+def test_a_job_run_that_somebody_else_asked_for_is_waited_for(place):
+    place.append("1"), place.append("2")
+    document = {
+        "version": 1,
+        "catalog": f"file://{place.lake}/",
+        "source_table_id": "orders",
+        "partitions": [{"day": 1}],
+    }
+    place.state.accept(job_run("by-hand", document=document))
+    assert reasons(place.watcher().look()) == {"1": "running", "2": "deltas"}
+    everything = {key: value for key, value in document.items() if key != "partitions"}
+    place.state.accept(job_run("by-hand-2", document=everything))
+    place.append("3")
+    assert reasons(place.watcher().look())["3"] == "running"
+
+
+def test_failures_make_it_wait_longer(place):
+    place.append()
+    watcher = place.watcher(cooldown=100)
+    waits = []
+    for _ in range(3):
+        began_s = place.now_s
+        while reasons(watcher.look()) == {"1": "cooling_down"}:
+            place.now_s += 50
+        waits.append(place.now_s - began_s)
+        (document,) = place.received()
+        place.end(document, failed=True)
+    assert waits == [0, 200, 400]
+
+
+def test_two_policies_on_one_table_never_submit_a_partition_both(place):
+    place.append()
+    both = [each.model_dump(exclude_unset=True) for each in place.policies().policies]
+    policies = Policies.model_validate({"version": 1, "policies": [both[0], {**both[0], "name": "q"}]})
+    watcher = Watcher(policies, place.state, place.queue, clock=lambda: place.now_s)
+    assert [each.job_run_id is not None for each in watcher.look()] == [True, False]
+    assert len(place.received()) == 1
+
+
+def test_a_table_that_is_missing_leaves_the_others_to_be(place):
+    place.append()
+    known = place.policies().policies[0].model_dump(exclude_unset=True)
+    given = [{**known, "name": "gone", "source_table_id": "gone"}, known]
+    watcher = Watcher(Policies.model_validate({"version": 1, "policies": given}), place.state, place.queue)
+    assert len(watcher.look()) == 1
+
+
+def test_statistics_come_from_the_log_with_few_requests(place):
+    place.append("1", times=4), place.append("2", times=2)
+    deltacompact.compact("orders", delta_catalog_client=place.catalog, partitions=[{"day": "2"}])
+    first, second = statistics_of(place.catalog, "orders", NOW_S)
+    assert (first.deltas, first.delta_rows, first.files) == (4, 4, 4)
+    assert first.oldest_delta_s <= first.written_s and first.bytes > 0
+    assert (second.deltas, second.files, second.oldest_delta_s) == (0, 1, None) and second.written_s is not None
+    inner = MemoryStore()
+    catalog = deltacompact.DeltaStreamCatalog(inner)
+    catalog.create_table("t", ["day"], ["id"])
+    for day in range(20):
+        catalog.append("t", pa.table({"id": [1]}), {"day": day})
+    asked: list[str] = []
+
+    def intercept(kind, path, act):
+        asked.append(kind)
+        return act()
+
+    counted = deltacompact.DeltaStreamCatalog(InterceptedStore(inner, intercept))
+    assert len(statistics_of(counted, "t", 4e9)) == 20
+    asked.clear()
+    statistics_of(counted, "t", 4e9)
+    assert len(asked) <= 2 * 20 + 5  # one probe for each log, a listing of partitions

@@ -1,0 +1,86 @@
+"""A rewrite that dies at an operation of its store, and what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from deltacompact.storage.local import LocalStore
+
+T = "ns.t"
+DAY_ID = pa.schema([("id", pa.int64()), ("day", pa.int32())])
+LIVING = [0, 1, 2, 4, 5, 6, 7]
+
+
+def table_of(lake):
+    """Two days, two files each; id 3 is deleted by key. A rewrite has a group for each day."""
+    lake.create(T, DAY_ID)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("day")
+    for numbers in (range(4), range(4, 8)):
+        lake.append(T, [{"id": number, "day": number % 2} for number in numbers])
+    lake.delete_by_key(T, {"id": [3]}, partition=(1,))
+
+
+def rewrite(lake, **options):
+    return lake.rewrite(T, **{"rewrite_all": True} | options)
+
+
+def journals(lake):
+    return sorted(path for path in Path(lake.folder, "warehouse").rglob("deltacompact/*/*") if path.is_file())
+
+
+class Died(BaseException):
+    """The process is gone. Nothing catches it, and nothing that comes after has an effect."""
+
+
+class Death:
+    """Kills the process before its `at`-th change of the store or the catalog. Reading changes nothing."""
+
+    def __init__(self, at):
+        self.at = at
+        self.seen = 0
+        self.where = None
+
+    def change(self, name):
+        if self.where is None and self.seen == self.at:
+            self.where = name
+        if self.where is not None:
+            raise Died(name)
+        self.seen += 1
+
+
+@contextlib.contextmanager
+def dying(lake, death):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("put_if_absent", "delete", "discard"):
+            patch.setattr(LocalStore, name, _changing(death, name, getattr(LocalStore, name)))
+        place = LocalStore._place
+
+        def placed(self, name, path, put):
+            death.change(path)  # a write takes effect when its file is put in place
+            place(self, name, path, put)
+
+        patch.setattr(LocalStore, "_place", placed)
+        commit = SqlCatalog.commit_table
+
+        def committed(*arguments):
+            death.change("commit")
+            done = commit(*arguments)
+            death.change("commit answered")
+            return done
+
+        patch.setattr(SqlCatalog, "commit_table", committed)
+        yield
+
+
+def _changing(death, name, act):
+    def changed(self, *arguments):
+        death.change(f"{name} {arguments[0]}")
+        return act(self, *arguments)
+
+    return changed

@@ -1,0 +1,117 @@
+"""A delta table beside an Iceberg catalog that PyIceberg's configuration names, and readers of both.
+
+published = Publications(lake, folder)       configured as iceberg://<name of the lake>
+published.compact()
+published.shown() == published.compacted()   rows as PyIceberg reads them, rows as catalog.read has them
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from iceberg_lake import Lake, sorted_rows
+
+import deltacompact
+from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.iceberg.table.content_files import Content
+
+T = "orders"
+LOCAL = deltacompact.Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.7)
+
+WIDE = {
+    "flag": pa.array([True, None]),
+    "tiny": pa.array([1, -2], pa.int8()),
+    "small": pa.array([300, None], pa.int16()),
+    "whole": pa.array([1, 2], pa.int32()),
+    "real": pa.array([0.5, None], pa.float32()),
+    "double": pa.array([float("inf"), -0.0]),
+    "price": pa.array([decimal.Decimal("1.25"), None], pa.decimal128(9, 2)),
+    "huge": pa.array([decimal.Decimal("1" * 30), None], pa.decimal128(38, 0)),
+    "day": pa.array([datetime.date(2024, 1, 1), None]),
+    "clock": pa.array([datetime.time(1, 2, 3), None], pa.time64("us")),
+    "naive": pa.array([datetime.datetime(2024, 1, 1, 5), None], pa.timestamp("us")),
+    "seconds": pa.array([datetime.datetime(2024, 1, 1, 5), None], pa.timestamp("s")),
+    "millis": pa.array([datetime.datetime(2024, 1, 1, 5), None], pa.timestamp("ms", "UTC")),
+    "text": pa.array(["é", None]),
+    "large": pa.array(["x", None], pa.large_string()),
+    "words": pa.array(["a", "b"]).dictionary_encode(),
+    "blob": pa.array([b"\0\xff", None]),
+    "fixed": pa.array([b"abcd", None], pa.binary(4)),
+    "nested": pa.array([{"a": 1, "b": [{"c": "x"}]}, None]),
+    "listed": pa.array([[1, None], []], pa.list_(pa.int64())),
+    "pair": pa.array([[1, 2], None], pa.list_(pa.int64(), 2)),
+    "mapped": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+}
+
+
+def configure(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the lake into PyIceberg's own configuration."""
+    from pyiceberg import catalog
+    from pyiceberg.utils.config import Config
+
+    for option, value in {"URI": f"sqlite:///{lake.database}", "WAREHOUSE": lake.warehouse, "TYPE": "sql"}.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{lake.name.upper()}__{option}", value)
+    monkeypatch.setattr(catalog, "_ENV_CONFIG", Config())  # PyIceberg reads the environment once, at its import
+
+
+class Publications:
+    """The table `orders` of a delta catalog, and the Iceberg table ns.orders of a lake."""
+
+    def __init__(self, lake: Lake, folder: Path, partition_keys: Iterable[str] = ()) -> None:
+        self.lake = lake
+        self.folder = folder
+        self.catalog = self.opened()
+        self.catalog.create_table(T, list(partition_keys), ["id"])
+
+    @property
+    def uri(self) -> str:
+        return f"iceberg://{self.lake.name}/ns.{T}"
+
+    def opened(self) -> DeltaStreamCatalog:
+        """The catalog as another process opens it."""
+        catalog = deltacompact.open_catalog(self.folder)
+        assert isinstance(catalog, DeltaStreamCatalog)
+        return catalog
+
+    def append(self, rows: Any, operation: str = "upsert", **partition: Any) -> None:
+        import pyarrow as pa
+
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
+        self.catalog.append(T, table, partition or None, operation)
+
+    def compact(self, **others: Any) -> deltacompact.CompactionResult:
+        return deltacompact.compact(T, delta_catalog_client=self.catalog, settings=LOCAL, **others)
+
+    def publish(self) -> Any:
+        return self.catalog.publish(T, self.uri)
+
+    def shown(self) -> list[dict[str, Any]]:
+        """The rows that PyIceberg reads, without nulls."""
+        return plain(self.lake.rows(f"ns.{T}"))
+
+    def compacted(self) -> list[dict[str, Any]]:
+        """The rows of the delta table with their partitions' values. All deltas must be compacted."""
+        rows = []
+        for partition in self.catalog.partitions(T):
+            assert not self.catalog.state(T, partition).deltas
+            read = self.catalog.read(T, dict(partition.values)).to_pylist()
+            rows += [dict(partition.values) | {k: v for k, v in row.items() if v is not None} for row in read]
+        return plain(rows)
+
+    def files(self, content: Content = Content.DATA) -> list[str]:
+        """The live files of the Iceberg table."""
+        state = self.lake.state(f"ns.{T}")
+        return sorted(entry.file.path for entry in (*state.data, *state.deletes) if entry.file.content is content)
+
+    def snapshots(self) -> int:
+        return len(self.lake.catalog.load_table(f"ns.{T}").metadata.snapshots)
+
+
+def plain(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted_rows([dict(sorted((k, v) for k, v in row.items() if v is not None)) for row in rows])
