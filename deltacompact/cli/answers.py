@@ -70,14 +70,28 @@ def for_each(
     catalog: DeltaStreamCatalog,
     table: str,
     only: Partition | None,
+    doing: str,
     work: Callable[[Partition], Iterable[T]],
     at_once: int = 1,
 ) -> tuple[list[T], list[tuple[Partition, Exception]]]:
-    """Do the work for all partitions (or one): the results of those that succeed, and the errors of the others."""
+    """Do the work for all partitions (or one): the results of those that succeed, and the errors of the others.
+
+    A terminal shows what is being done ("checking"), and to how many partitions it was done.
+    """
     from deltacompact.base.partitions import done_for_each
+    from deltacompact.cli.console import err
+    from deltacompact.cli.progress import counting
 
     chosen = catalog.partitions(table) if only is None else [only]
-    results, errors = done_for_each(chosen, lambda partition: list(work(partition)), at_once)
+    with counting(err, f"{doing} {table}", len(chosen)) as one_is_done:
+
+        def counted_work(partition: Partition) -> list[T]:
+            try:
+                return list(work(partition))
+            finally:
+                one_is_done()
+
+        results, errors = done_for_each(chosen, counted_work, at_once)
     return [item for found in results for item in found], errors
 
 

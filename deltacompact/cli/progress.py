@@ -4,12 +4,13 @@ day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━�
 day=2 materialize (1 task)    ━━━╸━━━━━━━━━━━━━━     1000/9000
 and 14 partitions more                                        no more bars than a screen has room for
 ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
+checking orders               ━━╸━━━━━━━━━━━━━━━   12/200 0:01:40     a command that does something to each partition
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from rich.console import Console, RenderableType
@@ -21,6 +22,7 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
@@ -105,6 +107,15 @@ def progress(console: Console) -> Iterator[EventSink]:
         return
     with _Bars(console) as bars:
         yield bars.draw
+
+
+@contextlib.contextmanager
+def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal that each call of what it yields moves on, from any thread. Elsewhere nothing is shown."""
+    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(doing, total=partitions)
+        yield lambda: bar.advance(task)
 
 
 def _in(seconds: float) -> str:

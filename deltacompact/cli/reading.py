@@ -166,5 +166,5 @@ def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None
     def document(published: Published) -> dict[str, Any]:
         return {**dataclasses.asdict(published), "partition": dict(published.partition.values)}
 
-    done, errors = for_each(catalog, table, only, lambda chosen: publish_table(catalog, table, chosen))
+    done, errors = for_each(catalog, table, only, "publishing", lambda chosen: publish_table(catalog, table, chosen))
     answer_for_partitions(as_json, done, errors, document, say_published)

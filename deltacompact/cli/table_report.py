@@ -11,6 +11,7 @@ from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, error_document
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.cli.words import Shown, in_columns, named, size
+from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 
@@ -182,6 +183,7 @@ def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
                 "rows": info.rows,
                 "files": len(info.state.compacted.files) if info.state.compacted else 0,
                 "deltas": len(info.state.deltas),
+                "taken_out": _taken_out(info.state),
             }
             for info in versions(catalog, table_id, partition)
         ]
@@ -189,6 +191,12 @@ def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
     found, errors = done_for_each(catalog.partitions(table_id), about)
     failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
     return Shown([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
+
+
+def _taken_out(state: StreamState) -> dict[str, Any] | None:
+    """The file that a version was written without, and its live rows then."""
+    taken = state.opened.taken_out
+    return None if taken is None else {"file": taken.path, "rows": taken.rows}
 
 
 def print_versions(out: Console, document: list[dict[str, Any]]) -> None:
@@ -202,6 +210,8 @@ def print_versions(out: Console, document: list[dict[str, Any]]) -> None:
         if version["sealed_s"] is not None:
             when = f"sealed {datetime.fromtimestamp(version['sealed_s'], UTC):%Y-%m-%d %H:%M} UTC"
         kept = "" if version["retained"] else ", vacuumed"
+        if taken := version["taken_out"]:
+            kept += f", without {taken['file']} and its {counted(taken['rows'], 'row')}"
         out.print(
             f"{named(version['partition'])}: {version['version']}  {when}{kept}  {counted(version['rows'], 'row')} in "
             f"{counted(version['files'], 'file')}, {counted(version['deltas'], 'delta')} since",

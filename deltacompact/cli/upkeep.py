@@ -47,6 +47,7 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
     deltacompact check ./lake orders --quick
     """
     from deltacompact.cli.console import out
+    from deltacompact.maintenance.check import CHECKED_AT_ONCE
     from deltacompact.maintenance.check import check as check_table
 
     def say(result: CheckResult) -> None:
@@ -63,7 +64,14 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
         return {**dataclasses.asdict(result), "partition": dict(result.partition.values)}
 
     only = one_partition(catalog, table, partition)
-    results, errors = for_each(catalog, table, only, lambda chosen: check_table(catalog, table, chosen, quick=quick))
+    results, errors = for_each(
+        catalog,
+        table,
+        only,
+        "checking",
+        lambda chosen: check_table(catalog, table, chosen, quick=quick),
+        min(catalog.at_once, CHECKED_AT_ONCE),
+    )
     answer_for_partitions(as_json, results, errors, document, say)
     if broken := sum(bool(result.problems) for result in results):
         raise Failed(CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound"))
@@ -185,7 +193,7 @@ def rehash(
         return {"partition": dict(done[0].values), "hash_buckets_before": done[1], "hash_buckets": done[2]}
 
     only = one_partition(catalog, table, partition)
-    done, errors = for_each(catalog, table, only, rehashed)
+    done, errors = for_each(catalog, table, only, "rehashing", rehashed)
     answer_for_partitions(as_json, done, errors, document, say)
 
 
@@ -257,5 +265,5 @@ def vacuum(
         )
 
     only = one_partition(catalog, table, partition)
-    results, errors = for_each(catalog, table, only, vacuumed, catalog.at_once)
+    results, errors = for_each(catalog, table, only, "vacuuming", vacuumed, catalog.at_once)
     answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result, dry_run))
