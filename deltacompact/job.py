@@ -27,7 +27,6 @@ from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.destinations import check_destination
 from deltacompact.delta_streams.listing import idle_streams, keep_listing
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.table_documents import check_keys, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots
@@ -38,6 +37,7 @@ from deltacompact.results import CompactionResult, SessionResult, failed, finish
 from deltacompact.session import attempts
 from deltacompact.session.attempts import Terms
 from deltacompact.session.side_by_side import Run, run_side_by_side
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.table.ports import NothingToDo, Snapshot
 from deltacompact.tabular.allocator import session_memory
 

@@ -22,7 +22,7 @@ from deltacompact import __version__
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.cli import append, compaction, demo, history, iceberg, reading, tables, upkeep
 from deltacompact.cli.program import Program
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
+from deltacompact.storage.certain_put import telling_interrupts
 
 
 def main() -> None:

@@ -18,19 +18,19 @@ streams were not as it says. A missing, stale or damaged one means that streams 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.paths import GENESIS, TablePaths, is_version
+from deltacompact.storage.checksummed import checksum
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import NothingToDo
 
@@ -81,7 +81,7 @@ def read_listing(catalog: Streams, table_id: str) -> Listing:
     try:
         document = json.loads(catalog.store.get(paths.listing))
         streams = document["streams"]
-        if document["format"] != FORMAT_VERSION or document["sha256"] != _checksum(paths.root, streams):
+        if document["format"] != FORMAT_VERSION or document["sha256"] != checksum([paths.root, streams]):
             return {}
         keys = catalog.declared(table_id).partition_keys
         found = {Partition(tuple(zip(keys, values, strict=True))): ListedStream(*fields) for values, *fields in streams}
@@ -93,12 +93,8 @@ def read_listing(catalog: Streams, table_id: str) -> Listing:
 def write_listing(catalog: Streams, table_id: str, listing: Listing) -> None:
     paths = TablePaths.of(table_id)
     streams = [[[value for _, value in partition.values], *astuple(stream)] for partition, stream in listing.items()]
-    document = {"format": FORMAT_VERSION, "streams": streams, "sha256": _checksum(paths.root, streams)}
+    document = {"format": FORMAT_VERSION, "streams": streams, "sha256": checksum([paths.root, streams])}
     catalog.store.put(paths.listing, json.dumps(document, separators=(",", ":")).encode())
-
-
-def _checksum(root: str, streams: Any) -> str:
-    return hashlib.sha256(json.dumps([root, streams], separators=(",", ":")).encode()).hexdigest()
 
 
 def idle_streams(

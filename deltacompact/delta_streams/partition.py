@@ -14,13 +14,13 @@ from deltacompact.base.partitions import both
 from deltacompact.delta_streams.appending.advice import advised
 from deltacompact.delta_streams.appending.far import all_far
 from deltacompact.delta_streams.destinations import open_destination
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
 from deltacompact.delta_streams.log.entries import Compacted, Fence, Opened
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
 from deltacompact.delta_streams.snapshots import choose
 from deltacompact.delta_streams.streams import Streams
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot
 
 

@@ -23,13 +23,13 @@ from urllib.parse import quote, unquote
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition, is_text
 from deltacompact.storage.identity import path_below
+from deltacompact.storage.numbered import number_in, numbered_path
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import Workspace
 
 GENESIS = "0"
 _NULL = "!null"
 
-_SEQUENCE = re.compile(r"([0-9]{20})\.json")
 _VERSION = re.compile(r"0|[1-9][0-9]*-[0-9a-f]{32}")
 _OWNER = r"(?:[0-9a-f]{24}|rehash-[0-9a-f]{32})"
 _FRESH = r"[0-9a-f]{32}(?:\.[^./]+(?:\.(?:gz|GZ|bz2|zst))?|\.manifest\.json|\.(?:masks|exchange)\.arrow)?"
@@ -126,7 +126,7 @@ class StreamPaths(Workspace):
         return f"{self.root}/stream/{version}/"
 
     def entry(self, version: str, sequence: int) -> str:
-        return f"{self.version(version)}{sequence:020d}.json"
+        return numbered_path(self.version(version), sequence)
 
     @property
     def vacuum_mark(self) -> str:
@@ -139,14 +139,14 @@ class StreamPaths(Workspace):
 
     def sequence(self, version: str, path: str) -> int | None:
         """The sequence number of a log entry of a version; None where the object is not such an entry."""
-        return _number(self.version(version), path)
+        return number_in(self.version(version), path)
 
     def entry_of(self, path: str) -> tuple[str, int] | None:
         """The version and the sequence number of a log entry; None where the object is not a log entry."""
         return _numbered(self.logs, path)
 
     def checkpoint(self, version: str, tail: int) -> str:
-        return f"{self.root}/checkpoints/{version}/{tail:020d}.json"
+        return numbered_path(self.checkpoints(version), tail)
 
     def checkpoints(self, version: str = "") -> str:
         """The folder of a version's checkpoints, or the folder of all checkpoints."""
@@ -216,14 +216,9 @@ def stream_root_of(path: str) -> str | None:
     return match and match["root"]
 
 
-def _number(folder: str, path: str) -> int | None:
-    match = _SEQUENCE.fullmatch(path.removeprefix(folder)) if path.startswith(folder) else None
-    return int(match[1]) if match else None
-
-
 def _numbered(folder: str, path: str) -> tuple[str, int] | None:
     version = path.removeprefix(folder).partition("/")[0]
-    number = _number(f"{folder}{version}/", path) if is_version(version) else None
+    number = number_in(f"{folder}{version}/", path) if is_version(version) else None
     return None if number is None else (version, number)
 
 

@@ -18,7 +18,6 @@ from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import FORMAT_VERSION, DataFile, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.listing import Listing, read_listing
-from deltacompact.delta_streams.log.certain_put import put_certainly
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits
@@ -26,6 +25,7 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths, check_path
 from deltacompact.delta_streams.table_documents import is_destination, of_source
 from deltacompact.delta_streams.tables import Tables
+from deltacompact.storage.certain_put import put_certainly
 from deltacompact.storage.objects import ObjectStore
 
 VACUUM_AGE_MIN_S = 3 * 24 * 3600

@@ -19,7 +19,6 @@ from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
-from deltacompact.delta_streams.log.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.delta_streams.table_documents import (
@@ -32,6 +31,7 @@ from deltacompact.delta_streams.table_documents import (
     table_document,
     table_from,
 )
+from deltacompact.storage.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.storage.objects import Fetches, ObjectStore
 
 

@@ -24,7 +24,6 @@ from deltacompact.base.errors import ConflictError, CorruptionError, InputError,
 from deltacompact.base.model import Commit, DataFile, Delta, ObjectRef, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, Opened, Retracted, TakenOut
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
@@ -32,6 +31,7 @@ from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.index.entries import fields
 from deltacompact.index.index_files import IndexFile, bucket_writer
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.objects import ObjectStore
 
 

@@ -21,13 +21,13 @@ from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import Partition
 from deltacompact.delta_streams.appending.blocking import examined, measuring
 from deltacompact.delta_streams.appending.carried import check_carried
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams, stream_files
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object

@@ -27,7 +27,6 @@ from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.advice import with_advice
 from deltacompact.delta_streams.appending.blocking import examined, fold
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
 from deltacompact.delta_streams.log.entries import Entry, IndexReplaced
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState
@@ -42,6 +41,7 @@ from deltacompact.index.primary_key_index import IndexManifest, read_index, read
 from deltacompact.maintenance.vacuum.contradictions import Evidence, contradictions
 from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
 

@@ -9,7 +9,6 @@ the written plan, so a truncated or edited document is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -32,6 +31,7 @@ from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding, KeyClass, KeyColumn, SortColumn
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan, Round, sources_of
+from deltacompact.storage.checksummed import canonical, is_whole, with_checksum
 from deltacompact.table.documents import SchemaTable, far_from_json, file_from_json, file_to_json
 from deltacompact.table.ports import Moment, Snapshot
 
@@ -56,7 +56,7 @@ def plan_to_json(plan: CompactionPlan) -> str:
         "capacity": asdict(plan.capacity),
         "schemas": schemas.encoded,
     }
-    return _dumped({"format": PLAN_FORMAT, "kind": _KIND, "sha256": _checksum(body), "plan": body})
+    return canonical(with_checksum("plan", body, format=PLAN_FORMAT, kind=_KIND))
 
 
 def plan_from_json(text: str | bytes) -> CompactionPlan:
@@ -71,7 +71,7 @@ def plan_from_json(text: str | bytes) -> CompactionPlan:
         version = document.get("format")
         raise InputError(f"the compaction plan has format {version!r}, not {PLAN_FORMAT}: update deltacompact")
     body: Any = document.get("plan")
-    if document.get("sha256") != _checksum(body):
+    if not is_whole(document, "plan"):
         raise InputError("the compaction plan is damaged: its SHA-256 differs")
     try:
         return _plan_from_json(body)
@@ -97,14 +97,6 @@ def _plan_from_json(body: dict[str, Any]) -> CompactionPlan:
         body["tombstone_retention"],
         _capacity_from_json(body["capacity"]),
     )
-
-
-def _dumped(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"), sort_keys=True)
-
-
-def _checksum(body: Any) -> str:
-    return hashlib.sha256(_dumped(body).encode()).hexdigest()
 
 
 def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any]:

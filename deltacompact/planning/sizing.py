@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
+from deltacompact.base.batching import batched
 from deltacompact.base.limits import LIMITS, Limits
 
 GIB = 1 << 30
@@ -151,13 +153,7 @@ def adds_round_run(first: int, above: Sequence[int], new_rows: int, limits: Limi
 
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
     """Split files in fold order into rounds of at least one file. For each round, the number of files up to its end."""
-    ends, rows = [], 0
-    for number, file_rows in enumerate(rows_by_file):
-        if rows and rows + file_rows > rows_per_round:
-            ends.append(number)
-            rows = 0
-        rows += file_rows
-    return [*ends, len(rows_by_file)] if rows_by_file else []
+    return list(accumulate(map(len, batched(rows_by_file, int, rows_per_round))))
 
 
 def driver_s(nodes: int, arguments: int) -> float:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
+from deltacompact.base.batching import batched
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.base.numbers import Ordinal
@@ -45,18 +46,8 @@ def slices(sources: Sequence[SourceSlice], rows_max: int) -> list[tuple[SourceSl
 
     Files of untyped formats are not split, because any of their rows requires reading the whole file.
     """
-    tasks: list[tuple[SourceSlice, ...]] = []
-    task: list[SourceSlice] = []
-    rows = 0
-    for source in sources:
-        for piece in _pieces(source, rows_max):
-            piece_rows = piece.rows[1] - piece.rows[0]
-            if task and rows + piece_rows > rows_max:
-                tasks.append(tuple(task))
-                task, rows = [], 0
-            task.append(piece)
-            rows += piece_rows
-    return [*tasks, tuple(task)] if task else tasks
+    pieces = (piece for source in sources for piece in _pieces(source, rows_max))
+    return [tuple(task) for task in batched(pieces, lambda piece: piece.rows[1] - piece.rows[0], rows_max)]
 
 
 def _pieces(source: SourceSlice, rows_max: int) -> Iterator[SourceSlice]:

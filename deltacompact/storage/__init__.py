@@ -9,4 +9,6 @@ fetched_file    reads ranges of a remote file ahead                     direct_f
 retries         stores that are slow, lose requests or are busy         first_answer  a wrong endpoint is told soon
 throttle        leaves room for others                                  traffic       counts requests
 store_clock     the time of now, for ages of objects                    identity      which object a name means
+certain_put     put if absent, until it is known who won                numbered      a folder of numbers, put if absent
+checksummed     JSON documents with the checksum of their body
 """

@@ -18,33 +18,16 @@ No lock is held at any time: a writer that is suspended anywhere holds nobody up
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterable
 from typing import Any
 
 from deltacompact.base.errors import NotFoundError, StoreError
-from deltacompact.delta_streams.log.certain_put import put_certainly
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.certain_put import put_certainly
+from deltacompact.storage.numbered import NumberedObject, listed, numbered_path, read_newest
+from deltacompact.storage.objects import ObjectStore
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
-_NUMBERED = re.compile(r"(?P<folder>.+)/(?P<number>[0-9]{20})\.json", re.DOTALL)
 _KEPT = 8
 """Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
-_READS_MAX = 100
-"""A record that is replaced under a reader's eyes is read again, so often."""
-
-
-def newest(listed: Iterable[ObjectStat]) -> dict[str, ObjectStat]:
-    """The newest version of each record. Paths come in order, and numbers have 20 digits."""
-    found = {}
-    for stat in listed:
-        if named := _NUMBERED.fullmatch(stat.path):
-            found[named["folder"]] = stat
-    return found
-
-
-def number_of(stat: ObjectStat) -> int:
-    return int(stat.path[-25:-5])
 
 
 class NumberedRecords:
@@ -57,23 +40,18 @@ class NumberedRecords:
 
     def read(self, folder: str) -> Version:
         """The record as it is. Raises NotFoundError."""
-        for attempt in range(_READS_MAX):
-            found = newest(self._store.list(folder + "/")).get(folder)
-            if found is None:
-                if attempt + 1 >= self._looks:
-                    raise NotFoundError(f"{self._store.uri}{folder} does not exist")
-                continue
-            with contextlib.suppress(NotFoundError):
-                return self.version(found)
-        raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be read")
+        found = read_newest(self._store, folder + "/", self._looks)
+        if found is None:
+            raise NotFoundError(f"{self._store.uri}{folder} does not exist")
+        return self._version(*found)
 
     def put(self, folder: str, number: int, value: Any, before: tuple[str, ...]) -> Version | None:
         """Put a version after exactly the one before; None where somebody else was faster."""
-        path = f"{folder}/{number:020d}.json"
+        path = numbered_path(folder + "/", number)
         written = next_written(before)
         if not put_certainly(self._store, path, to_bytes(written=written, **{READABLE_BEFORE: value})):
             return None
-        versions = {number_of(stat): stat for stat in self._store.list(folder + "/") if _NUMBERED.fullmatch(stat.path)}
+        versions = listed(self._store, folder + "/")
         if max(versions, default=number) > number or (number and number - 1 not in versions):
             return self._replaced_already(folder, number, value, written)
         replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
@@ -82,10 +60,13 @@ class NumberedRecords:
         stat = versions.get(number) or self._store.stat(path)
         return Version(folder, number, stat.modified_s, value, written)
 
-    def version(self, stat: ObjectStat) -> Version:
+    def version(self, found: NumberedObject) -> Version:
         """The version in a listed object. Raises NotFoundError, CorruptionError."""
-        value, written, _ = of_bytes(self._store.get(stat.path), self._store.uri + stat.path)
-        return Version(stat.path.rpartition("/")[0], number_of(stat), stat.modified_s, value, written)
+        return self._version(found, self._store.get(found.stat.path))
+
+    def _version(self, found: NumberedObject, data: bytes) -> Version:
+        value, written, _ = of_bytes(data, self._store.uri + found.stat.path)
+        return Version(found.folder.removesuffix("/"), found.number, found.stat.modified_s, value, written)
 
     def _replaced_already(self, folder: str, number: int, value: Any, written: tuple[str, ...]) -> Version | None:
         """What became of a put above which a newer version lies: it won and was replaced, or it came late."""

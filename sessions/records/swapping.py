@@ -23,10 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, StoreError
-from deltacompact.delta_streams.log.certain_put import put_certainly
-from deltacompact.storage.objects import ObjectStat, ObjectStore, Swaps, honours_if_match
+from deltacompact.storage.certain_put import put_certainly
+from deltacompact.storage.numbered import NumberedObject, newest_of_each
+from deltacompact.storage.objects import ObjectStore, Swaps, honours_if_match
 from sessions.base.unreadable import Unreadable
-from sessions.records.numbered import NumberedRecords, newest, number_of
+from sessions.records.numbered import NumberedRecords
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
 _ONE = "9" * 20 + ".json"
@@ -64,13 +65,14 @@ class SwappedRecords:
 
     def read_changed(self, prefix: str, known: Mapping[str, Version], name: str = "") -> dict[str, Version]:
         """The same by folder; those that have not changed since they were known are not read again."""
-        found = {folder: stat for folder, stat in newest(self._store.list(prefix)).items() if folder.endswith(name)}
-        same = {folder: known[folder] for folder, stat in found.items() if _is(stat, known.get(folder))}
-        changed = {folder: stat for folder, stat in found.items() if folder not in same}
+        newest = {folder.removesuffix("/"): one for folder, one in newest_of_each(self._store.list(prefix)).items()}
+        found = {folder: one for folder, one in newest.items() if folder.endswith(name)}
+        same = {folder: known[folder] for folder, one in found.items() if _is(one, known.get(folder))}
+        changed = {folder: one for folder, one in found.items() if folder not in same}
 
-        def version(folder: str, stat: ObjectStat) -> Version | None:
+        def version(folder: str, one: NumberedObject) -> Version | None:
             try:
-                return self._version(folder, stat)
+                return self._version(folder, one)
             except NotFoundError:
                 return None
             except (CorruptionError, InputError) as error:
@@ -136,18 +138,18 @@ class SwappedRecords:
         value, written, number = of_bytes(found.data, self._store.uri + path)
         return Version(folder, number, found.modified_s, value, written, found.etag)
 
-    def _version(self, folder: str, stat: ObjectStat) -> Version:
+    def _version(self, folder: str, listed: NumberedObject) -> Version:
         """The record that was listed, or the one that has replaced it. Raises NotFoundError where it is gone."""
-        if stat.path.endswith(_ONE) and self._swaps is not None:
+        if listed.stat.path.endswith(_ONE) and self._swaps is not None:
             return self._one(self._swaps, folder)
         try:
-            return self._numbered.version(stat)
+            return self._numbered.version(listed)
         except NotFoundError:
             return self.read(folder)
 
 
-def _is(stat: ObjectStat, known: Version | None) -> bool:
+def _is(listed: NumberedObject, known: Version | None) -> bool:
     """Whether a listed object is the version that is known."""
     if known is None:
         return False
-    return stat.etag == known.etag if known.etag is not None else number_of(stat) == known.number
+    return listed.stat.etag == known.etag if known.etag is not None else listed.number == known.number

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 
 from deltacompact.base.errors import NotFoundError
+from deltacompact.storage.numbered import numbered_path
 from deltacompact.storage.objects import ObjectStore
 from sessions.base.model import JobRun, JobRunState
 
@@ -24,8 +25,12 @@ def submitted_id(table: str, slot: int) -> str:
     return f"watch-{table}-{slot}"
 
 
+def slots_folder(table: str) -> str:
+    return f"watch/{table}/"
+
+
 def slot_path(table: str, slot: int) -> str:
-    return f"watch/{table}/{slot:020d}.json"
+    return numbered_path(slots_folder(table), slot)
 
 
 def remember_end(store: ObjectStore, run: JobRun) -> None:

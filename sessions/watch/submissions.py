@@ -26,13 +26,15 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import NotFoundError
+from deltacompact.storage.numbered import listed
 from deltacompact.storage.objects import ObjectStore
 from sessions.base.ids import session_id
 from sessions.base.model import JobRunState
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
-from sessions.records.trigger_ends import forget_ends, remembered_ends, slot_path, submitted_id
+from sessions.records.trigger_ends import forget_ends, remembered_ends, slot_path, slots_folder, submitted_id
 
 FOLDED_AT = 64
 """So many slots are kept before those that have ended are folded."""
@@ -88,7 +90,6 @@ class Submissions:
     def __init__(self, store: ObjectStore, table: str, unreadable: Unreadable | None = None) -> None:
         self._digest = hashlib.sha256(table.encode()).hexdigest()[:16]
         self._store = store
-        self._folder = f"watch/{self._digest}/"
         self._records = SwappedRecords(store)
         self._unreadable = Unreadable() if unreadable is None else unreadable
         self._known: dict[int, Submission] = {}
@@ -156,12 +157,11 @@ class Submissions:
 
     def _read_new(self) -> bool:
         """Read the slots that are new. False: there is a gap before them, so some were folded."""
-        last = self._path(self._next - 1) if self._next else self._folder
-        listed = [stat.path for stat in self._store.list(self._folder, last)]
-        while self._path(self._next) in listed:
+        new = listed(self._store, slots_folder(self._digest), self._next - 1 if self._next else None)
+        while self._next in new:
             self._read_slot(self._next)
             self._next += 1
-        return not listed or listed[-1] < self._path(self._next)
+        return max(new, default=-1) < self._next
 
     def _read_slot(self, slot: int) -> None:
         path = self._path(slot)
@@ -227,13 +227,4 @@ _BYTES_MAX = 200_000
 
 def batches(partitions: list[dict[str, str | None]], most: int) -> Iterator[list[dict[str, str | None]]]:
     """A document names so many partitions at most, and no more than one message holds: else it could never be sent."""
-    batch: list[dict[str, str | None]] = []
-    size = 0
-    for partition in partitions:
-        size += len(json.dumps(partition)) + 2
-        if batch and (len(batch) == most or size > _BYTES_MAX):
-            yield batch
-            batch, size = [], len(json.dumps(partition)) + 2
-        batch.append(partition)
-    if batch:
-        yield batch
+    return batched(partitions, lambda partition: len(json.dumps(partition)) + 2, _BYTES_MAX, most)

@@ -39,7 +39,6 @@ from deltacompact.delta_streams.appending.incoming import Rows, incoming, key_co
 from deltacompact.delta_streams.appending.new_columns import added, check_fixed, check_names
 from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, shape_of
 from deltacompact.delta_streams.appending.sources import canonical_name
-from deltacompact.delta_streams.log.certain_put import telling_interrupts
 from deltacompact.delta_streams.log.entries import Committed, Entry, Opened
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import Known
@@ -48,6 +47,7 @@ from deltacompact.delta_streams.table_documents import is_destination
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured_file
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import files as tabular

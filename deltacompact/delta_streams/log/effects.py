@@ -7,8 +7,8 @@ fence                        nothing, because no user waits for it
 
 from __future__ import annotations
 
-from deltacompact.delta_streams.log.certain_put import Effect
 from deltacompact.delta_streams.log.entries import Committed, Entry, IndexReplaced, Retracted, Sealed
+from deltacompact.storage.certain_put import Effect
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:

@@ -22,7 +22,6 @@ from itertools import count
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.delta_streams.log import checkpoints
-from deltacompact.delta_streams.log.certain_put import Effect
 from deltacompact.delta_streams.log.effects import effect_of
 from deltacompact.delta_streams.log.entries import Carried, Entry, Fence, Opened, Retracted, Sealed
 from deltacompact.delta_streams.log.heads import Head
@@ -31,6 +30,7 @@ from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.log.stored_head import StoredHead
 from deltacompact.delta_streams.log.tokens import Tokens
 from deltacompact.delta_streams.paths import GENESIS, StreamPaths
+from deltacompact.storage.certain_put import Effect
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.025, 2.0

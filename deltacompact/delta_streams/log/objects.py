@@ -5,7 +5,7 @@
     listed: 0 1 2 4         entry 3 is asked for: it is there (a page of the listing had missed it), or it is a hole
 
 Entries never change. A hole is an entry that somebody removed from outside: every process that meets one refuses to go
-on. If the reply to a put is lost, the commit id in the slot shows who won (certain_put.py).
+on. If the reply to a put is lost, the commit id in the slot shows who won (storage/certain_put.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION
-from deltacompact.delta_streams.log.certain_put import Effect, put_certainly
 from deltacompact.delta_streams.log.entries import (
     Committed,
     Entry,
@@ -34,6 +33,7 @@ from deltacompact.delta_streams.log.entries import (
 )
 from deltacompact.delta_streams.log.heads import RecentEntries
 from deltacompact.delta_streams.paths import StreamPaths
+from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import Fetches, ObjectStat, ObjectStore
 
 ReadEntry = tuple[Entry, str | None]

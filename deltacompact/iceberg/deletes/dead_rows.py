@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile, Fill
@@ -300,16 +301,9 @@ def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]]
 
 def _kill_by_key(pieces: Iterable[_Piece], keys: _Keys, rows_at_once: int) -> None:
     """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
-    waiting: list[_Piece] = []
-    rows = 0
-    for piece in pieces:
-        if waiting and rows + len(piece.digests) > rows_at_once:
-            _kill_pieces(waiting, keys)
-            waiting, rows = [], 0
-        waiting.append(piece)
-        rows += len(piece.digests)
-    if waiting:
-        _kill_pieces(waiting, keys)
+    for batch in batched(pieces, lambda piece: len(piece.digests), rows_at_once):
+        _kill_pieces(batch, keys)
+        del batch  # before the next one is read
 
 
 def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> Iterator[_Piece]:
@@ -358,13 +352,4 @@ def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) ->
 
 def in_pieces(sources: Sequence[Source], rows_max: int) -> list[tuple[Source, ...]]:
     """Files in tasks of about so many rows."""
-    pieces: list[tuple[Source, ...]] = []
-    piece: list[Source] = []
-    rows = 0
-    for source in sources:
-        if piece and rows + source.stored.rows > rows_max:
-            pieces.append(tuple(piece))
-            piece, rows = [], 0
-        piece.append(source)
-        rows += source.stored.rows
-    return [*pieces, tuple(piece)] if piece else pieces
+    return [tuple(piece) for piece in batched(sources, lambda source: source.stored.rows, rows_max)]

@@ -26,6 +26,8 @@ from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.keys import ENCODING_VERSION
 from deltacompact.index.primary_key_index import encoding_document, encoding_of_document
+from deltacompact.storage.checksummed import is_whole, with_checksum
+from deltacompact.storage.numbered import numbered_path
 
 FORMAT = 1
 KIND = "deltacompact key index"
@@ -103,7 +105,7 @@ class KeyIndex:
 
     @property
     def path(self) -> str:
-        return path_of(self.terms.folder, self.generation)
+        return numbered_path(self.terms.folder, self.generation)
 
     def to_bytes(self) -> bytes:
         folder = self.terms.folder
@@ -120,16 +122,12 @@ class KeyIndex:
             for run in self.runs
         ]
         body = {"table": self.terms.table_uuid, "terms": self.terms.words, "runs": runs}
-        return json.dumps({"format": FORMAT, "kind": KIND, "sha256": _checksum(body), "index": body}).encode()
-
-
-def path_of(folder: str, generation: int) -> str:
-    return f"{folder}{generation:020}.json"
+        return json.dumps(with_checksum("index", body, format=FORMAT, kind=KIND)).encode()
 
 
 def index_of(data: bytes, terms: Terms, generation: int, written_s: float) -> KeyIndex:
     """The index of a document. Raises IndexUnusableError for one that is damaged or of another table."""
-    path = path_of(terms.folder, generation)
+    path = numbered_path(terms.folder, generation)
     body = _body(data, path)
     if (body.get("table"), body.get("terms")) != (terms.table_uuid, terms.words):
         raise IndexUnusableError(f"{path} belongs to another table, or to other columns")
@@ -160,13 +158,9 @@ def _body(data: bytes, path: str) -> dict[str, Any]:
     if kind == KIND and isinstance(format_, int) and format_ > FORMAT:
         raise UnknownFormatError(f"{path} has format {format_}, this deltacompact knows up to {FORMAT}")
     body = document.get("index")
-    if kind != KIND or format_ != FORMAT or not isinstance(body, dict) or document.get("sha256") != _checksum(body):
+    if kind != KIND or format_ != FORMAT or not isinstance(body, dict) or not is_whole(document, "index"):
         raise IndexUnusableError(f"{path} is damaged: its SHA-256 differs")
     return body
-
-
-def _checksum(body: Any) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _run(run: dict[str, Any], folder: str, path: str) -> Run:

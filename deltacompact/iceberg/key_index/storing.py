@@ -10,45 +10,31 @@ older than the generation before, and the files that only those name.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import replace
 
-from deltacompact.base.errors import DeltaCompactError, NotFoundError
+from deltacompact.base.errors import DeltaCompactError
 from deltacompact.iceberg.key_index.document import (
     KeyIndex,
     index_of,
     names_in,
-    path_of,
 )
 from deltacompact.iceberg.key_index.terms import Terms
-from deltacompact.storage.objects import ObjectStat, ObjectStore
-
-GENERATION = re.compile(r"(\d{20})\.json")
-
-
-_LOOKS = 3
-"""How often the newest generation is looked for, if two newer ones come before it is read."""
+from deltacompact.storage.numbered import listed, numbered_path, read_newest
+from deltacompact.storage.objects import ObjectStore
 
 
 def newest(store: ObjectStore, terms: Terms) -> KeyIndex:
     """The newest generation: generation 0 where there is none."""
-    for look in range(1, _LOOKS + 1):
-        found = max(_generations(store, terms.folder), key=lambda one: one[0], default=None)
-        if found is None:
-            break
-        generation, stat = found
-        try:
-            return index_of(store.get(stat.path), terms, generation, stat.modified_s)
-        except NotFoundError:
-            if look == _LOOKS:
-                raise
-    return KeyIndex(terms, 0)
+    found = read_newest(store, terms.folder)
+    if found is None:
+        return KeyIndex(terms, 0)
+    generation, data = found
+    return index_of(data, terms, generation.number, generation.stat.modified_s)
 
 
 def newest_generation(store: ObjectStore, terms: Terms) -> int:
     """Its number alone, whatever is in it."""
-    return max((number for number, _ in _generations(store, terms.folder)), default=0)
+    return max(listed(store, terms.folder), default=0)
 
 
 def publish(store: ObjectStore, index: KeyIndex) -> KeyIndex:
@@ -65,11 +51,11 @@ def publish(store: ObjectStore, index: KeyIndex) -> KeyIndex:
 def _tidy(store: ObjectStore, new: KeyIndex) -> None:
     """Delete generations before the last one, and what only they name."""
     folder = new.terms.folder
-    old = [(number, stat) for number, stat in _generations(store, folder) if number < new.generation - 1]
+    old = [stat for number, stat in listed(store, folder).items() if number < new.generation - 1]
     if not old:
         return
-    needed = new.names | _names(store, folder, path_of(folder, new.generation - 1))
-    for _, stat in old:
+    needed = new.names | _names(store, folder, numbered_path(folder, new.generation - 1))
+    for stat in old:
         gone = _names(store, folder, stat.path) - needed
         store.delete(sorted(gone))
         store.delete([stat.path])
@@ -81,9 +67,3 @@ def _names(store: ObjectStore, folder: str, path: str) -> frozenset[str]:
         return names_in(store.get(path), folder, path)
     except DeltaCompactError:
         return frozenset()
-
-
-def _generations(store: ObjectStore, folder: str) -> Iterator[tuple[int, ObjectStat]]:
-    for stat in store.list(folder):
-        if match := GENERATION.fullmatch(stat.path.removeprefix(folder)):
-            yield int(match[1]), stat

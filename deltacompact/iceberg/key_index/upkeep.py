@@ -13,8 +13,8 @@ from collections import defaultdict
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.iceberg.key_index.document import UnknownFormatError, names_in
-from deltacompact.iceberg.key_index.storing import GENERATION
 from deltacompact.iceberg.key_index.terms import FOLDER
+from deltacompact.storage.numbered import number_in
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 UNUSED_MS = 30 * 86_400_000
@@ -36,7 +36,7 @@ def kept_files(store: ObjectStore, now_ms: int) -> frozenset[str]:
 
 
 def _kept(store: ObjectStore, folder: str, stats: list[ObjectStat], now_ms: int) -> set[str]:
-    generations = [stat for stat in stats if GENERATION.fullmatch(stat.path.removeprefix(folder))]
+    generations = [stat for stat in stats if number_in(folder, stat.path) is not None]
     newest = sorted(generations, key=lambda stat: stat.path)[-_KEPT:]
     if not newest or now_ms - newest[-1].modified_s * 1000 > UNUSED_MS:
         return set()

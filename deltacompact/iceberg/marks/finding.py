@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Fill
@@ -225,17 +226,8 @@ class Finder:
     # Delete files
 
     def _delete_pieces(self, stored: Sequence[StoredFile]) -> Iterator[tuple[StoredFile, ...]]:
-        piece: list[StoredFile] = []
-        rows = 0
-        for file in stored:
-            is_full = len(piece) >= self.sizes.delete_files_per_task
-            if piece and (is_full or rows + file.rows > self.sizes.delete_rows_per_task):
-                yield tuple(piece)
-                piece, rows = [], 0
-            piece.append(file)
-            rows += file.rows
-        if piece:
-            yield tuple(piece)
+        sizes = self.sizes
+        return map(tuple, batched(stored, _rows_of, sizes.delete_rows_per_task, sizes.delete_files_per_task))
 
     # Dead rows
 
@@ -343,3 +335,7 @@ def source_of(ordinal: Ordinal, asked: Asked) -> Source:
 def stored(entry: Entry) -> StoredFile:
     """A content file as tasks read it."""
     return StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
+
+
+def _rows_of(file: StoredFile) -> int:
+    return file.rows

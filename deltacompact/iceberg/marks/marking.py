@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from deltacompact.base.batching import batched
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes
@@ -113,18 +114,9 @@ class Marker:
     def _shares(self, groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
         """Groups for one task each."""
         limits = self.settings.limits
-        rows_of = [sum(one.entry.file.rows for one in group) for group in groups]
-        share = min(max(limits.task_rows_min, math.ceil(sum(rows_of) / max(1, self.tasks.slots * 2))), ROWS_PER_TASK)
-        members: list[Group] = []
-        rows = 0
-        for group, group_rows in zip(groups, rows_of, strict=True):
-            if members and rows + group_rows > share:
-                yield tuple(members)
-                members, rows = [], 0
-            members.append(group)
-            rows += group_rows
-        if members:
-            yield tuple(members)
+        rows = sum(map(_rows_of, groups))
+        share = min(max(limits.task_rows_min, math.ceil(rows / max(1, self.tasks.slots * 2))), ROWS_PER_TASK)
+        return map(tuple, batched(groups, _rows_of, share))
 
     def _written(
         self, step: Callable[[ObjectStore, MarkTask], list[Written]], shares: Sequence[tuple[Group, ...]], suffix: str
@@ -155,6 +147,10 @@ def _asked(one: ToMark) -> Asked:
 
 def _dead_source(one: ToMark) -> DeadSource:
     return DeadSource(source_of(Ordinal(0), _asked(one)), one.dead)
+
+
+def _rows_of(group: Group) -> int:
+    return sum(one.entry.file.rows for one in group)
 
 
 def _by_partition(dead: Sequence[ToMark]) -> list[Group]:

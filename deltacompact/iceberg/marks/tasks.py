@@ -9,13 +9,14 @@ all of its dead rows (rule 18).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType
@@ -115,22 +116,13 @@ def write_positions(store: ObjectStore, task: MarkTask) -> list[Written]:
     def write(file: DeleteFile) -> Written:
         return _write_positions(store, file, former, task.codec)
 
-    return [written for batch in _batches(task.files) for written in side_by_side(batch, write, len(batch))]
+    # the rows of the data files are held in memory
+    batches = batched(task.files, _rows_of_sources, _ROWS_OF_WRITES_AT_ONCE, _WRITES_AT_ONCE)
+    return [written for batch in batches for written in side_by_side(batch, write, len(batch))]
 
 
-def _batches(files: Sequence[DeleteFile]) -> Iterator[list[DeleteFile]]:
-    """Files to write at a time: a few, and not of too many rows of data files, which are held in memory."""
-    batch: list[DeleteFile] = []
-    rows = 0
-    for file in files:
-        file_rows = sum(one.source.stored.rows for one in file.sources)
-        if batch and (len(batch) == _WRITES_AT_ONCE or rows + file_rows > _ROWS_OF_WRITES_AT_ONCE):
-            yield batch
-            batch, rows = [], 0
-        batch.append(file)
-        rows += file_rows
-    if batch:
-        yield batch
+def _rows_of_sources(file: DeleteFile) -> int:
+    return sum(one.source.stored.rows for one in file.sources)
 
 
 def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> Written:

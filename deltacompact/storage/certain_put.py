@@ -6,9 +6,9 @@
     put -> no reply, get -> access refused            OutcomeUnknownError: "may or may not be committed"
     put -> Ctrl-C,   get -> our bytes                 Interrupted: "committed at position 7, interrupted afterwards"
 
-The bytes of an entry are unique, because every commit has a fresh id. So compare the stored bytes to see who won the
-slot. An `Effect` says in words what a put does. An object that nobody sees yet (the log of a successor before its seal)
-has no effect.
+The bytes must be unique, as those of log entries are: every commit has a fresh id. Then the stored bytes say who won
+the slot. An `Effect` says in words what a put does. An object that nobody sees yet (the log of a successor before its
+seal) has no effect.
 """
 
 from __future__ import annotations

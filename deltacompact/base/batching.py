@@ -1,0 +1,29 @@
+"""Divides items, in their order, into batches of a bounded size.
+
+sizes 3 3 3 9 1, at most 6        [3 3] [3] [9] [1]        a larger item is a batch of its own
+the same, at most 1 item each     [3] [3] [3] [9] [1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def batched(
+    items: Iterable[Item], size_of: Callable[[Item], int], size_max: float, count_max: int | None = None
+) -> Iterator[list[Item]]:
+    """Batches of at most `size_max` in all, and of at most `count_max` items. One item may be larger than a batch."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        item_size = size_of(item)
+        if (size and size + item_size > size_max) or (count_max is not None and len(batch) >= count_max):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += item_size
+    if batch:
+        yield batch
