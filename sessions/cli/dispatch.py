@@ -204,7 +204,7 @@ def dispatcher_of(
     from sessions.dispatch.admission import Admission
     from sessions.dispatch.dispatcher import Dispatcher
     from sessions.dispatch.intake import Intake
-    from sessions.dispatch.job_run_work import Means
+    from sessions.dispatch.means import Means
     from sessions.documents.allow_list import AllowList
     from sessions.launchers.chosen import Launchers
     from sessions.launchers.local import LocalLauncher

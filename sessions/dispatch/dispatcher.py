@@ -34,7 +34,8 @@ from sessions.base.model import Dispatcher as Record
 from sessions.base.model import JobRun, JobRunState
 from sessions.base.troubles import told
 from sessions.dispatch.intake import Intake
-from sessions.dispatch.job_run_work import JobRunWork, Means
+from sessions.dispatch.job_run_work import JobRunWork
+from sessions.dispatch.means import Means
 from sessions.launchers.reaper import Reaper
 from sessions.planning.turns import Turn, missing_launchers
 from sessions.queues.queue import Queue

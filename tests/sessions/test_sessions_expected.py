@@ -21,8 +21,8 @@ from sessions.base.settings import DispatcherSettings
 from sessions.cli import dispatch as command
 from sessions.cli import run
 from sessions.cli.dispatch import dispatcher_of, quiet_windows
-from sessions.dispatch import job_run_work
-from sessions.dispatch.job_run_work import _Group
+from sessions.dispatch import looks
+from sessions.dispatch.held_group import HeldGroup
 from sessions.documents.instruction import of_values
 from sessions.events.event import EventType
 from sessions.events.outbox import Outbox
@@ -128,7 +128,7 @@ def test_a_retry_counts_what_the_first_try_took():
     state.add_session(again)
     stored = state.session("run-1", again.id)
     report = SessionReport(state, stored, lambda: None)
-    group = _Group("g1", {again.id: again}, launched_s=time.monotonic())
+    group = HeldGroup("g1", {again.id: again}, launched_s=time.monotonic())
     assert group.left(now_s).seconds == pytest.approx(400 + again.plan.start_s, abs=1), "not launched for long"
     report.begin()
     report.write()
@@ -168,7 +168,7 @@ def test_what_a_start_takes_is_learned(place, monkeypatch, ends_late_s):
         return found
 
     monkeypatch.setattr(LocalLauncher, "status", status)
-    monkeypatch.setattr(job_run_work, "_LOOK_AT_SESSIONS_EVERY_S", 0.0)
+    monkeypatch.setattr(looks, "_LOOK_EVERY_S", 0.0)
     place.table("orders", partitions=("a", "b", "c"))
     for day in "abc":
         place.submit("orders", f"run-{day}", partitions=[{"day": day}])

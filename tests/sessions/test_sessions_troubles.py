@@ -28,7 +28,9 @@ from sessions.dispatch import attempts as attempts_module
 from sessions.dispatch import job_run_work
 from sessions.dispatch.admission import Admission
 from sessions.dispatch.intake import Intake
-from sessions.dispatch.job_run_work import JobRunWork, Means
+from sessions.dispatch.job_run_work import JobRunWork
+from sessions.dispatch.means import Means
+from sessions.dispatch.planned import record_plans
 from sessions.documents.allow_list import AllowList
 from sessions.events.due import events_of_job_run, events_of_session
 from sessions.events.event import EventType
@@ -127,7 +129,7 @@ class World:
             "Attempts",
             lambda held, asked, **named: real(held, asked, self.open_catalog, **named),
         )
-        monkeypatch.setattr(job_run_work, "_LOOK_EVERY_S", 0.0)
+        monkeypatch.setattr(job_run_work, "_ROUND_EVERY_S", 0.0)
 
     def asked(self, kind, path, act):
         if self.error is not None:
@@ -313,8 +315,7 @@ def test_a_runner_that_cannot_open_the_catalog_says_so(world):
     world.submit()
     stored = world.state.job_run("run-1")
     held = claim(world.state, stored, "host.1.a", 60.0, 0.0)
-    work = JobRunWork(held, world.means)
-    work._planned(world.means.plan(job_run_work.of_values(held.run.document)))
+    record_plans(held, world.means, world.means.plan(job_run_work.of_values(held.run.document)))
     attempts = attempts_module.Attempts(held, None, world.open_catalog)
     attempts.next("all")
     world.error = StoreError("no route to the catalog")

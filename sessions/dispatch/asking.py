@@ -1,0 +1,26 @@
+"""Asks the store of the state, which may not answer at once, about one session or about many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sessions.base.patience import patiently
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+_STORE_TRIES = 5
+_THREADS = 8
+
+
+def asking(ask: Callable[[], Answer]) -> Answer:
+    """The answer of a store, asked again after a while where there is none."""
+    return patiently(ask, _STORE_TRIES, wait_max_s=10)
+
+
+def each(asked: Iterable[Asked], ask: Callable[[Asked], Answer]) -> list[Answer]:
+    """The answers about each, several asked at a time."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(ask, asked))

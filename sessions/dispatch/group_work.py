@@ -1,0 +1,182 @@
+"""Launches the groups of a held job run, and follows each one to its end.
+
+g1         waits for admission, is launched, ends: two sessions succeeded, one is to be tried again
+g1         again after some seconds, under a new attempt
+g1         records nothing for minutes: it hangs, is ended, and is tried again
+g2         never fits the limits: its sessions fail, and say so
+g2         its catalog does not answer: it waits, later each time, and for so long others have the place
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deltacompact.base.errors import StoreError
+from deltacompact.base.wording import counted, one_line
+from sessions.base.model import Session, SessionState
+from sessions.base.troubles import Cause
+from sessions.dispatch.asking import asking, each
+from sessions.dispatch.delays import Delays
+from sessions.dispatch.forecast import Forecast
+from sessions.dispatch.held_group import HeldGroup
+from sessions.dispatch.log_keeper import LogKeeper
+from sessions.dispatch.looks import Looks
+from sessions.dispatch.means import Means
+from sessions.dispatch.retries import Retries
+from sessions.launchers.launcher import GroupSpec, GroupState
+from sessions.planning.admission import Postponed
+from sessions.planning.reasons import Wait
+from sessions.planning.refine import group_estimate
+from sessions.records.leases import HeldJobRun
+
+_LOG = logging.getLogger("sessions")
+_KILLED = "its process ended before it did"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """The work on the groups of one job run."""
+
+    held: HeldJobRun
+    means: Means
+    forecast: Forecast
+    looks: Looks
+    retries: Retries
+    delays: Delays
+
+    def taken(self, sessions: Iterable[Session]) -> list[HeldGroup]:
+        """The sessions in groups. What an earlier epoch has launched can publish no more."""
+        sessions = list(sessions)
+        groups: dict[str, HeldGroup] = {}
+        launched = [session for session in sessions if session.attempt is not None and not session.state.ended]
+        taken = {session.id: session for session in [*sessions, *each(launched, self.retries.next)]}
+        for session in taken.values():
+            assert session.plan is not None
+            groups.setdefault(session.plan.group, HeldGroup(session.plan.group, {})).sessions[session.id] = session
+        for group in groups.values():
+            group.wait_for_trouble(self.means.clock())
+        return list(groups.values())
+
+    def start(self, group: HeldGroup) -> None:
+        """Launch a group if it may start now."""
+        if time.monotonic() < group.not_before_s:
+            return
+        if group.waiting is None:
+            group.waiting = self.forecast.waiting(group.name, group.plans_left)
+            group.waits_since_s = time.monotonic()
+        postponed = self.means.admission.enter(group.waiting, group_estimate(group.plans_left))
+        if postponed is not None:
+            self._postponed(group, postponed)
+            return
+        group.update(each(group.unnamed(self.held.epoch), self.retries.next))
+        if not group.unended or group.unnamed(self.held.epoch):
+            self._leave(group)  # all of them had been published, or one cannot be fenced off
+            group.wait_for_trouble(self.means.clock())
+            return
+        if self.held.run.trouble is not None:
+            asking(lambda: self.held.change(trouble=None))
+        self._launch(group)
+
+    def _postponed(self, group: HeldGroup, postponed: Postponed) -> None:
+        """The records of its sessions say why a group waits. What never fits has failed."""
+        if postponed.wait is Wait.NEVER_FITS:
+            self._leave(group)
+            group.update(each(group.unended, lambda session: self.retries.give_up(session, postponed.text)))
+        else:
+            self.delays.tell(group, postponed)
+
+    def _launch(self, group: HeldGroup) -> None:
+        group.launches += 1
+        group.used |= {session.attempt for session in group.unended if session.attempt}
+        group.launched_sessions = tuple(session.id for session in group.unended)
+        spec = self._spec(group)
+        group.launched_s, group.silent_s = time.monotonic(), 0.0
+        try:
+            self.means.launcher.launch(spec)
+        except StoreError as error:  # this machine lacks what a process takes: no session has failed for it
+            self._leave(group)
+            self._tried(group, group.unended, one_line(error), Cause.RESOURCES)
+            group.wait_for_trouble(self.means.clock())
+            return
+        group.launched, group.done_s = spec.id, None
+        group.log = LogKeeper(self.held.state, self.means.launcher, spec.id, spec.launcher)
+        _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
+
+    def follow(self, group: HeldGroup) -> None:
+        """Once a group has ended or hangs: what became of its sessions, and when they are tried again."""
+        assert group.launched is not None and group.log is not None
+        group.log.look()
+        status, why = self.means.launcher.status(group.launched), _KILLED
+        if status.state is GroupState.RUNNING:
+            if group.silent_s <= group.patience_s(self.means.settings.stall_s) and not group.lingers():
+                return
+            if group.unended:
+                why = f"it recorded nothing for {group.silent_s:,.0f} s, so its process was ended"
+                _LOG.warning("%s hangs: %s", group.launched, why)
+        else:
+            _LOG.info("%s ended with status %s %s", group.launched, status.exit_status, status.text)
+            why = status.text if status.cause else why
+        took_s = time.monotonic() - group.launched_s
+        self._end_launch(group)
+        self.looks.see(group)
+        self.looks.learn(group, took_s)
+        self._leave(group)
+        failed = [session for session in group.unended if session.state is SessionState.RUNNING or session.error]
+        self._tried(group, failed or group.unended, why, status.cause)
+        failures = max((session.failures for session in group.unended), default=0)
+        group.not_before_s = time.monotonic() + self.means.policy.wait_s(failures)
+        group.wait_for_trouble(self.means.clock())
+
+    def _tried(self, group: HeldGroup, sessions: list[Session], why: str, cause: Cause | None) -> None:
+        """These sessions were tried in vain."""
+        group.update(each(sessions, lambda session: self.retries.after(session, why, cause)))
+
+    def cancel(self, group: HeldGroup) -> None:
+        """End what runs gently, and see to it that nothing of it publishes any more. What is published stays."""
+        if group.launched is not None:
+            self._end_launch(group)
+            self.looks.see(group)
+        self._leave(group)
+        group.update(each(group.unended, self.retries.cancel))
+
+    def let_go(self, group: HeldGroup) -> None:
+        """End what runs, and give its place to others."""
+        if group.launched is not None:
+            self._end_launch(group)
+        self._leave(group)
+
+    def _end_launch(self, group: HeldGroup) -> None:
+        """Nothing is left of a process or cluster whose group has ended, but what it printed."""
+        assert group.launched is not None and group.log is not None
+        group.log.keep()
+        try:
+            self.means.launcher.terminate(group.launched)
+        except StoreError as error:
+            _LOG.error("%s may still run, the reaper looks after it: %s", group.launched, one_line(error))
+
+    def _leave(self, group: HeldGroup) -> None:
+        """Give its place to others."""
+        if group.waiting is not None:
+            self.means.admission.leave(group.waiting.takes.group)
+        group.waiting, group.launched = None, None
+
+    def _spec(self, group: HeldGroup) -> GroupSpec:
+        plans = group.plans_left
+        first = plans[0]
+        run_id, epoch = self.held.run.id, self.held.epoch
+        return GroupSpec(
+            id=f"{run_id}.{epoch}.{group.name}.{group.launches}",
+            state_uri=self.held.state.uri,
+            job_run_id=run_id,
+            group=group.name,
+            epoch=epoch,
+            executor=first.executor,
+            launcher=first.launcher,
+            node_type=first.node_type,
+            workers_initial=max(plan.workers_initial for plan in plans),
+            workers_max=max(plan.workers_max for plan in plans),
+            peak_bytes=max(plan.peak_bytes for plan in plans),
+        )

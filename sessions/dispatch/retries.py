@@ -1,0 +1,61 @@
+"""What follows a try that did not end its session: another attempt, at once or later, or the session's end.
+
+its process was killed              tried again, counted as a failure; after three of them it has failed
+its catalog does not answer         tried again later, each time later; no failure is counted
+the job run is cancelled            it has ended, unless it had published
+"""
+
+from __future__ import annotations
+
+import logging
+
+from deltacompact.base.wording import counted
+from sessions.base.model import Session, SessionState
+from sessions.base.troubles import Cause, given_up, told
+from sessions.dispatch.asking import asking
+from sessions.dispatch.attempts import Attempts
+from sessions.dispatch.means import Means
+
+_LOG = logging.getLogger("sessions")
+_CANCELLED = "it was cancelled"
+
+
+class Retries:
+    """Tries the sessions of one job run again, or gives them up."""
+
+    def __init__(self, attempts: Attempts, means: Means) -> None:
+        self._attempts = attempts
+        self._tries = means.settings.tries
+        self._policy = means.policy
+        self._clock = means.clock
+
+    def next(self, session: Session) -> Session:
+        """The session with a new attempt, or as it has ended."""
+        return asking(lambda: self._attempts.next(session.id))
+
+    def give_up(self, session: Session, why: str) -> Session:
+        return asking(lambda: self._attempts.give_up(session.id, why))
+
+    def cancel(self, session: Session) -> Session:
+        return asking(lambda: self._attempts.give_up(session.id, _CANCELLED, SessionState.CANCELLED))
+
+    def after(self, session: Session, how: str, launch: Cause | None) -> Session:
+        """The session after a try that did not end it: another one follows, unless there were enough.
+
+        `how` the process ended counts where the session has recorded no error, `launch` is why the launch failed.
+        """
+        why, cause = session.error or how, launch or (Cause(session.cause) if session.cause else None)
+        if cause is not None:
+            return self._later(session, cause, why)
+        if session.failures + 1 >= self._tries:
+            return self.give_up(session, f"failed {counted(session.failures + 1, 'time')}: {why}")
+        _LOG.warning("session %s is tried again: %s", session.id, why)
+        return asking(lambda: self._attempts.next(session.id, failures=1))
+
+    def _later(self, session: Session, cause: Cause, why: str) -> Session:
+        now_s = self._clock()
+        trouble = self._policy.next(session.trouble, cause, why, now_s, session.progress.round)
+        if trouble is None:
+            return self.give_up(session, given_up(session.trouble, why, now_s))
+        _LOG.warning("session %s waits: %s", session.id, told(trouble))
+        return asking(lambda: self._attempts.next(session.id, trouble=trouble))
