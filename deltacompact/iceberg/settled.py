@@ -96,8 +96,9 @@ class Settled:
 
 def settled(state: TableState, recorded: str) -> Settled | None:
     """What upserts by these columns have settled on the branch. None: nothing is known."""
-    known = max((found for found in _remembered(state) if found.columns == recorded), key=_through, default=None)
-    return None if known is None else _settled(state, known)
+    history = _History.of(state)
+    known = max((found for found in history.memories if found.columns == recorded), key=_through, default=None)
+    return None if known is None else history.settled(known)
 
 
 def newest(state: TableState) -> Memory | None:
@@ -105,8 +106,7 @@ def newest(state: TableState) -> Memory | None:
 
     A snapshot on this head, with all rows that it adds, may say the same.
     """
-    known = max(_remembered(state), key=_through, default=None)
-    return None if known is None else Memory(known.columns, _settled(state, known).until, known.said_by)
+    return _newest(_History.of(state))
 
 
 def compared_through(state: TableState) -> int | None:
@@ -114,16 +114,17 @@ def compared_through(state: TableState) -> int | None:
 
     0: it was upserted, and nothing of that is known any more.
     """
-    known = newest(state)
+    history = _History.of(state)
+    known = _newest(history)
     if known is not None:
         return known.through
-    return 0 if state.branch in _upserted_branches(state.metadata) else None
+    return 0 if any(branch == state.branch for _, branch in history.records.values()) else None
 
 
 def outdated_records(metadata: TableMetadata) -> tuple[str, ...]:
     """The properties that make room for a new one."""
     records = _records(metadata)
-    by_age = sorted(records, key=lambda snapshot_id: records[snapshot_id].through)
+    by_age = sorted(records, key=lambda snapshot_id: records[snapshot_id][0].through)
     return tuple(f"{RECORD}{snapshot_id}" for snapshot_id in by_age[: max(0, len(by_age) + 1 - RECORDS_MAX)])
 
 
@@ -147,29 +148,41 @@ def merged_numbers(entries: Iterable[Entry]) -> Mapping[str, str]:
     return {MERGED: f"{min(numbers)}-{max(numbers)}"} if numbers else {}
 
 
-def _settled(state: TableState, known: Memory) -> Settled:
-    through = known.through
-    line = list(state.metadata.ancestors(state.snapshot))
-    later = list(takewhile(lambda snapshot: snapshot.sequence_number > through, line))
-    is_recorded = known.said_by in _records(state.metadata)
-    if line[-1].sequence_number > through + 1:  # snapshots in between have been expired
-        return Settled(through, known.said_by, through, True, is_recorded)
-    growing = [snapshot.sequence_number for snapshot in later if _may_add_rows(snapshot)]
-    until = min(growing) - 1 if growing else line[0].sequence_number
-    covers_all = not any(through < entry.sequence <= until for entry in state.data)
-    return Settled(through, known.said_by, until, bool(growing), is_recorded and covers_all)
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The history of a head: its snapshots that are left, the newest first, and what the table's properties say."""
+
+    state: TableState
+    line: tuple[Snapshot, ...]
+    records: Mapping[int, tuple[Memory, str]]
+    memories: tuple[Memory, ...]
+    """What snapshots in the history say: see above."""
+
+    @classmethod
+    def of(cls, state: TableState) -> _History:
+        line, records = tuple(state.metadata.ancestors(state.snapshot)), _records(state.metadata)
+        found = [memory for snapshot in line if (memory := _said(snapshot)) is not None]
+        if line and records:
+            history = {snapshot.snapshot_id for snapshot in line} | {line[-1].parent_id or 0}
+            history.update(entry.snapshot_id or 0 for entry in (*state.data, *state.deletes))
+            found += [records[snapshot_id][0] for snapshot_id in history if snapshot_id in records]
+        return cls(state, line, records, tuple(found))
+
+    def settled(self, known: Memory) -> Settled:
+        through, line = known.through, self.line
+        later = list(takewhile(lambda snapshot: snapshot.sequence_number > through, line))
+        is_recorded = known.said_by in self.records
+        if line[-1].sequence_number > through + 1:  # snapshots in between have been expired
+            return Settled(through, known.said_by, through, True, is_recorded)
+        growing = [snapshot.sequence_number for snapshot in later if _may_add_rows(snapshot)]
+        until = min(growing) - 1 if growing else line[0].sequence_number
+        covers_all = not any(through < entry.sequence <= until for entry in self.state.data)
+        return Settled(through, known.said_by, until, bool(growing), is_recorded and covers_all)
 
 
-def _remembered(state: TableState) -> list[Memory]:
-    """What snapshots in the history of the head say: see above."""
-    line = list(state.metadata.ancestors(state.snapshot))
-    found = [memory for snapshot in line if (memory := _said(snapshot)) is not None]
-    records = _records(state.metadata)
-    if not line or not records:
-        return found
-    history = {snapshot.snapshot_id for snapshot in line} | {line[-1].parent_id or 0}
-    history.update(entry.snapshot_id or 0 for entry in (*state.data, *state.deletes))
-    return found + [records[snapshot_id] for snapshot_id in history if snapshot_id in records]
+def _newest(history: _History) -> Memory | None:
+    known = max(history.memories, key=_through, default=None)
+    return None if known is None else Memory(known.columns, history.settled(known).until, known.said_by)
 
 
 def _said(snapshot: Snapshot) -> Memory | None:
@@ -181,16 +194,7 @@ def _said(snapshot: Snapshot) -> Memory | None:
     return None
 
 
-def _records(metadata: TableMetadata) -> dict[int, Memory]:
-    """What the table's properties say of snapshots."""
-    return {snapshot_id: memory for snapshot_id, (memory, _) in _properties(metadata).items()}
-
-
-def _upserted_branches(metadata: TableMetadata) -> set[str]:
-    return {branch for _, branch in _properties(metadata).values()}
-
-
-def _properties(metadata: TableMetadata) -> dict[int, tuple[Memory, str]]:
+def _records(metadata: TableMetadata) -> dict[int, tuple[Memory, str]]:
     """What the table's properties say of snapshots, and of which branch. Those of a copied table do not count."""
     found = {}
     for name, value in metadata.properties.items():

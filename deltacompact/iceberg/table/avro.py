@@ -55,11 +55,9 @@ def written(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], met
 def records(data: bytes, path: str) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, str]]:
     """The records, the writer's schema and the metadata. Raises CorruptionError naming the file if it is not Avro."""
     with _naming(path):
-        source = io.BytesIO(_decoded(data))
-        header, schema = _header(source)
-        metadata = {name: text.decode() for name, text in header["meta"].items()}
-        found: list[Any] = list(fastavro.reader(_plain(source, header, schema)))
-        return found, schema, metadata
+        meta, schema, plain = _plain(data)
+        found: list[Any] = list(fastavro.reader(plain))
+        return found, schema, {name: text.decode() for name, text in meta.items()}
 
 
 def schema_of(data: bytes, path: str) -> dict[str, Any]:
@@ -69,19 +67,23 @@ def schema_of(data: bytes, path: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One record: all its fields but one, some fields of that one, and that one as it is stored."""
+class SplitRecord:
+    """One record, of which one field is kept as it is stored.
+
+    around   all other fields
+    seen     the fields that were asked for of the stored one, which is a record itself
+    stored   its bytes
+    """
 
     around: dict[str, Any]
     seen: dict[str, Any]
     stored: bytes
 
 
-def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part]:
-    """The parts of each record. The field `name` is a record itself, and only the fields `seen` of it are decoded."""
+def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[SplitRecord]:
+    """Each record in parts. The field `name` is a record itself, and only the fields `seen` of it are decoded."""
     with _naming(path):
-        whole = io.BytesIO(_decoded(data))
-        header, schema = _header(whole)
+        _, schema, plain = _plain(data)
         fields = _without_logical_types(schema)["fields"]
         place = next(place for place, field in enumerate(fields) if field["name"] == name)
         inner = fields[place]["type"]
@@ -91,7 +93,7 @@ def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part
         )
         wanted = fastavro.parse_schema(inner | {"fields": [part for part in inner["fields"] if part["name"] in seen]})
         found = []
-        for block in fastavro.block_reader(_plain(whole, header, schema)):
+        for block in fastavro.block_reader(plain):
             source: io.BytesIO = block.bytes_  # type: ignore[attr-defined]
             raw = source.getvalue()
             for _ in range(block.num_records):
@@ -101,7 +103,7 @@ def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[Part
                 end = source.tell()
                 if place + 1 < len(fields):
                     around |= fastavro.schemaless_reader(source, after, None)
-                found.append(Part(around, part, raw[start:end]))
+                found.append(SplitRecord(around, part, raw[start:end]))
         return found
 
 
@@ -158,9 +160,7 @@ class Growing:
     def _end_block(self) -> None:
         deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)  # Avro's deflate has no zlib header
         block = deflate.compress(b"".join(self._waiting)) + deflate.flush()
-        fastavro.schemaless_writer(self._sink, _LONG, len(self._waiting))
-        fastavro.schemaless_writer(self._sink, _LONG, len(block))
-        self._sink.write(block + self._sync)
+        _write_block(self._sink, len(self._waiting), block, self._sync)
         self._waiting, self._waiting_bytes = [], 0
 
 
@@ -179,14 +179,33 @@ def _header(source: io.BytesIO) -> tuple[Any, dict[str, Any]]:
     return header, _spelled_out(json.loads(header["meta"][_SCHEMA]), {})
 
 
-def _plain(rest: io.BytesIO, header: Any, schema: Any) -> io.BytesIO:
-    """The file without logical types in its header. `rest` has been read to the end of the header."""
+def _plain(data: bytes) -> tuple[dict[str, bytes], dict[str, Any], io.BytesIO]:
+    """Metadata and schema of a file, and the file as fastavro reads it: without logical types, in a codec it knows."""
+    source = io.BytesIO(data)
+    header, schema = _header(source)
+    decode = _DECODERS.get(header["meta"].get(_CODEC, b"null"))
+    if decode is not None:
+        header["meta"][_CODEC] = b"null"
     plain = io.BytesIO()
     meta = header["meta"] | {_SCHEMA: json.dumps(_without_logical_types(schema)).encode()}
     fastavro.schemaless_writer(plain, _HEADER, header | {"meta": meta})
-    plain.write(rest.read())
+    if decode is None:
+        plain.write(source.read())
+    while decode is not None and source.tell() < len(data):
+        rows: Any = fastavro.schemaless_reader(source, _LONG, None)
+        size: Any = fastavro.schemaless_reader(source, _LONG, None)
+        stored, sync = source.read(size), source.read(len(header["sync"]))
+        if sync != header["sync"]:
+            raise ValueError("a block does not end as its header says")
+        _write_block(plain, rows, decode(stored), sync)
     plain.seek(0)
-    return plain
+    return header["meta"], schema, plain
+
+
+def _write_block(sink: io.BytesIO, rows: int, block: bytes, sync: bytes) -> None:
+    fastavro.schemaless_writer(sink, _LONG, rows)
+    fastavro.schemaless_writer(sink, _LONG, len(block))
+    sink.write(block + sync)
 
 
 def _spelled_out(schema: Any, defined: dict[str, Any]) -> Any:
@@ -210,29 +229,6 @@ def _spelled_out(schema: Any, defined: dict[str, Any]) -> Any:
         name: _spelled_out(value, defined) if name in ("type", "fields", "items", "values") else value
         for name, value in schema.items()
     }
-
-
-def _decoded(data: bytes) -> bytes:
-    """The file in a codec that fastavro reads."""
-    source = io.BytesIO(data)
-    header, _ = _header(source)
-    decode = _DECODERS.get(header["meta"].get(_CODEC, b"null"))
-    if decode is None:
-        return data
-    header["meta"][_CODEC] = b"null"
-    sink = io.BytesIO()
-    fastavro.schemaless_writer(sink, _HEADER, header)
-    while source.tell() < len(data):
-        rows: Any = fastavro.schemaless_reader(source, _LONG, None)
-        size: Any = fastavro.schemaless_reader(source, _LONG, None)
-        stored, sync = source.read(size), source.read(len(header["sync"]))
-        if sync != header["sync"]:
-            raise ValueError("a block does not end as its header says")
-        block = decode(stored)
-        fastavro.schemaless_writer(sink, _LONG, rows)
-        fastavro.schemaless_writer(sink, _LONG, len(block))
-        sink.write(block + sync)
-    return sink.getvalue()
 
 
 def _from_snappy(stored: bytes) -> bytes:

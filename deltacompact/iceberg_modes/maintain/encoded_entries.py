@@ -18,7 +18,8 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.iceberg.table import avro
-from deltacompact.iceberg.table.avro import Codec, Part
+from deltacompact.iceberg.table.avro import Codec
+from deltacompact.iceberg.table.avro import SplitRecord as Part
 from deltacompact.iceberg.table.content_files import (
     Manifest,
     PartitionTuple,
