@@ -20,11 +20,11 @@ from benchmarks.grids import Grid
 from benchmarks.matrix.points import JobRun
 from deltacompact.planning import sizing
 from deltacompact.planning.throughput import (
+    CompactionWork,
     MeasuredRun,
     Network,
     NetworkRun,
     Rates,
-    Work,
     capacity_of,
     network_of,
     predict,
@@ -156,7 +156,7 @@ def error_grid(runs: Sequence[MeasuredRun], rates: Rates) -> Grid:
         same = [run for run in runs if run.name == name]
         one, measured = same[0], median(run.seconds for run in same)
         here = capacity_of(1, one.cores, one.cores * sizing.FIGURE_MEMORY_BYTES)
-        work = Work.full(one.rows, one.row_bytes, hash_buckets=one.hash_buckets)
+        work = CompactionWork.full(one.rows, one.row_bytes, hash_buckets=one.hash_buckets)
         predicted = predict(work, here, rates).seconds
         rows.append([name, f"{measured:.2f}", f"{predicted:.2f}", f"{predicted / measured - 1:+.0%}"])
     return ["run", "measured s", "predicted s", "error"], rows
@@ -173,7 +173,7 @@ def prediction_grid(rates: Rates, prices: Prices, network: Network | None = None
         for size in SIZES_TIB:
             data = size * TIB
             count = data // PAPER_ROW_BYTES
-            work = Work.full(count, PAPER_ROW_BYTES, files=10_000)
+            work = CompactionWork.full(count, PAPER_ROW_BYTES, files=10_000)
             found = predict(work, capacity, rates)
 
             def cost(seconds: float, nodes: int = nodes, data: int = data) -> list[str]:

@@ -35,10 +35,10 @@ from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_o
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.results import CompactionResult, SessionResult, failed, finished, result_of
 from deltacompact.session import attempts
-from deltacompact.session.attempts import Terms
-from deltacompact.session.side_by_side import Run, run_side_by_side
+from deltacompact.session.attempts import SessionTerms
+from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
 from deltacompact.storage.certain_put import telling_interrupts
-from deltacompact.table.ports import NothingToDo, Snapshot
+from deltacompact.table.ports import NothingToDo, PartitionSnapshot
 from deltacompact.tabular.allocator import session_memory
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
@@ -77,7 +77,7 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
     return done
 
 
-def _shown(catalog: DeltaStreamCatalog, job: Job) -> PublicationResult | None:
+def _shown(catalog: DeltaStreamCatalog, job: CompactionJob) -> PublicationResult | None:
     """Let the Iceberg table that the destination is published to show what it has now; None: it is not published."""
     if job.publication is None:
         return None
@@ -95,7 +95,7 @@ def _shown(catalog: DeltaStreamCatalog, job: Job) -> PublicationResult | None:
     return result
 
 
-def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
+def _sessions(job: CompactionJob, emit: EventSink) -> list[SessionResult]:
     """Plan all sessions, then run as many at a time as the plans admit. The results are in the partitions' order."""
     options, lane_of = job.terms.options, job.lanes
     sessions = Counter(lane_of.values())
@@ -103,22 +103,22 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
     executors = executors_for(options, at_once, job.waits)
     room_of = rooms(capacities(options, executors), at_once)
 
-    def planned(work: Work) -> CompactionPlan | NothingToDo | Exception:
-        if not isinstance(work.found, Snapshot):
+    def planned(work: PartitionWork) -> CompactionPlan | NothingToDo | Exception:
+        if not isinstance(work.found, PartitionSnapshot):
             return work.found
         try:
             return plan_work(job, work, work.found, executors[lane_of[work.partition]].capacity)
         except Exception as error:
             return error
 
-    def run(work: Work, decided: CompactionPlan | NothingToDo | Exception) -> SessionResult:
+    def run(work: PartitionWork, decided: CompactionPlan | NothingToDo | Exception) -> SessionResult:
         if isinstance(decided, NothingToDo):
             return SessionResult(dict(work.partition.values), nothing_to_do=decided.reason)
         if isinstance(decided, Exception):
             result = failed(work.partition, decided)
         else:
             result = run_session(job, work, decided, executors[lane_of[work.partition]], emit)
-        snapshot = work.found if isinstance(work.found, Snapshot) else None
+        snapshot = work.found if isinstance(work.found, PartitionSnapshot) else None
         emit(finished(job.source_table_id, result, work.partition, snapshot))
         return result
 
@@ -136,7 +136,7 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
         ],
     )
     runs = [
-        Run(
+        ClaimedRun(
             Claim.of(lane_of[work.partition], decided) if isinstance(decided, CompactionPlan) else None,
             functools.partial(run, work, decided),
         )
@@ -146,11 +146,11 @@ def _sessions(job: Job, emit: EventSink) -> list[SessionResult]:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PartitionWork:
     """One partition of a job: its snapshot, why there is nothing to do, or the error of reading it."""
 
     stream: DeltaStreamPartition
-    found: Snapshot | NothingToDo | Exception
+    found: PartitionSnapshot | NothingToDo | Exception
 
     @property
     def partition(self) -> Partition:
@@ -158,7 +158,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CompactionJob:
     """A prepared compaction job run: its work by partition, of which so many are read at a time.
 
     `waits`: the store is behind a network. `publication`: the Iceberg table that shows the destination's rows.
@@ -166,15 +166,15 @@ class Job:
 
     source_table_id: str
     destination_table_id: str
-    terms: Terms
-    work: tuple[Work, ...]
+    terms: SessionTerms
+    work: tuple[PartitionWork, ...]
     waits: bool
     at_once: int
     publication: str | None = None
 
     @property
-    def snapshots(self) -> list[Snapshot]:
-        return [work.found for work in self.work if isinstance(work.found, Snapshot)]
+    def snapshots(self) -> list[PartitionSnapshot]:
+        return [work.found for work in self.work if isinstance(work.found, PartitionSnapshot)]
 
     @property
     def lanes(self) -> dict[Partition, Lane]:
@@ -183,7 +183,7 @@ class Job:
         return {snapshot.partition: lane for snapshot, lane in zip(self.snapshots, chosen, strict=True)}
 
 
-def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
+def prepare(catalog: DeltaStreamCatalog, request: Request) -> CompactionJob:
     """Resolve tables, keys and partitions. Writes nothing.
 
     Raises NotFoundError for an unknown table or partition, InputError for an unknown column, keys other than the
@@ -199,16 +199,18 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> Job:
     keys = _keys(source, request.primary_keys, request.sort_keys)
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
-    terms = Terms(keys, source.partition_keys, options, source.tombstone_retention)
+    terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention)
     in_place = destination == source_table_id
     idle = idle_streams(catalog, source_table_id, chosen, options.purge) if in_place else {}
 
-    def work(partition: Partition) -> Work:
+    def work(partition: Partition) -> PartitionWork:
         stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
-        return Work(stream, idle.get(partition) or _found(stream, source, keys))
+        return PartitionWork(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
-    return Job(source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, publication)
+    return CompactionJob(
+        source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, publication
+    )
 
 
 def _publication(catalog: DeltaStreamCatalog, table_id: str, in_place: bool) -> str | None:
@@ -231,17 +233,19 @@ def _for_iceberg(options: Options, table_id: str) -> Options:
     return replace(options, limits=replace(options.limits, delta_kept_bytes_min=INT64_MAX))
 
 
-def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> Snapshot | NothingToDo | Exception:
+def _found(stream: DeltaStreamPartition, source: Table, keys: TableKeys) -> PartitionSnapshot | NothingToDo | Exception:
     try:
         found = stream.fetch()
-        if source.keys is None and isinstance(found, Snapshot):
+        if source.keys is None and isinstance(found, PartitionSnapshot):
             _check_columns(keys, source, found)
         return found
     except Exception as error:  # a bad partition must not end the job of the others
         return error
 
 
-def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> CompactionPlan:
+def plan_work(
+    job: CompactionJob, work: PartitionWork, snapshot: PartitionSnapshot, capacity: Capacity
+) -> CompactionPlan:
     """The plan of a partition's compaction. Raises SchemaError, with advice, before any work."""
     try:
         return attempts.plan_session(work.stream.ports, snapshot, job.terms, capacity)
@@ -249,7 +253,9 @@ def plan_work(job: Job, work: Work, snapshot: Snapshot, capacity: Capacity) -> C
         raise work.stream.advised(error, snapshot) from error
 
 
-def run_session(job: Job, work: Work, plan: CompactionPlan, executor: Executor, emit: EventSink) -> SessionResult:
+def run_session(
+    job: CompactionJob, work: PartitionWork, plan: CompactionPlan, executor: Executor, emit: EventSink
+) -> SessionResult:
     """Compact one partition stream: begin a session, or resume an interrupted one.
 
     Any exception becomes the error of the result, because a bad partition must not end the job of the others.
@@ -282,7 +288,7 @@ def _keys(
     return table.keys or keys
 
 
-def _check_columns(keys: TableKeys, table: Table, snapshot: Snapshot) -> None:
+def _check_columns(keys: TableKeys, table: Table, snapshot: PartitionSnapshot) -> None:
     """Refuse a mistyped key, because keys are in force for ever. (A declared sort column may be in no file yet.)"""
     files = [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
     if not files:

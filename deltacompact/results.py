@@ -16,8 +16,8 @@ from deltacompact.base.model import Partition, null_keys
 from deltacompact.base.wording import one_line
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
-from deltacompact.session.driver import Published, Session
-from deltacompact.table.ports import Snapshot
+from deltacompact.session.driver import CompactionSession, PublishedSession
+from deltacompact.table.ports import PartitionSnapshot
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.publication.publication import PublicationResult
@@ -85,7 +85,9 @@ class CompactionResult:
         return tuple(session.error for session in self.sessions if session.error)
 
 
-def result_of(session: Session, published: Published, executor: Executor, spilled_bytes: int | None) -> SessionResult:
+def result_of(
+    session: CompactionSession, published: PublishedSession, executor: Executor, spilled_bytes: int | None
+) -> SessionResult:
     """The result of a session that has published. `spilled_bytes`: see SessionResult."""
     decided, counts, outputs = session.plan, published.counts, published.outputs
     snapshot, measured = decided.input, session.measured
@@ -133,7 +135,9 @@ def failed(partition: Partition, error: Exception) -> SessionResult:
     return SessionResult(dict(partition.values), error=error)
 
 
-def finished(table_id: str, result: SessionResult, partition: Partition, snapshot: Snapshot | None) -> SessionFinished:
+def finished(
+    table_id: str, result: SessionResult, partition: Partition, snapshot: PartitionSnapshot | None
+) -> SessionFinished:
     """The event that tells of a result, without row values. `snapshot` tells which names in an error are no values."""
     error = result.error
     if error is None:
@@ -143,7 +147,7 @@ def finished(table_id: str, result: SessionResult, partition: Partition, snapsho
     return SessionFinished(table_id, partition, one_line(error), 0, type(error).__name__ + where)
 
 
-def _named_in(message: str, snapshot: Snapshot) -> list[str]:
+def _named_in(message: str, snapshot: PartitionSnapshot) -> list[str]:
     """The files and columns that an error names. Nothing else of its text is surely not a row value."""
     base, deltas = snapshot.base, snapshot.deltas
     files = [*(base.files if base else ()), *(file for delta in deltas for file in delta.files)]

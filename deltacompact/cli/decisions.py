@@ -13,13 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from deltacompact.base.wording import counted
-from deltacompact.planning.decisions import Action, DecidedFile, FileDecision, Reason, forecast
-from deltacompact.planning.plan import CompactionPlan, Source
+from deltacompact.planning.decisions import DecidedFile, FileAction, FileDecision, FileReason, forecast
+from deltacompact.planning.plan import CompactionPlan, SourceFile
 
 FILES_SHOWN_MAX = 40
 """A plan with more files prints one line for all files with the same decision."""
 
-_DONE = {Action.KEEP: "kept", Action.MARK: "marked", Action.REWRITE: "rewritten", Action.DROP: "dropped"}
+_DONE = {
+    FileAction.KEEP: "kept",
+    FileAction.MARK: "marked",
+    FileAction.REWRITE: "rewritten",
+    FileAction.DROP: "dropped",
+}
 
 
 def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
@@ -61,7 +66,7 @@ def decided_words(files: Iterable[DecidedFile]) -> str:
     return "; ".join(f"{number:,} {_DONE[action]}: {reason.words}" for (action, reason), number in numbers.items())
 
 
-def _source_document(source: Source) -> dict[str, Any]:
+def _source_document(source: SourceFile) -> dict[str, Any]:
     return {
         "path": source.file.path,
         "rows": source.file.rows,
@@ -81,4 +86,4 @@ def _expected(file: dict[str, Any]) -> str:
 
 
 def _words(decision: dict[str, str]) -> str:
-    return f"{decision['action']} ({Reason(decision['reason']).words})"
+    return f"{decision['action']} ({FileReason(decision['reason']).words})"

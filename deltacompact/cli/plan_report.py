@@ -16,7 +16,7 @@ from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.cli.decisions import forecast_documents, forecast_lines
 from deltacompact.cli.words import NOTHING_HELD, Shown, named, size
 from deltacompact.executors.choose import Foreseen, foresee
-from deltacompact.job import Request, Work, plan_work, prepare
+from deltacompact.job import PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.table.ports import NothingToDo
 
@@ -30,7 +30,7 @@ def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
     lanes = job.lanes
     foreseen = {lane: foresee(request.options, lane) for lane in set(lanes.values())}
 
-    def planned(work: Work) -> tuple[dict[str, Any], list[Exception]]:
+    def planned(work: PartitionWork) -> tuple[dict[str, Any], list[Exception]]:
         about: dict[str, Any] = {"table": job.source_table_id, "partition": dict(work.partition.values)}
         try:
             if isinstance(work.found, Exception):

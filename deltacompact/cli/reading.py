@@ -152,10 +152,10 @@ def _show(catalog: DeltaStreamCatalog, table: str, to: str | None, only: Partiti
 
 def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None, as_json: bool) -> None:
     from deltacompact.cli.console import out
-    from deltacompact.delta_streams.file_lists import Published
+    from deltacompact.delta_streams.file_lists import PublishedLists
     from deltacompact.delta_streams.file_lists import publish as publish_table
 
-    def say_published(published: Published) -> None:
+    def say_published(published: PublishedLists) -> None:
         newer = published.deltas_left_out
         left_out = f"; {counted(newer, 'delta')} since are not in it" if newer else ""
         out.print(
@@ -163,7 +163,7 @@ def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None
             f"  {published.manifest}\n  {published.files}"
         )
 
-    def document(published: Published) -> dict[str, Any]:
+    def document(published: PublishedLists) -> dict[str, Any]:
         return {**dataclasses.asdict(published), "partition": dict(published.partition.values)}
 
     done, errors = for_each(catalog, table, only, "publishing", lambda chosen: publish_table(catalog, table, chosen))

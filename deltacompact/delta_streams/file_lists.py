@@ -29,7 +29,7 @@ from deltacompact.delta_streams.streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedLists:
     """The lists of one partition: URIs of the manifest and the list, and the number of deltas that they leave out."""
 
     partition: Partition
@@ -50,7 +50,9 @@ def live_files(catalog: Streams, table_id: str, partition: Mapping[str, Any] | P
     return [file for files in found for file in files]
 
 
-def publish(catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[Published]:
+def publish(
+    catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None = None
+) -> list[PublishedLists]:
     """Publish the active version of every partition, or of one.
 
     Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others.
@@ -62,7 +64,7 @@ def publish(catalog: Streams, table_id: str, partition: Mapping[str, Any] | Part
     )
 
 
-def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> Published:
+def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> PublishedLists:
     state = catalog.state(table_id, partition)
     uris = _uris(catalog, table_id, partition, state)
     root = f"{TablePaths.of(table_id).root}/published"
@@ -73,7 +75,7 @@ def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> Pu
         catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
     _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
     rows = state.compacted.rows if state.compacted else 0
-    return Published(partition, state.version, manifest, files, rows, len(state.deltas))
+    return PublishedLists(partition, state.version, manifest, files, rows, len(state.deltas))
 
 
 def _uris(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> list[str]:

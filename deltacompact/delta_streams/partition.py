@@ -21,7 +21,7 @@ from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
 from deltacompact.delta_streams.snapshots import choose
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.certain_put import telling_interrupts
-from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot
+from deltacompact.table.ports import Compaction, Moment, NothingToDo, PartitionSnapshot, Ports, PublishedVersion
 
 
 class DeltaStreamPartition:
@@ -58,15 +58,15 @@ class DeltaStreamPartition:
 
     # Snapshots
 
-    def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
+    def fetch(self, moment: Moment | None = None) -> PartitionSnapshot | NothingToDo:
         """Raises NotFoundError, CorruptionError, and InputError where the destination cannot take the source's rows."""
         source, destination = self._now() if moment is None else self._then(moment)
         snapshot = choose(self._source.table_id, self._destination_id, self.partition, source, destination, self._purge)
-        if isinstance(snapshot, Snapshot):
+        if isinstance(snapshot, PartitionSnapshot):
             self._states[snapshot.moment] = source, destination
         return snapshot
 
-    def advised(self, error: DeltaCompactError, snapshot: Snapshot) -> DeltaCompactError:
+    def advised(self, error: DeltaCompactError, snapshot: PartitionSnapshot) -> DeltaCompactError:
         """The error with advice: which delta brought the file that it names, and how to take that delta out."""
         source, _ = self._states[snapshot.moment]
         return advised(error, self._catalog, self._source.table_id, self.partition, source, self._keys)
@@ -87,12 +87,12 @@ class DeltaStreamPartition:
 
     # The switch
 
-    def check(self, snapshot: Snapshot, session: str) -> None:
+    def check(self, snapshot: PartitionSnapshot, session: str) -> None:
         base = snapshot.moment.destination_version
         if base != GENESIS or self._log.exists():  # a new destination has no log before it is published
             self._check(snapshot, session, self._log.state(base))
 
-    def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
+    def publish(self, snapshot: PartitionSnapshot, session: str, result: Compaction) -> PublishedVersion:
         """Write the successor in full, then seal the base in its favour."""
         source, base = self._states[snapshot.moment]
         compacted = CompactedDelta(
@@ -128,13 +128,13 @@ class DeltaStreamPartition:
         state = self._log.release(base, successor, lambda state: self._check(snapshot, session, state), now_ms, session)
         return PublishedVersion(state.version, compacted)
 
-    def _far(self, snapshot: Snapshot, keys: TableKeys) -> FarValues | None:
+    def _far(self, snapshot: PartitionSnapshot, keys: TableKeys) -> FarValues | None:
         """The far values of all that the session has folded; None where those of the base or of a delta are unknown."""
         source, base = self._states[snapshot.moment]
         folded = (base if snapshot.owned else source).compacted if snapshot.base else None
         return all_far(folded, snapshot.deltas, keys)
 
-    def _check(self, snapshot: Snapshot, session: str, state: StreamState) -> None:
+    def _check(self, snapshot: PartitionSnapshot, session: str, state: StreamState) -> None:
         where = f"table {self._destination_id!r}, partition {self.partition}"
         if state.sealed:
             raise ConflictError(f"{where}: another compaction or restatement came first ({state.sealed.successor})")

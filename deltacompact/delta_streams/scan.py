@@ -25,7 +25,7 @@ from deltacompact.delta_streams.appending.advice import advising
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.versions import state_of_version
 from deltacompact.reading.live_rows import live_parts, schema_of
-from deltacompact.reading.parts import Part, ahead_of_use, read_in_order
+from deltacompact.reading.parts import TablePart, ahead_of_use, read_in_order
 from deltacompact.storage.opening import as_uri
 from deltacompact.tabular import formats, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -107,14 +107,14 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
         names = dict.fromkeys([*wanted.names, *extra])
         needed = pa.schema([field for field in whole if field.name in names])
 
-    def parts(opened: tuple[Partition, StreamState]) -> list[Part]:
+    def parts(opened: tuple[Partition, StreamState]) -> list[TablePart]:
         partition, state = opened
         with advising(catalog, scan.table_id, partition, state):
             snapshot = everything(scan.table_id, partition, state)
             found = live_parts(catalog.store, snapshot, table, needed, catalog.read_limits)
-        return [Part(part.bytes, partial(kept, part, partition, state)) for part in found]
+        return [TablePart(part.bytes, partial(kept, part, partition, state)) for part in found]
 
-    def kept(part: Part, partition: Partition, state: StreamState) -> Iterator[pa.Table]:
+    def kept(part: TablePart, partition: Partition, state: StreamState) -> Iterator[pa.Table]:
         with advising(catalog, scan.table_id, partition, state):
             for rows in part.tables():
                 yield (rows if expression is None else _filtered(rows, expression)).select(wanted.names)

@@ -13,10 +13,10 @@ from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
-from deltacompact.table.ports import Moment, NothingToDo, Snapshot
+from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
 
 
-def everything(table_id: str, partition: Partition, state: StreamState) -> Snapshot:
+def everything(table_id: str, partition: Partition, state: StreamState) -> PartitionSnapshot:
     """The snapshot that a reader of this state folds: all files."""
     chosen = _Chosen(state.compacted, True, state.deltas, "read")
     return _snapshot(table_id, table_id, partition, state, state, chosen)
@@ -29,7 +29,7 @@ def choose(
     source: StreamState,
     destination: StreamState,
     purge: bool = False,
-) -> Snapshot | NothingToDo:
+) -> PartitionSnapshot | NothingToDo:
     """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
 
     If the source was restated, or compacted past the destination's watermark, its deltas are no longer there one by
@@ -49,10 +49,10 @@ def _snapshot(
     source: StreamState,
     destination: StreamState,
     chosen: _Chosen,
-) -> Snapshot:
+) -> PartitionSnapshot:
     done = chosen.base or destination.compacted  # an empty source has no base: keep the destination's watermark
     index_of = destination if chosen.owned else source
-    return Snapshot(
+    return PartitionSnapshot(
         source_table_id,
         destination_table_id,
         partition,

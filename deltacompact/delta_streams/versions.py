@@ -54,7 +54,7 @@ def versions(catalog: Streams, table_id: str, partition: Partition) -> list[Vers
     """Every version from the first to the active one."""
     log = catalog.log(table_id, partition)
     chain = list(log.chain())
-    files = _Files(catalog.store, log.paths)
+    files = _StreamFiles(catalog.store, log.paths)
     return [
         VersionInfo(state, log.sealed_s(state) if state.sealed else None, not files.missing_of(state))
         for state in chain
@@ -74,7 +74,9 @@ def state_of_version(catalog: Streams, table_id: str, partition: Partition, vers
         versions = ", ".join(state.version for state in chain[-4:])
         raise NotFoundError(f"table {table_id!r}, partition {partition}: {many} with {version!r} (newest: {versions})")
     (state,) = found
-    if state.sealed and (missing := _Files(catalog.store, catalog.log(table_id, partition).paths).missing_of(state)):
+    if state.sealed and (
+        missing := _StreamFiles(catalog.store, catalog.log(table_id, partition).paths).missing_of(state)
+    ):
         raise NotFoundError(
             f"table {table_id!r}, partition {partition}: version {state.version} cannot be read any more: "
             f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}; a vacuum may have "
@@ -165,7 +167,7 @@ def _refuse_old(catalog: Streams, log: StreamLog, wanted: StreamState) -> None:
         raise InputError(f"version {wanted.version} was sealed more than {hours} hours ago: a vacuum may delete it")
 
 
-class _Files:
+class _StreamFiles:
     """The files of a stream in the store, listed once for all versions."""
 
     def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:

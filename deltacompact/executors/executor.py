@@ -32,7 +32,7 @@ class TaskStats:
 
 
 @dataclass(slots=True)
-class Submitted:
+class SubmittedTask:
     """A task under way: the handles of its values and of its statistics.
 
     `size` is how much the task has to do, in any unit. `again` submits it once more, to a node if one is named. None:
@@ -42,7 +42,7 @@ class Submitted:
     values: list[Handle]
     stats: Handle
     size: float | None = None
-    again: Callable[[str | None], Submitted] | None = None
+    again: Callable[[str | None], SubmittedTask] | None = None
 
 
 class Executor(Protocol):
@@ -70,9 +70,9 @@ class Executor(Protocol):
         spread: bool = False,
         node: int | None = None,
         size: float | None = None,
-    ) -> Submitted: ...
+    ) -> SubmittedTask: ...
 
-    def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
+    def finish(self, tasks: Sequence[SubmittedTask]) -> Iterator[tuple[int, TaskStats]]:
         """Wait for all; yields (number in `tasks`, statistics) as each task ends. Raises the first error."""
 
     def get(self, handle: Handle) -> Any: ...

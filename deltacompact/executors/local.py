@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from deltacompact.base.settings import Settings
-from deltacompact.executors.executor import Handle, Submitted, TaskStats
+from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
 from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
@@ -101,13 +101,13 @@ class LocalExecutor:
         spread: bool = False,
         node: int | None = None,
         size: float | None = None,
-    ) -> Submitted:
+    ) -> SubmittedTask:
         pending = _Task(task, inputs, returns)
         if self._pool is not None:
             pending.future = self._pool.submit(pending.run)
-        return Submitted([_Later(pending, number) for number in range(returns)], _Later(pending, returns))
+        return SubmittedTask([_Later(pending, number) for number in range(returns)], _Later(pending, returns))
 
-    def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
+    def finish(self, tasks: Sequence[SubmittedTask]) -> Iterator[tuple[int, TaskStats]]:
         if self._pool is None:
             for number, task in enumerate(tasks):
                 self._check_not_stopped()

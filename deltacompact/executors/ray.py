@@ -26,7 +26,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
-from deltacompact.executors.executor import Handle, Submitted, TaskStats
+from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
 from deltacompact.executors.runs import LOOK_EVERY_S, Runs
 from deltacompact.planning.plan import Capacity
@@ -82,12 +82,12 @@ class RayExecutor:
         spread: bool = False,
         node: int | None = None,
         size: float | None = None,
-    ) -> Submitted:
+    ) -> SubmittedTask:
         return self._submit(self._strategy(spread, node), task, inputs, returns, size)
 
     def _submit(
         self, strategy: Any, task: Callable[..., Any], inputs: tuple[Any, ...], returns: int, size: float | None
-    ) -> Submitted:
+    ) -> SubmittedTask:
         options = {
             "name": task.__name__,
             "num_returns": returns + 1,
@@ -98,8 +98,8 @@ class RayExecutor:
         }
         *values, stats = _run.options(**options).remote(task, returns, *inputs)
         if size is None:
-            return Submitted(values, stats)
-        return Submitted(
+            return SubmittedTask(values, stats)
+        return SubmittedTask(
             values, stats, size, lambda node: self._submit(self._elsewhere(node), task, inputs, returns, size)
         )
 
@@ -115,7 +115,7 @@ class RayExecutor:
             return "SPREAD"
         return NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
 
-    def finish(self, tasks: Sequence[Submitted]) -> Iterator[tuple[int, TaskStats]]:
+    def finish(self, tasks: Sequence[SubmittedTask]) -> Iterator[tuple[int, TaskStats]]:
         runs = Runs(tasks, self._capacity.slots, time.monotonic())
         try:
             while waiting := runs.waiting:

@@ -18,7 +18,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from deltacompact.executors.executor import Handle, Submitted, TaskStats
+from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.planning.slow_tasks import Timed, to_repeat
 
 LOOK_EVERY_S = 1.0
@@ -27,7 +27,7 @@ LOOK_EVERY_S = 1.0
 class Runs:
     """The runs of a stage that began at `now_s`, on so many slots. All times are in seconds of one clock."""
 
-    def __init__(self, tasks: Sequence[Submitted], slots: int, now_s: float) -> None:
+    def __init__(self, tasks: Sequence[SubmittedTask], slots: int, now_s: float) -> None:
         self._tasks = tasks
         self._slots = slots
         self._number_of: dict[Handle, int] = {task.stats: number for number, task in enumerate(tasks)}
@@ -43,7 +43,7 @@ class Runs:
         """The handles of the statistics of all runs that have not ended."""
         return list(self._number_of)
 
-    def end(self, handle: Handle) -> tuple[int, Submitted, list[Submitted]] | None:
+    def end(self, handle: Handle) -> tuple[int, SubmittedTask, list[SubmittedTask]] | None:
         """A run has ended: its task's number, the run, and the task's other runs. None: another one was faster."""
         number = self._number_of.pop(handle, None)
         if number is None:
@@ -52,7 +52,7 @@ class Runs:
         self._runs_of[number].remove(run)
         return number, run, self._runs_of[number]
 
-    def take(self, number: int, run: Submitted, stats: TaskStats, now_s: float) -> None:
+    def take(self, number: int, run: SubmittedTask, stats: TaskStats, now_s: float) -> None:
         """The result of this run counts: whoever has the task finds the run's values there. Forget the other runs."""
         for other in self._runs_of.pop(number):
             del self._number_of[other.stats]

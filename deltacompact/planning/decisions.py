@@ -25,10 +25,10 @@ import numpy.typing as npt
 from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.planning import sizing
-from deltacompact.planning.plan import CompactionPlan, Source
+from deltacompact.planning.plan import CompactionPlan, SourceFile
 
 
-class Action(enum.StrEnum):
+class FileAction(enum.StrEnum):
     """What a session does with a file."""
 
     KEEP = "keep"
@@ -41,7 +41,7 @@ class Action(enum.StrEnum):
     """Stop referring to it: it has no live rows."""
 
 
-class Reason(enum.StrEnum):
+class FileReason(enum.StrEnum):
     """The reason for an action. Records and events contain it, so a value must keep its meaning."""
 
     NO_ROW_DIED = "no_row_died"
@@ -66,15 +66,15 @@ class Reason(enum.StrEnum):
 
 
 _WORDS = {
-    Reason.FEW_ROWS_DIED: "few rows died, deletion vector",
-    Reason.DELETES: "keys deleted",
-    Reason.SMALL: "small, merged",
-    Reason.LARGE_AND_WHOLE: "large delta file, no row died",
-    Reason.TOO_LARGE: "larger than a compacted file",
-    Reason.OTHER_CODEC: "compression is set",
-    Reason.NOT_DECODED: "not known to decode",
-    Reason.NOT_OWNED: "not owned by the table",
-    Reason.PURGE: "purge of dead rows",
+    FileReason.FEW_ROWS_DIED: "few rows died, deletion vector",
+    FileReason.DELETES: "keys deleted",
+    FileReason.SMALL: "small, merged",
+    FileReason.LARGE_AND_WHOLE: "large delta file, no row died",
+    FileReason.TOO_LARGE: "larger than a compacted file",
+    FileReason.OTHER_CODEC: "compression is set",
+    FileReason.NOT_DECODED: "not known to decode",
+    FileReason.NOT_OWNED: "not owned by the table",
+    FileReason.PURGE: "purge of dead rows",
 }
 
 
@@ -83,8 +83,8 @@ class FileDecision:
     """The action for the source with this ordinal, and the reason."""
 
     ordinal: Ordinal
-    action: Action
-    reason: Reason
+    action: FileAction
+    reason: FileReason
 
     def to_json(self) -> list[Any]:
         return [self.ordinal, self.action.value, self.reason.value]
@@ -93,7 +93,7 @@ class FileDecision:
     def from_json(cls, values: Sequence[Any]) -> FileDecision:
         """Raises TypeError or ValueError for anything that is not a decision."""
         ordinal, action, reason = values
-        return cls(Ordinal(int(ordinal)), Action(action), Reason(reason))
+        return cls(Ordinal(int(ordinal)), FileAction(action), FileReason(reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class DecidedFile:
     """A decision with the path of its file, for those who do not have the plan."""
 
     path: str
-    action: Action
-    reason: Reason
+    action: FileAction
+    reason: FileReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,79 +133,79 @@ def counted_reasons(decisions: Iterable[FileDecision | DecidedFile]) -> tuple[tu
     return tuple((action, reason, files) for (action, reason), files in counts.items())
 
 
-def _live_before(source: Source) -> int:
+def _live_before(source: SourceFile) -> int:
     return source.file.live_rows if source.operation is OperationType.UPSERT else 0
 
 
-def _if_a_row_dies(plan: CompactionPlan, source: Source, unhurt: FileDecision) -> FileDecision | None:
-    if unhurt.action is Action.DROP or not plan.input.delta_rows:  # only the rows of deltas make other rows die
+def _if_a_row_dies(plan: CompactionPlan, source: SourceFile, unhurt: FileDecision) -> FileDecision | None:
+    if unhurt.action is FileAction.DROP or not plan.input.delta_rows:  # only the rows of deltas make other rows die
         return None
     hurt = _alone(plan, source, _live_before(source) - 1)
-    if unhurt.action is Action.REWRITE and hurt.action is not Action.MARK:
+    if unhurt.action is FileAction.REWRITE and hurt.action is not FileAction.MARK:
         return None  # the session writes its live rows into new files anyway
     return None if hurt.action is unhurt.action else hurt
 
 
-def _alone(plan: CompactionPlan, source: Source, live: int) -> FileDecision:
+def _alone(plan: CompactionPlan, source: SourceFile, live: int) -> FileDecision:
     """The decision for a source with so many live rows, without regard to other files."""
     action, reason = _action_alone(plan, source, live)
     return FileDecision(source.ordinal, action, reason)
 
 
-def _action_alone(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+def _action_alone(plan: CompactionPlan, source: SourceFile, live: int) -> tuple[FileAction, FileReason]:
     if source.operation is OperationType.DELETE:
-        return Action.DROP, Reason.DELETES
+        return FileAction.DROP, FileReason.DELETES
     if not source.file.live_rows:
-        return Action.DROP, Reason.NO_ROWS
+        return FileAction.DROP, FileReason.NO_ROWS
     if not live:
-        return Action.DROP, Reason.ALL_ROWS_DEAD
+        return FileAction.DROP, FileReason.ALL_ROWS_DEAD
     if not plan.input.owned:
-        return Action.REWRITE, Reason.NOT_OWNED
+        return FileAction.REWRITE, FileReason.NOT_OWNED
     return _of_base_file(plan, source, live) if source.in_base else _of_delta_file(plan, source, live)
 
 
-def _of_base_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+def _of_base_file(plan: CompactionPlan, source: SourceFile, live: int) -> tuple[FileAction, FileReason]:
     file, options = source.file, plan.options
     if options.purge and file.deletions:
-        return Action.REWRITE, Reason.PURGE
+        return FileAction.REWRITE, FileReason.PURGE
     if live == file.live_rows:
-        return Action.KEEP, Reason.NO_ROW_DIED
+        return FileAction.KEEP, FileReason.NO_ROW_DIED
     if not options.purge and file.rows - live < options.rewrite_dead_fraction * file.rows:
-        return Action.MARK, Reason.FEW_ROWS_DIED
-    return Action.REWRITE, Reason.ROWS_DIED
+        return FileAction.MARK, FileReason.FEW_ROWS_DIED
+    return FileAction.REWRITE, FileReason.ROWS_DIED
 
 
-def _of_delta_file(plan: CompactionPlan, source: Source, live: int) -> tuple[Action, Reason]:
+def _of_delta_file(plan: CompactionPlan, source: SourceFile, live: int) -> tuple[FileAction, FileReason]:
     """A delta file that came with dead rows keeps its deletion vector if a base file with as many would stay."""
     file, options = source.file, plan.options
     if unfit := _unfit(plan, source):
-        return Action.REWRITE, unfit
+        return FileAction.REWRITE, unfit
     if options.purge and file.deletions:
-        return Action.REWRITE, Reason.PURGE
+        return FileAction.REWRITE, FileReason.PURGE
     dead_rows = file.rows - file.live_rows
     if live < file.live_rows or (dead_rows and dead_rows >= options.rewrite_dead_fraction * file.rows):
-        return Action.REWRITE, Reason.ROWS_DIED
-    return Action.KEEP, Reason.LARGE_AND_WHOLE
+        return FileAction.REWRITE, FileReason.ROWS_DIED
+    return FileAction.KEEP, FileReason.LARGE_AND_WHOLE
 
 
-def _unfit(plan: CompactionPlan, source: Source) -> Reason | None:
+def _unfit(plan: CompactionPlan, source: SourceFile) -> FileReason | None:
     """Why a delta file cannot stay as a compacted file, even if all its rows live. None: it can stay."""
     file, options = source.file, plan.options
     if plan.input.source_table_id != plan.input.destination_table_id or not file.managed:
-        return Reason.NOT_OWNED  # a vacuum of the source, or the file's owner, may delete it
+        return FileReason.NOT_OWNED  # a vacuum of the source, or the file's owner, may delete it
     if file.content_type is not options.content_type:
-        return Reason.OTHER_FORMAT
+        return FileReason.OTHER_FORMAT
     if options.compression is not None:
-        return Reason.OTHER_CODEC
+        return FileReason.OTHER_CODEC
     if not file.schema.equals(plan.schema):
-        return Reason.OTHER_SCHEMA
+        return FileReason.OTHER_SCHEMA
     if not file.decodes:
-        return Reason.NOT_DECODED  # what cannot be read must not become a compacted file
+        return FileReason.NOT_DECODED  # what cannot be read must not become a compacted file
     bytes_max = options.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
     if file.rows > options.rows_per_compacted_file or file.bytes > bytes_max:
-        return Reason.TOO_LARGE
+        return FileReason.TOO_LARGE
     if file.bytes < options.limits.delta_kept_bytes_min or plan.is_small(file.rows, file.bytes):
-        return Reason.SMALL
+        return FileReason.SMALL
     return None
 
 
@@ -216,26 +216,26 @@ def _with_small_merged(
 
     The rows that are rewritten anyway count as one piece, if they are small together.
     """
-    rewritten = [plan.sources[decision.ordinal] for decision in alone if decision.action is Action.REWRITE]
+    rewritten = [plan.sources[decision.ordinal] for decision in alone if decision.action is FileAction.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
     small = {
         decision.ordinal
         for decision in alone
-        if decision.action is Action.KEEP and _is_small(plan, plan.sources[decision.ordinal])
+        if decision.action is FileAction.KEEP and _is_small(plan, plan.sources[decision.ordinal])
     }
     pieces = len(small) + (rows > 0 and plan.is_small(rows, live_bytes(rewritten, live)))
     if pieces < 2:
         return tuple(alone)
     return tuple(
-        FileDecision(decision.ordinal, Action.REWRITE, Reason.SMALL) if decision.ordinal in small else decision
+        FileDecision(decision.ordinal, FileAction.REWRITE, FileReason.SMALL) if decision.ordinal in small else decision
         for decision in alone
     )
 
 
-def _is_small(plan: CompactionPlan, source: Source) -> bool:
+def _is_small(plan: CompactionPlan, source: SourceFile) -> bool:
     return plan.is_small(source.file.rows, source.file.bytes)
 
 
-def live_bytes(sources: Iterable[Source], live: npt.NDArray[np.int64]) -> float:
+def live_bytes(sources: Iterable[SourceFile], live: npt.NDArray[np.int64]) -> float:
     """About the bytes of these files' live rows."""
     return sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in sources)

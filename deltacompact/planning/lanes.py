@@ -24,7 +24,7 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import TASK_BASE_BYTES
-from deltacompact.table.ports import Snapshot
+from deltacompact.table.ports import PartitionSnapshot
 
 INLINE_SESSIONS = 32
 """A session of few rows makes some dozens of requests and hardly computes: at 30 ms so many keep one CPU busy."""
@@ -52,7 +52,7 @@ def stays_here(settings: Settings, delta_rows: int, data_bytes: int) -> bool:
     return settings.executor == "local" or (settings.executor == "auto" and is_small)
 
 
-def lanes(snapshots: Sequence[Snapshot], settings: Settings, waits: bool) -> list[Lane]:
+def lanes(snapshots: Sequence[PartitionSnapshot], settings: Settings, waits: bool) -> list[Lane]:
     """The lane of each partition. `waits`: the store is behind a network, so small sessions wait most of their time.
 
     With "auto" the smallest partitions stay in this process, as many as are below its limits together.
@@ -69,7 +69,7 @@ def lanes(snapshots: Sequence[Snapshot], settings: Settings, waits: bool) -> lis
     ]
 
 
-def _here(snapshots: Sequence[Snapshot], settings: Settings) -> set[int]:
+def _here(snapshots: Sequence[PartitionSnapshot], settings: Settings) -> set[int]:
     """The numbers of the partitions that stay in this process."""
     here, rows, data_bytes = set(), 0, 0
     for number in sorted(range(len(snapshots)), key=lambda number: snapshots[number].bytes):
@@ -80,7 +80,7 @@ def _here(snapshots: Sequence[Snapshot], settings: Settings) -> set[int]:
     return here
 
 
-def _has_one_task_a_stage(snapshot: Snapshot, limits: Limits) -> bool:
+def _has_one_task_a_stage(snapshot: PartitionSnapshot, limits: Limits) -> bool:
     """Whether the session would be too small to work on several CPUs anyway."""
     rows = snapshot.delta_rows + (snapshot.base.rows if snapshot.base else 0)
     return rows <= limits.task_rows_min and snapshot.bytes <= limits.output_parallel_bytes_min

@@ -24,11 +24,11 @@ import numpy.typing as npt
 
 from deltacompact.base.numbers import ChainFileNumber, OutputNumber, Rank
 from deltacompact.planning import sizing
-from deltacompact.planning.decisions import Action, FileDecision, decide_files, live_bytes
-from deltacompact.planning.plan import CompactionPlan, Source
+from deltacompact.planning.decisions import FileAction, FileDecision, decide_files, live_bytes
+from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.pointer_map import KEPT, NOWHERE, PointerMap, SourceGroup
 
-RankedSource = tuple[Source, Rank]
+RankedSource = tuple[SourceFile, Rank]
 """A file that is rewritten, and the rank of its first live row."""
 
 
@@ -72,8 +72,8 @@ class OutputPlan:
     """The consequences of a decision. `live` has the number of live rows by ordinal."""
 
     decision: OutputDecision
-    kept: tuple[Source, ...]
-    marked: tuple[Source, ...]
+    kept: tuple[SourceFile, ...]
+    marked: tuple[SourceFile, ...]
     rewritten: tuple[RankedSource, ...]
     outputs: tuple[Output, ...]
     groups: tuple[SourceGroup, ...]
@@ -93,7 +93,7 @@ def plan_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPla
 def decide_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputDecision:
     """Choose an action for each file, and the rows of each new file."""
     files = decide_files(plan, live)
-    rewritten = [plan.sources[file.ordinal] for file in files if file.action is Action.REWRITE]
+    rewritten = [plan.sources[file.ordinal] for file in files if file.action is FileAction.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
     rows_max, bytes_max = plan.options.rows_per_compacted_file, plan.target_file_bytes
     count = sizing.output_files(rows, int(live_bytes(rewritten, live)), rows_max, bytes_max, plan.options.limits)
@@ -106,7 +106,7 @@ def follow(decision: OutputDecision, plan: CompactionPlan, live: npt.NDArray[np.
         raise ValueError("it decides about other files than the plan's")
     kept, marked, rewritten = (
         tuple(plan.sources[file.ordinal] for file in decision.files if file.action is action)
-        for action in (Action.KEEP, Action.MARK, Action.REWRITE)
+        for action in (FileAction.KEEP, FileAction.MARK, FileAction.REWRITE)
     )
     ranked = _ranked(rewritten, live)
     ranked_groups = _groups(plan, ranked)
@@ -123,7 +123,7 @@ def follow(decision: OutputDecision, plan: CompactionPlan, live: npt.NDArray[np.
     )
 
 
-def _ranked(rewritten: Sequence[Source], live: npt.NDArray[np.int64]) -> tuple[RankedSource, ...]:
+def _ranked(rewritten: Sequence[SourceFile], live: npt.NDArray[np.int64]) -> tuple[RankedSource, ...]:
     """Rewritten files in fold order, with the rank of the first live row of each."""
     rows = np.array([live[source.ordinal] for source in rewritten], np.int64)
     first_ranks = np.cumsum(rows) - rows
@@ -147,8 +147,8 @@ def _outputs(decision: OutputDecision, rows: int) -> tuple[Output, ...]:
 def _pointer_map(
     decision: OutputDecision,
     plan: CompactionPlan,
-    kept: Sequence[Source],
-    marked: Sequence[Source],
+    kept: Sequence[SourceFile],
+    marked: Sequence[SourceFile],
     groups: Sequence[SourceGroup],
     marked_from: int,
 ) -> PointerMap:

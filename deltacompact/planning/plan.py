@@ -24,7 +24,7 @@ from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
-from deltacompact.table.ports import Snapshot
+from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -48,7 +48,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """One file of a session. Its ordinal is its index in fold order, base files first."""
 
     ordinal: Ordinal
@@ -73,12 +73,12 @@ class Round:
 class CompactionPlan:
     """The decisions that a session makes before it begins."""
 
-    input: Snapshot
+    input: PartitionSnapshot
     keys: TableKeys
     options: Options
     encoding: Encoding
     schema: pa.Schema
-    sources: tuple[Source, ...]
+    sources: tuple[SourceFile, ...]
     rounds: tuple[Round, ...]
     hash_bucket_count: int
     changes_only: bool
@@ -109,7 +109,7 @@ class CompactionPlan:
     def base_ordinals(self) -> dict[ChainFileNumber, Ordinal]:
         return {ChainFileNumber(source.file.number): source.ordinal for source in self.sources if source.in_base}
 
-    def number_of(self, source: Source) -> ChainFileNumber:
+    def number_of(self, source: SourceFile) -> ChainFileNumber:
         """The file number of a source: base files keep theirs, delta files get the next numbers in fold order."""
         if source.in_base:
             return ChainFileNumber(source.file.number)
@@ -281,12 +281,12 @@ class CompactionPlan:
         return self.data_bytes + entries * self.encoding.entry_bytes + masks
 
 
-def sources_of(snapshot: Snapshot) -> tuple[Source, ...]:
+def sources_of(snapshot: PartitionSnapshot) -> tuple[SourceFile, ...]:
     """The files of a snapshot in fold order."""
-    sources: list[Source] = []
+    sources: list[SourceFile] = []
     for file in snapshot.base.files if snapshot.base else ():
-        sources.append(Source(Ordinal(len(sources)), file, OperationType.UPSERT, -INT64_MAX - 1, True))
+        sources.append(SourceFile(Ordinal(len(sources)), file, OperationType.UPSERT, -INT64_MAX - 1, True))
     for delta in snapshot.deltas:
         for file in delta.files:
-            sources.append(Source(Ordinal(len(sources)), file, delta.operation, delta.position, False))
+            sources.append(SourceFile(Ordinal(len(sources)), file, delta.operation, delta.position, False))
     return tuple(sources)

@@ -33,7 +33,7 @@ from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan, Round, sources_of
 from deltacompact.storage.checksummed import canonical, is_whole, with_checksum
 from deltacompact.table.documents import SchemaTable, far_from_json, file_from_json, file_to_json
-from deltacompact.table.ports import Moment, Snapshot
+from deltacompact.table.ports import Moment, PartitionSnapshot
 
 PLAN_FORMAT = 1
 _KIND = "compaction plan"
@@ -99,7 +99,7 @@ def _plan_from_json(body: dict[str, Any]) -> CompactionPlan:
     )
 
 
-def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any]:
+def _snapshot_to_json(snapshot: PartitionSnapshot, schemas: SchemaTable) -> dict[str, Any]:
     base = snapshot.base
     return {
         "source_table_id": snapshot.source_table_id,
@@ -125,7 +125,7 @@ def _snapshot_to_json(snapshot: Snapshot, schemas: SchemaTable) -> dict[str, Any
     }
 
 
-def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> Snapshot:
+def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> PartitionSnapshot:
     deltas = tuple(
         Delta(
             delta["position"],
@@ -134,7 +134,7 @@ def _snapshot_from_json(document: Mapping[str, Any], schemas: SchemaTable) -> Sn
         )
         for delta in document["deltas"]
     )
-    return Snapshot(
+    return PartitionSnapshot(
         document["source_table_id"],
         document["destination_table_id"],
         Partition(tuple((name, value) for name, value in document["partition"])),

@@ -21,15 +21,15 @@ from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
-from deltacompact.planning.plan import Capacity, CompactionPlan, Round, Source, sources_of
-from deltacompact.table.ports import Snapshot
+from deltacompact.planning.plan import Capacity, CompactionPlan, Round, SourceFile, sources_of
+from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
 
 FILE_NUMBER_MAX = 2**32 - 3
 
 
 def plan(
-    snapshot: Snapshot,
+    snapshot: PartitionSnapshot,
     keys: TableKeys,
     partition_keys: Sequence[str],
     manifest: IndexManifest | None,
@@ -121,7 +121,7 @@ def _sizes(
     return AdoptedSizes(buckets, tuple(sizing.rounds(delta_rows, per_round)))
 
 
-def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], watermark: int) -> tuple[Round, ...]:
+def _rounds(sources: tuple[SourceFile, ...], first: int, ends: Sequence[int], watermark: int) -> tuple[Round, ...]:
     """The rounds. A session without delta files has one empty round, which translates the index to session ordinals."""
     rounds, start = [], first
     for number, end in enumerate(ends or (0,), 1):
@@ -133,7 +133,7 @@ def _rounds(sources: tuple[Source, ...], first: int, ends: Sequence[int], waterm
     return tuple(rounds)
 
 
-def fingerprint(snapshot: Snapshot, keys: TableKeys, options: Options) -> dict[str, object]:
+def fingerprint(snapshot: PartitionSnapshot, keys: TableKeys, options: Options) -> dict[str, object]:
     """The values that the session id depends on: base, source, keys and options. Deltas are in the session's record."""
     return {
         "destination": snapshot.destination_table_id,

@@ -134,7 +134,7 @@ FIRST_RATES = Rates(1.5e-7, 2.4e-7, 5e-8, 3e-7, 1.6e-9, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CompactionWork:
     """The work of a session.
 
     delta_rows       rows of the deltas
@@ -157,12 +157,12 @@ class Work:
     entry_bytes: int = DIGEST_BYTES + POINTER_BYTES
 
     @classmethod
-    def full(cls, rows: int, row_bytes: float, files: int = 10, hash_buckets: int = 0) -> Work:
+    def full(cls, rows: int, row_bytes: float, files: int = 10, hash_buckets: int = 0) -> CompactionWork:
         """The first compaction of a table: all rows come in deltas, with so many decoded bytes each."""
         return cls(rows, 0, rows, rows * row_bytes, files=files, hash_buckets=hash_buckets)
 
     @classmethod
-    def of(cls, plan: CompactionPlan) -> Work:
+    def of(cls, plan: CompactionPlan) -> CompactionWork:
         """The most work that a plan may cause: before the fold, any base file might have to be rewritten."""
         files = [source.file for source in plan.sources if source.operation is OperationType.UPSERT]
         deltas = [source.file.rows for source in plan.sources if not source.in_base]
@@ -255,7 +255,7 @@ def _line(widths: Sequence[float], values: Sequence[float]) -> tuple[float, floa
 
 
 def predict(
-    work: Work, capacity: Capacity, rates: Rates, limits: Limits = LIMITS, network: Network | None = None
+    work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limits = LIMITS, network: Network | None = None
 ) -> Prediction:
     """Predict the seconds of a session. Tasks spread evenly over the slots; the driver's time for them is added."""
     rows, entry_bytes, memory = work.delta_rows, work.entry_bytes, capacity.memory_per_task_bytes
@@ -291,7 +291,7 @@ def predict(
     return Prediction(seconds, stages_s, driver_s, buckets, rounds, tasks, objects, peak)
 
 
-def _rounds(work: Work, capacity: Capacity) -> int:
+def _rounds(work: CompactionWork, capacity: Capacity) -> int:
     """As many rounds as the object store makes necessary. A round has at least one whole file."""
     per_round = sizing.round_rows_max(capacity.object_store_bytes, work.entry_bytes)
     return max(1, min(work.files, math.ceil(work.delta_rows / per_round)))

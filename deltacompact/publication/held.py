@@ -23,7 +23,7 @@ from deltacompact.iceberg.table.content_files import Content, Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
-from deltacompact.publication.target import Target
+from deltacompact.publication.target import PublicationTarget
 from deltacompact.storage.identity import file_name
 
 
@@ -33,7 +33,7 @@ def held_files(target: str, old_s: float, dry_run: bool) -> frozenset[str]:
     Raises InputError where the Iceberg table is not there, and what its catalog raises: then nobody knows what may be
     deleted.
     """
-    named = Target.of(target)
+    named = PublicationTarget.of(target)
     try:
         table = IcebergTable.load(named.open(), named.table_id)
     except NotFoundError as error:
@@ -41,7 +41,7 @@ def held_files(target: str, old_s: float, dry_run: bool) -> frozenset[str]:
             f"{error}, to which the table is published: `publish` creates it again, `publish --stop` ends it "
             "(nothing was deleted)"
         ) from error
-    reached = _Reached(table)
+    reached = _SnapshotFiles(table)
     expired = _expired(table.metadata, old_s)
     kept = reached.of(found for found in table.metadata.snapshots.values() if found.snapshot_id not in expired)
     if expired and not dry_run:
@@ -62,21 +62,21 @@ def _expired(metadata: TableMetadata, old_s: float) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _HeldFiles:
     """The data files of some snapshots, and the files that only the Iceberg table has: metadata, delete files."""
 
     data: frozenset[str]
     own: frozenset[str]
 
 
-class _Reached:
+class _SnapshotFiles:
     """Reads what snapshots refer to. Each manifest is read once."""
 
     def __init__(self, table: IcebergTable) -> None:
         self.store = table.store
         self._reader = StateReader(self.store)
 
-    def of(self, snapshots: Iterable[Snapshot]) -> _Files:
+    def of(self, snapshots: Iterable[Snapshot]) -> _HeldFiles:
         data: set[str] = set()
         own: set[str] = set()
         for snapshot in snapshots:
@@ -88,4 +88,4 @@ class _Reached:
                 for entry in entries:
                     if entry.status is not Status.DELETED:
                         (data if entry.file.content is Content.DATA else own).add(entry.file.path)
-        return _Files(frozenset(data), frozenset(own))
+        return _HeldFiles(frozenset(data), frozenset(own))

@@ -44,7 +44,7 @@ from deltacompact.publication.columns import (
 )
 from deltacompact.publication.difference import Difference, ShownFile, difference
 from deltacompact.publication.files import ListedFiles
-from deltacompact.publication.target import Target
+from deltacompact.publication.target import PublicationTarget
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -80,19 +80,21 @@ def publish(
     """See DeltaStreamCatalog.publish."""
     declared = catalog.publication(table_id)
     if to is not None:
-        to = str(Target.of(to))
+        to = str(PublicationTarget.of(to))
     if declared is None and to is None:
         raise InputError(f"table {table_id!r} is not published: name an Iceberg table (iceberg://NAME/ns.table)")
     if declared and to and declared != to:
         raise InputError(f"table {table_id!r} is published to {declared}: stop that first")
-    publishing = _Publishing(catalog, table_id, Target.of(declared or to or ""), catalog.chosen(table_id, partition))
+    publishing = _Publishing(
+        catalog, table_id, PublicationTarget.of(declared or to or ""), catalog.chosen(table_id, partition)
+    )
     return publishing.run(declare=declared is None)
 
 
 def show_compacted(catalog: Streams, table_id: str, target: str, partitions: Sequence[Partition]) -> PublicationResult:
     """Show what a compaction has switched to. Whatever goes wrong is the result's `error`: the next run repairs it."""
     try:
-        return _Publishing(catalog, table_id, Target.of(target), partitions).run()
+        return _Publishing(catalog, table_id, PublicationTarget.of(target), partitions).run()
     except Exception as error:
         return PublicationResult(table_id, target, error=error)
 
@@ -113,7 +115,9 @@ class _ColumnsChangedError(Exception):
 class _Publishing:
     """One run."""
 
-    def __init__(self, catalog: Streams, table_id: str, target: Target, partitions: Sequence[Partition]) -> None:
+    def __init__(
+        self, catalog: Streams, table_id: str, target: PublicationTarget, partitions: Sequence[Partition]
+    ) -> None:
         self._catalog = catalog
         self._table_id = table_id
         self._target = target

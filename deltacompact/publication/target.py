@@ -17,14 +17,14 @@ _SCHEME = "iceberg://"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PublicationTarget:
     """An Iceberg table, by the name of its catalog."""
 
     catalog: str
     table_id: str
 
     @classmethod
-    def of(cls, uri: str) -> Target:
+    def of(cls, uri: str) -> PublicationTarget:
         """Raises InputError for anything but iceberg://NAME/namespace.table."""
         expect.text("the Iceberg table", uri)
         name, slash, table_id = uri.removeprefix(_SCHEME).partition("/")

@@ -24,13 +24,13 @@ from deltacompact.index.live_bitmaps import live_bits, live_mask, live_tables
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import Capacity, CompactionPlan, Source
+from deltacompact.planning.plan import Capacity, CompactionPlan, SourceFile
 from deltacompact.planning.planner import plan
-from deltacompact.reading.parts import Part
+from deltacompact.reading.parts import TablePart
 from deltacompact.steps.dedupe import BaseIndex, Folded
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.table.ports import Snapshot
+from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import files, schemas
 
 _HERE = Capacity(1, 1 << 40, 1 << 40)
@@ -38,31 +38,32 @@ _UNPACKED = 4
 """How many times as large rows are in memory as in a file, where the log does not say."""
 
 
-def schema_of(snapshot: Snapshot) -> pa.Schema:
+def schema_of(snapshot: PartitionSnapshot) -> pa.Schema:
     """The union of the columns of base and upserts. Deletes add no columns."""
     base = snapshot.base
     return schemas.union([*(base.files if base else ()), *_upserts(snapshot)], base.schema if base else None)
 
 
-def _upserts(snapshot: Snapshot) -> list[DataFile]:
+def _upserts(snapshot: PartitionSnapshot) -> list[DataFile]:
     return [file for delta in snapshot.deltas if delta.operation is OperationType.UPSERT for file in delta.files]
 
 
 def live_parts(
-    store: ObjectStore, snapshot: Snapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
-) -> list[Part]:
+    store: ObjectStore, snapshot: PartitionSnapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
+) -> list[TablePart]:
     """The files that have live rows, in fold order, each to be read when it is asked for."""
     partition = snapshot.partition
     if table.keys is not None and snapshot.deltas:
         return [
-            Part(
+            TablePart(
                 _decoded_bytes(source.file), partial(live_rows_of, store, source.file, bits, partition, schema, limits)
             )
             for source, bits in live_sources(store, snapshot, table, limits)
         ]
     files_ = [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]
     return [
-        Part(_decoded_bytes(file), partial(_rows_of_file, store, file, partition, schema, limits)) for file in files_
+        TablePart(_decoded_bytes(file), partial(_rows_of_file, store, file, partition, schema, limits))
+        for file in files_
     ]
 
 
@@ -90,8 +91,8 @@ def live_rows_of(
 
 
 def live_sources(
-    store: ObjectStore, snapshot: Snapshot, table: Table, limits: ReadLimits = READ_LIMITS
-) -> list[tuple[Source, Any]]:
+    store: ObjectStore, snapshot: PartitionSnapshot, table: Table, limits: ReadLimits = READ_LIMITS
+) -> list[tuple[SourceFile, Any]]:
     """Every file that has a live row, with one bit for each of its rows."""
     decided, partition = fold_plan(store, snapshot, table), snapshot.partition
     manifest = decided.base_manifest or empty_manifest(decided.encoding, decided.hash_bucket_count)
@@ -123,7 +124,7 @@ def live_sources(
     return [(source, mask) for source, mask in lives if mask.any()]
 
 
-def fold_plan(store: ObjectStore, snapshot: Snapshot, table: Table) -> CompactionPlan:
+def fold_plan(store: ObjectStore, snapshot: PartitionSnapshot, table: Table) -> CompactionPlan:
     """The plan of a compaction of this snapshot. The table has keys."""
     assert table.keys is not None
     snapshot = replace(snapshot, deltas=measured(store, snapshot.deltas, table.keys))

@@ -27,21 +27,21 @@ _SMALL_BYTES = AHEAD_BYTES // 8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """A part of a table: the size of its rows in memory, about, and a function that reads them."""
 
     bytes: int
     tables: Callable[[], Iterator[pa.Table]]
 
 
-def read_in_order(parts: Iterable[Part], at_once: int) -> Iterator[pa.Table]:
+def read_in_order(parts: Iterable[TablePart], at_once: int) -> Iterator[pa.Table]:
     """The rows of all parts, in order. An error is raised where the rows of its part would be."""
     if at_once == 1:
         for part in parts:
             yield from part.tables()
         return
     todo = iter(parts)
-    under_way: deque[tuple[Part, Future[list[pa.Table]] | None]] = deque()
+    under_way: deque[tuple[TablePart, Future[list[pa.Table]] | None]] = deque()
     with _threads(at_once) as threads:
         while True:
             while len(under_way) < at_once and sum(part.bytes for part, ahead in under_way if ahead) < AHEAD_BYTES:
@@ -72,7 +72,7 @@ def ahead_of_use(items: Iterable[T], work: Callable[[T], U], at_once: int) -> It
             yield under_way.popleft().result()
 
 
-def _read(part: Part) -> list[pa.Table]:
+def _read(part: TablePart) -> list[pa.Table]:
     return list(part.tables())
 
 

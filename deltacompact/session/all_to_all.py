@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from deltacompact.executors.executor import Executor, Submitted
-from deltacompact.steps.shuffle import Layout
+from deltacompact.executors.executor import Executor, SubmittedTask
+from deltacompact.steps.shuffle import ParcelLayout
 
 Inputs = tuple[Any, ...]
 """The inputs of one task, without its parcels."""
@@ -22,12 +22,12 @@ Inputs = tuple[Any, ...]
 
 def scatter(
     executor: Executor,
-    receivers: Layout,
+    receivers: ParcelLayout,
     step: Callable[..., Any],
     senders: Iterable[Inputs],
-    nodes: Layout | None = None,
+    nodes: ParcelLayout | None = None,
     sizes: Sequence[float] | None = None,
-) -> list[Submitted]:
+) -> list[SubmittedTask]:
     """Submit a task for each sender; each returns a parcel for each node of the receivers.
 
     `nodes` has the node of each sender; without it, the senders are spread over the cluster. `sizes` has the size of
@@ -48,12 +48,12 @@ def scatter(
 
 def gather(
     executor: Executor,
-    layout: Layout,
+    layout: ParcelLayout,
     step: Callable[..., Any],
     receivers: Iterable[Inputs],
-    sent: Sequence[Submitted],
+    sent: Sequence[SubmittedTask],
     returns: int = 1,
-) -> list[Submitted]:
+) -> list[SubmittedTask]:
     """Submit a task for each receiver: it runs on its node, and takes that node's parcel from every sender."""
     tasks = []
     for number, inputs in enumerate(receivers):

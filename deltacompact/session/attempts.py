@@ -19,10 +19,10 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.planner import plan
-from deltacompact.session.driver import Published, Session
+from deltacompact.session.driver import CompactionSession, PublishedSession
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
 from deltacompact.session.workbench import conflict_of
-from deltacompact.table.ports import NothingToDo, Ports, Snapshot
+from deltacompact.table.ports import NothingToDo, PartitionSnapshot, Ports
 from deltacompact.tabular.writing import check_writable
 
 SESSIONS_GIVEN_UP_MAX = 20
@@ -30,7 +30,7 @@ SESSIONS_GIVEN_UP_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SessionTerms:
     """The keys and options by which every partition of a table is compacted."""
 
     keys: TableKeys
@@ -40,8 +40,8 @@ class Terms:
 
 
 def resume_or_begin(
-    ports: Ports, own: CompactionPlan, terms: Terms, executor: Executor, emit: EventSink
-) -> tuple[Session, Published]:
+    ports: Ports, own: CompactionPlan, terms: SessionTerms, executor: Executor, emit: EventSink
+) -> tuple[CompactionSession, PublishedSession]:
     """Compact by a plan of our own, or by that of an earlier attempt at the same work.
 
     Raises ConflictError where another session published first.
@@ -52,7 +52,7 @@ def resume_or_begin(
         try:
             records = SessionRecords(ports.store, ports.workspace, name)
             plan_to_follow = _recorded_or_own(ports, terms, own, records)
-            session = Session(ports, plan_to_follow, executor, emit, number, records)
+            session = CompactionSession(ports, plan_to_follow, executor, emit, number, records)
             return session, session.execute()
         except UnresumableError as why:
             logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, name, why)
@@ -64,7 +64,11 @@ def resume_or_begin(
 
 
 def plan_session(
-    ports: Ports, snapshot: Snapshot, terms: Terms, capacity: Capacity, record: SessionRecord | None = None
+    ports: Ports,
+    snapshot: PartitionSnapshot,
+    terms: SessionTerms,
+    capacity: Capacity,
+    record: SessionRecord | None = None,
 ) -> CompactionPlan:
     """The plan of a snapshot, with the sizes of an earlier attempt's record. Raises SchemaError before any work."""
     snapshot = replace(snapshot, deltas=measured(ports.store, snapshot.deltas, terms.keys))
@@ -83,7 +87,7 @@ def plan_session(
     return decided
 
 
-def _recorded_or_own(ports: Ports, terms: Terms, own: CompactionPlan, records: SessionRecords) -> CompactionPlan:
+def _recorded_or_own(ports: Ports, terms: SessionTerms, own: CompactionPlan, records: SessionRecords) -> CompactionPlan:
     """Our own plan, recorded now, or the plan that an earlier attempt recorded.
 
     Raises UnresumableError where this release or this machine would not execute the earlier plan.

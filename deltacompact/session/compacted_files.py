@@ -17,7 +17,7 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber
-from deltacompact.planning.plan import Source
+from deltacompact.planning.plan import SourceFile
 from deltacompact.session.last_round import LastRound
 from deltacompact.session.output_tasks import submit_output
 from deltacompact.session.records import outputs_name, understood
@@ -112,7 +112,7 @@ def _staying(bench: Workbench, last: LastRound) -> list[DataFile]:
     return kept + [replace(source.file, deletions=_deletions(source, last)) for source in last.outputs.marked]
 
 
-def _deletions(source: Source, last: LastRound) -> DeletionVector:
+def _deletions(source: SourceFile, last: LastRound) -> DeletionVector:
     """The deletion vector of a file that stays: the mask that this session wrote."""
     dead_rows = source.file.rows - int(last.outputs.live[source.ordinal])
     return DeletionVector(dead_rows, last.masks_of[source.ordinal], source.ordinal)

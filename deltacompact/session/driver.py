@@ -29,7 +29,7 @@ from deltacompact.session.compacted_files import compacted_files
 from deltacompact.session.last_round import LastRound, fold_last_round, resumed_last_round
 from deltacompact.session.records import PUBLISHED, SessionRecords, completion, session_id
 from deltacompact.session.rounds import Folding, before_the_rounds, fold_round, resumed_round
-from deltacompact.session.stages import Measured, Stages
+from deltacompact.session.stages import SessionMeasures, Stages
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.dedupe import FoldCounts
 from deltacompact.storage.throttle import paced
@@ -37,7 +37,7 @@ from deltacompact.table.ports import Compaction, Ports
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedSession:
     """The version that a session put into force, with its files and counts."""
 
     version: str
@@ -46,7 +46,7 @@ class Published:
     outputs: OutputPlan
 
 
-class Session:
+class CompactionSession:
     """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before.
 
     `records` are those in which the plan was recorded, if it was.
@@ -78,10 +78,10 @@ class Session:
         )
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> SessionMeasures:
         return self._bench.stages.measured
 
-    def execute(self) -> Published:
+    def execute(self) -> PublishedSession:
         """Fold every round, materialize once, publish. Raises ConflictError where another session sealed the base."""
         plan = self.plan
         self._tell(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why)
@@ -113,7 +113,7 @@ class Session:
         if not self._bench.records.begun_here:
             self._bench.check_in_the_right()
 
-    def _publish(self, last: LastRound, files: tuple[DataFile, ...]) -> Published:
+    def _publish(self, last: LastRound, files: tuple[DataFile, ...]) -> PublishedSession:
         """Put the result into force through the commit target, and record it."""
         plan = self.plan
         next_number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
@@ -126,7 +126,7 @@ class Session:
         }
         with contextlib.suppress(Exception):  # the version is in force: nothing depends on this record
             self._bench.records.put(PUBLISHED, done)
-        return Published(in_force.version, in_force.compacted, last.counts, last.outputs)
+        return PublishedSession(in_force.version, in_force.compacted, last.counts, last.outputs)
 
     def _tell(self, kind: type[Event], *values: Any) -> None:
         self._emit(kind(self.plan.input.source_table_id, self.plan.input.partition, *values))

@@ -21,7 +21,7 @@ import numpy as np
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.executors.executor import Submitted
+from deltacompact.executors.executor import SubmittedTask
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
 from deltacompact.index.remap import RelocatedFile, Relocation
 from deltacompact.planning.outputs import OutputDecision, OutputPlan, follow, plan_outputs
@@ -33,7 +33,7 @@ from deltacompact.session.rounds import Deduped, Folding, dedupe_round
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.assign_pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.steps.dedupe import FoldCounts
-from deltacompact.steps.shuffle import Layout
+from deltacompact.steps.shuffle import ParcelLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LastRound:
     counts: FoldCounts
     outputs: OutputPlan
     masks_of: MasksOf
-    under_way: Mapping[ChainFileNumber, Submitted] = field(default_factory=dict)
+    under_way: Mapping[ChainFileNumber, SubmittedTask] = field(default_factory=dict)
 
 
 def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
@@ -101,11 +101,11 @@ def _by_ordinal(masks: Sequence[tuple[str, Sequence[int]]]) -> MasksOf:
 
 def _assign_pointers(
     bench: Workbench, outputs: OutputPlan, deduped: Deduped, masks_paths: Sequence[str]
-) -> list[Submitted]:
+) -> list[SubmittedTask]:
     """Step 3: a task for each group of source files returns the ranks as parcels and stores the files' masks."""
     if not outputs.groups:
         return []
-    sources = Layout.of(len(outputs.groups), len(outputs.groups), bench.plan.capacity.node_slots)
+    sources = ParcelLayout.of(len(outputs.groups), len(outputs.groups), bench.plan.capacity.node_slots)
     exchange = _exchange(bench, outputs)
     survivors_sent = _send_survivors(bench, outputs, deduped, sources, exchange)
     receivers = (
@@ -125,8 +125,8 @@ def _exchange(bench: Workbench, outputs: OutputPlan) -> Callable[[], str] | None
 
 
 def _send_survivors(
-    bench: Workbench, outputs: OutputPlan, deduped: Deduped, sources: Layout, exchange: Callable[[], str] | None
-) -> list[Submitted]:
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, sources: ParcelLayout, exchange: Callable[[], str] | None
+) -> list[SubmittedTask]:
     """Each group of buckets sends every group of source files its live rows and its dead rows."""
     group_of = outputs.pointers.group_of
     senders = (
@@ -148,8 +148,8 @@ def _folded_buckets(bench: Workbench, deduped: Deduped) -> list[FoldedBuckets]:
 
 
 def _submit_index(
-    bench: Workbench, outputs: OutputPlan, deduped: Deduped, ranked: Sequence[Submitted]
-) -> list[Submitted]:
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, ranked: Sequence[SubmittedTask]
+) -> list[SubmittedTask]:
     """Submit the tasks that write the entries with their final pointers."""
     plan = bench.plan
     rows_per_file = plan.options.rows_per_primary_key_index_file
@@ -162,7 +162,7 @@ def _submit_index(
 
 
 def _index_written(
-    bench: Workbench, writing: Sequence[Submitted], outputs: OutputPlan, counts: FoldCounts, masks_of: MasksOf
+    bench: Workbench, writing: Sequence[SubmittedTask], outputs: OutputPlan, counts: FoldCounts, masks_of: MasksOf
 ) -> IndexManifest:
     """Wait for the index and make its manifest: one run, or the runs of the base and one more."""
     plan, base = bench.plan, bench.plan.base_manifest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from deltacompact.base.numbers import Ordinal
-from deltacompact.executors.executor import Submitted
+from deltacompact.executors.executor import SubmittedTask
 from deltacompact.planning.outputs import Output, OutputPlan
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import LiveRange, MaterializeTask, materialize
@@ -19,7 +19,7 @@ MasksOf = Mapping[Ordinal, str]
 """By ordinal, the path of the object that holds the file's live bitmap."""
 
 
-def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_of: MasksOf) -> Submitted:
+def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_of: MasksOf) -> SubmittedTask:
     """Submit the task that writes one compacted file."""
     plan, options = bench.plan, bench.plan.write_options
     ranges = _live_ranges(output, outputs)

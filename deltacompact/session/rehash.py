@@ -15,7 +15,7 @@ from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.sizing import bucket_groups
 from deltacompact.session.all_to_all import gather, scatter
 from deltacompact.steps.rehash import merge_buckets, split_bucket
-from deltacompact.steps.shuffle import Layout
+from deltacompact.steps.shuffle import ParcelLayout
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -30,7 +30,7 @@ def rehash(
     """Write the same entries into other buckets. Publishes nothing; the caller owns the files."""
     slots, nodes, limits = executor.capacity.slots, executor.capacity.node_slots, options.limits
     groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count, limits)
-    layout = Layout.of(hash_bucket_count, groups, nodes)
+    layout = ParcelLayout.of(hash_bucket_count, groups, nodes)
     senders = (
         (store, manifest, bucket, hash_bucket_count, layout.parcel_starts)
         for bucket in range(manifest.hash_bucket_count)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ObjectRef
-from deltacompact.executors.executor import Handle, Submitted
+from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.primary_key_index import IndexManifest, empty_manifest
 from deltacompact.planning.fold_method import FoldMethod, KnownIndex, fold_method
 from deltacompact.planning.plan import CompactionPlan, Round
@@ -38,7 +38,7 @@ from deltacompact.steps.dedupe import (
     dedupe_run,
 )
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
-from deltacompact.steps.shuffle import Layout
+from deltacompact.steps.shuffle import ParcelLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Deduped:
     died      by group of buckets, the rows of base files that died; None where the method does not return them
     """
 
-    layout: Layout
+    layout: ParcelLayout
     counts: FoldCounts
     live: npt.NDArray[np.int64]
     index: IndexManifest | None
@@ -110,7 +110,7 @@ def dedupe_round(bench: Workbench, round_: Round, before: Folding) -> Deduped:
     """Steps 1 and 2: hash the round's files, and fold their entries into the index."""
     plan, manifest = bench.plan, before.index.manifest
     method = fold_method(plan, round_, KnownIndex.of(manifest))
-    layout = Layout.of(plan.hash_bucket_count, plan.bucket_groups(round_), plan.capacity.node_slots)
+    layout = ParcelLayout.of(plan.hash_bucket_count, plan.bucket_groups(round_), plan.capacity.node_slots)
     tasks = _submit_dedupe(bench, round_, method, layout, before)
     bench.stages.wait("dedupe", tasks, plan.rows_of(round_))
     results: list[DedupeResult] = [bench.executor.get(task.values[0]) for task in tasks]
@@ -129,7 +129,7 @@ def dedupe_round(bench: Workbench, round_: Round, before: Folding) -> Deduped:
     )
 
 
-def _hashed(bench: Workbench, round_: Round, layout: Layout) -> list[Submitted]:
+def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> list[SubmittedTask]:
     """Step 1 for a round's files. Raises ConflictError where the session can no longer publish."""
     plan = bench.plan
     sources = plan.sources[round_.first : round_.stop]
@@ -155,8 +155,8 @@ _DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {
 
 
 def _submit_dedupe(
-    bench: Workbench, round_: Round, method: FoldMethod, layout: Layout, before: Folding
-) -> list[Submitted]:
+    bench: Workbench, round_: Round, method: FoldMethod, layout: ParcelLayout, before: Folding
+) -> list[SubmittedTask]:
     """Submit hash bucket and dedupe; wait for the first only.
 
     Only this function refers to the parcels of hash bucket, so the object store frees them as dedupe tasks end.

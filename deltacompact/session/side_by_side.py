@@ -23,7 +23,7 @@ ENDS_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[T]):
+class ClaimedRun(Generic[T]):
     """A session to run, and what it claims meanwhile; None: it only says why there is no session."""
 
     claim: Claim | None
@@ -31,7 +31,7 @@ class Run(Generic[T]):
 
 
 def run_side_by_side(
-    runs: Sequence[Run[T]], room_of: Mapping[Lane, Room], stop: Callable[[], None], at_once: int | None = None
+    runs: Sequence[ClaimedRun[T]], room_of: Mapping[Lane, Room], stop: Callable[[], None], at_once: int | None = None
 ) -> list[T]:
     """The results in order. Where one runs at a time, all work in the caller's thread, in order.
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deltacompact.base.events import StageFinished, StageStarted, TaskFinished
-from deltacompact.executors.executor import Executor, Submitted
+from deltacompact.executors.executor import Executor, SubmittedTask
 
 
 @dataclass(slots=True)
-class Measured:
+class SessionMeasures:
     """Time, memory and copied rows of a session, collected as tasks end. Seconds by stage; memory in bytes."""
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Stages:
     """Waits for stages. `tell` takes the class of an event and the event's values."""
 
     def __init__(self, executor: Executor, tell: Callable[..., None]) -> None:
-        self.measured = Measured()
+        self.measured = SessionMeasures()
         self._executor = executor
         self._tell = tell
         self._wave = _Wave()
@@ -55,7 +55,7 @@ class Stages:
     def wait(
         self,
         stage: str,
-        tasks: Sequence[Submitted],
+        tasks: Sequence[SubmittedTask],
         rows: int,
         done_one: Callable[[int, float], None] | None = None,
         overlapping: bool = False,

@@ -14,7 +14,7 @@ from deltacompact.planning.plan import CompactionPlan
 from deltacompact.session.records import SessionRecords, UnresumableError
 from deltacompact.session.stages import Stages
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.table.ports import CommitTarget, Snapshot, Workspace
+from deltacompact.table.ports import CommitTarget, PartitionSnapshot, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Workbench:
         return conflict_of(self.target, self.plan.input, self.session_id)
 
 
-def conflict_of(target: CommitTarget, snapshot: Snapshot, session_id: str) -> ConflictError | None:
+def conflict_of(target: CommitTarget, snapshot: PartitionSnapshot, session_id: str) -> ConflictError | None:
     """Why a session can no longer publish; None: it can."""
     try:
         target.check(snapshot, session_id)

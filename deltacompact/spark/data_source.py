@@ -31,7 +31,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import Token
 from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
-from deltacompact.spark.writing import Written, commit_written, write_rows
+from deltacompact.spark.writing import WrittenFiles, commit_written, write_rows
 
 
 class DeltaCompactSource(DataSource):
@@ -57,7 +57,7 @@ class DeltaCompactSource(DataSource):
             if self.options.get(name) is not None:
                 raise InputError(f"option {name!r} cannot serve every batch of a stream")
         target = write_target(self.options, schema.names, False, STREAM_OPTIONS)
-        return StreamWriter(target, self.options.get("checkpointLocation"))
+        return MicroBatchWriter(target, self.options.get("checkpointLocation"))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -66,21 +66,21 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, target: WriteTarget) -> None:
         self._target = target
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         return write_rows(self._target, iterator)
 
     def commit(self, messages: list[Any]) -> None:
         commit_written(self._target, messages, self._target.token)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class MicroBatchWriter(DataSourceStreamArrowWriter):
     """Batch after batch, each exactly once."""
 
     def __init__(self, target: WriteTarget, checkpoint: str | None) -> None:
         self._target = target
         self._checkpoint = checkpoint
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         return write_rows(self._target, iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:

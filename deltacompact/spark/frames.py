@@ -48,7 +48,7 @@ class FrameFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FrameLayout:
     """The columns of all frames of a partition, and which of them are digested (in the order of their key bytes)."""
 
     partition: Partition
@@ -68,7 +68,7 @@ class Layout:
         return f"c{self.columns.get_field_index(name)}"
 
 
-def rows_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
+def rows_frame(spark: SparkSession, store: ObjectStore, layout: FrameLayout, sources: Sequence[FrameFile]) -> DataFrame:
     """The rows of these files: ordinal, row, digest and the layout's columns."""
     if read_natively(store, layout, sources):
         frame = _native_frame(spark, store, layout, sources)
@@ -83,7 +83,7 @@ def rows_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources:
 # Spark's own reader
 
 
-def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> bool:
+def read_natively(store: ObjectStore, layout: FrameLayout, sources: Sequence[FrameFile]) -> bool:
     """Whether Spark's own Parquet reader serves all these files."""
     if not isinstance(store, LocalStore) or not layout.sql_digests or not sources:
         return False
@@ -103,14 +103,16 @@ def read_natively(store: ObjectStore, layout: Layout, sources: Sequence[FrameFil
     )
 
 
-def _read_as_it_is(field: pa.Field, layout: Layout) -> bool:
+def _read_as_it_is(field: pa.Field, layout: FrameLayout) -> bool:
     """Whether Spark reads a file's column; a nested one has to be of the union's type, as Spark casts by place."""
     stored = schemas.stored_type(field.type)
     same = not pa.types.is_nested(stored) or stored == layout.columns.field(field.name).type
     return is_native(field.type) and same
 
 
-def _native_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
+def _native_frame(
+    spark: SparkSession, store: ObjectStore, layout: FrameLayout, sources: Sequence[FrameFile]
+) -> DataFrame:
     """One scan for each distinct schema; file names tell the ordinals."""
     assert isinstance(store, LocalStore)
     file_names = [PurePosixPath(source.file.path).name for source in sources]
@@ -141,7 +143,7 @@ def _by_schema(sources: Sequence[FrameFile]) -> Iterator[tuple[tuple[tuple[str, 
         yield (members[0].names, members[0].file.schema), members
 
 
-def _native_column(layout: Layout, field: pa.Field, names: Sequence[str]) -> Column:
+def _native_column(layout: FrameLayout, field: pa.Field, names: Sequence[str]) -> Column:
     wanted = spark_type(comparable_type(field.type))
     if field.name in names:
         return F.col("`" + field.name.replace("`", "``") + "`").cast(wanted)
@@ -153,11 +155,11 @@ def _native_column(layout: Layout, field: pa.Field, names: Sequence[str]) -> Col
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _FrameReading:
     """What an executor needs to know."""
 
     store: ObjectStore
-    layout: Layout
+    layout: FrameLayout
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for source in tasks_of(batches):
@@ -195,10 +197,12 @@ class _Reading:
         return python_digests([table[name] for name in self.layout.keys], table.num_rows)
 
 
-def _arrow_frame(spark: SparkSession, store: ObjectStore, layout: Layout, sources: Sequence[FrameFile]) -> DataFrame:
+def _arrow_frame(
+    spark: SparkSession, store: ObjectStore, layout: FrameLayout, sources: Sequence[FrameFile]
+) -> DataFrame:
     schema = spark_struct(pa.schema([*_PLACE, *layout.comparable]))
     rows = sum(source.file.rows for source in sources)
-    return tasks_frame(spark, sources, rows).mapInArrow(_Reading(store, layout).read, schema)
+    return tasks_frame(spark, sources, rows).mapInArrow(_FrameReading(store, layout).read, schema)
 
 
 def tasks_frame(spark: SparkSession, tasks: Sequence[Any], rows: int) -> DataFrame:
@@ -215,7 +219,7 @@ def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
         yield from map(pickle.loads, batch.column(0).to_pylist())
 
 
-def _constant(layout: Layout, field: pa.Field) -> str | None:
+def _constant(layout: FrameLayout, field: pa.Field) -> str | None:
     return dict(layout.partition.values).get(field.name)
 
 

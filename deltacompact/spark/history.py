@@ -24,7 +24,7 @@ from deltacompact.storage.opening import open_object
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class FoldedHistory:
     """`folded` are the deltas up to the watermark (above the base's, where there is one), `later` those above it."""
 
     base: CompactedDelta | None
@@ -40,11 +40,11 @@ class History:
         return f"older files were vacuumed: recomputed from position {self.base.watermark} on"
 
 
-def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState) -> History:
+def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState) -> FoldedHistory:
     """The history of a partition's state. Raises NotFoundError where not even the state's own files are there."""
     compacted = state.compacted
     if compacted is None:
-        return History(None, None, (), state.deltas)
+        return FoldedHistory(None, None, (), state.deltas)
     versions = list(catalog.log(table_id, partition).chain())
     lineage, later = state.lineage, state.deltas
     candidates = [version for version in versions if version.lineage == lineage]
@@ -65,11 +65,11 @@ def history(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, st
         (delta.position for delta in deltas if any(file.path in gone for file in delta.files)), default=None
     )
     if missing_up_to is None:
-        return History(None, None, tuple(deltas), later)
+        return FoldedHistory(None, None, tuple(deltas), later)
     for base, index in _bases(candidates, compacted, lineage):
         if base.watermark >= missing_up_to and _is_whole(catalog.store, base, index):
             folded = tuple(delta for delta in deltas if delta.position > base.watermark)
-            return History(base, index, folded, later)
+            return FoldedHistory(base, index, folded, later)
     raise NotFoundError(f"table {table_id!r}, partition {partition}: compacted files or their index are missing")
 
 

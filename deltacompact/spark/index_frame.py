@@ -23,7 +23,7 @@ from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.index.remap import Relocation
 from deltacompact.index.sort_keys import decode
 from deltacompact.spark.comparable import comparable_type, spark_struct
-from deltacompact.spark.frames import Layout, tasks_frame, tasks_of
+from deltacompact.spark.frames import FrameLayout, tasks_frame, tasks_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.conversion import converted
 from deltacompact.tabular.schemas import plain_type
@@ -41,7 +41,7 @@ _COLUMNS = [
 
 
 def index_frame(
-    spark: SparkSession, store: ObjectStore, manifest: IndexManifest, layout: Layout | None = None
+    spark: SparkSession, store: ObjectStore, manifest: IndexManifest, layout: FrameLayout | None = None
 ) -> DataFrame:
     """Every entry of an index; with a layout also its sort columns (c0, c1, …), the layout's others null."""
     tasks = [
@@ -50,7 +50,7 @@ def index_frame(
         for bucket, files in enumerate(run)
         for file in files
     ]
-    reading = _Reading(store, manifest.encoding, manifest.hash_bucket_count, layout)
+    reading = _IndexReading(store, manifest.encoding, manifest.hash_bucket_count, layout)
     entries = tasks_frame(spark, tasks, manifest.entries).mapInArrow(reading.read, spark_struct(reading.schema))
     if len(manifest.runs) > 1:
         newest = Window.partitionBy("digest").orderBy(F.desc("run"))
@@ -63,11 +63,11 @@ def index_frame(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _IndexReading:
     store: ObjectStore
     encoding: Encoding
     hash_bucket_count: int
-    layout: Layout | None
+    layout: FrameLayout | None
 
     @property
     def schema(self) -> pa.Schema:

@@ -35,7 +35,7 @@ PIECE_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Piece(InputPartition):
+class FileSplit(InputPartition):
     """Rows [first, stop) of a file; `lives` has a bit for each of them, None where all live."""
 
     partition: Partition
@@ -64,7 +64,7 @@ class LiveRows(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:  # Spark's word for: there is no partition
             return
-        assert isinstance(partition, Piece)
+        assert isinstance(partition, FileSplit)
         yield from piece_rows(self._catalog, partition, self._schema)
 
 
@@ -111,19 +111,19 @@ def _left(store: ObjectStore, file: DataFile) -> npt.NDArray[np.bool_] | None:
 
 def _pieces(
     partition: Partition, file: DataFile, lives: npt.NDArray[np.bool_] | None, rows_max: int = PIECE_ROWS
-) -> Iterator[Piece]:
+) -> Iterator[FileSplit]:
     # A file of an untyped format is read whole for any of its rows, so it is not split.
     step = file.rows if file.content_type in formats.UNTYPED else rows_max
     for first in range(0, file.rows, max(1, step)):
         stop = min(file.rows, first + step)
         here = None if lives is None else lives[first:stop]
         if here is None or here.all():
-            yield Piece(partition, file, first, stop, None)
+            yield FileSplit(partition, file, first, stop, None)
         elif here.any():
-            yield Piece(partition, file, first, stop, np.packbits(here).tobytes())
+            yield FileSplit(partition, file, first, stop, np.packbits(here).tobytes())
 
 
-def piece_rows(catalog: DeltaStreamCatalog, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def piece_rows(catalog: DeltaStreamCatalog, piece: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The live rows of a piece in the schema's columns and types."""
     lives = None
     if piece.lives is not None:
@@ -137,7 +137,7 @@ def piece_rows(catalog: DeltaStreamCatalog, piece: Piece, schema: pa.Schema) -> 
             yield from _aligned(table, schema, piece).to_batches()
 
 
-def _aligned(table: pa.Table, schema: pa.Schema, piece: Piece) -> pa.Table:
+def _aligned(table: pa.Table, schema: pa.Schema, piece: FileSplit) -> pa.Table:
     columns = []
     constants, has = dict(piece.partition.values), frozenset(table.column_names)
     for field in schema:

@@ -45,8 +45,8 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.spark import fold
 from deltacompact.spark.comparable import comparison_of, sort_column
-from deltacompact.spark.frames import FrameFile, Layout, rows_frame
-from deltacompact.spark.history import History, history
+from deltacompact.spark.frames import FrameFile, FrameLayout, rows_frame
+from deltacompact.spark.history import FoldedHistory, history
 from deltacompact.spark.index_frame import index_frame
 from deltacompact.spark.session import spark_session
 from deltacompact.tabular import schemas
@@ -137,7 +137,7 @@ class _Judge:
         table: Table,
         partition: Partition,
         state: StreamState,
-        past: History,
+        past: FoldedHistory,
     ) -> None:
         assert table.keys is not None
         self._spark = spark
@@ -257,7 +257,7 @@ class _Judge:
     def _rows(self, files: Sequence[FrameFile]) -> DataFrame:
         return rows_frame(self._spark, self._store, self._layout, files)
 
-    def _make_layout(self) -> Layout:
+    def _make_layout(self) -> FrameLayout:
         """The union over the rows of all deltas, and over the key and sort columns of deletes."""
         deltas = (*self._past.folded, *self._past.later)
         deletes = [
@@ -269,7 +269,7 @@ class _Judge:
         missing = [pa.field(key.name, pa.null()) for key in self._keys.sort]
         described = DataFile(UNNUMBERED, "the sort keys", ContentType.PARQUET, 0, 0, pa.schema(missing))
         columns = schemas.union([*deletes, described], self._schema_of(deltas))
-        return Layout(self._partition, columns, self._digested)
+        return FrameLayout(self._partition, columns, self._digested)
 
     def _schema_of(self, deltas: Sequence[Delta]) -> pa.Schema:
         """Columns of the rows: those of upserts."""

@@ -54,7 +54,7 @@ Kind = tuple[Partition, OperationType]
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class WrittenFiles(WriterCommitMessage):
     """The message of one task to the driver. `begun_s`: when it began (seconds); `query_id`: of a streaming query."""
 
     files: tuple[tuple[Partition, OperationType, DataFile], ...]
@@ -62,7 +62,9 @@ class Written(WriterCommitMessage):
     query_id: str | None = None
 
 
-def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch], open_files_max: int = OPEN_FILES_MAX) -> Written:
+def write_rows(
+    target: WriteTarget, batches: Iterable[pa.RecordBatch], open_files_max: int = OPEN_FILES_MAX
+) -> WrittenFiles:
     """Write a task's rows. Raises InputError naming the operation or partition value that has no meaning."""
     begun_s = time.time()
     with _OpenFiles(target, open_files_max) as out:
@@ -73,10 +75,10 @@ def write_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch], open_file
                     out.write(kind, rows)
         written = out.close()
     context = TaskContext.get()
-    return Written(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
+    return WrittenFiles(tuple(written), begun_s, context.getLocalProperty(_QUERY_ID) if context else None)
 
 
-def commit_written(target: WriteTarget, messages: Iterable[Written | None], token: Token | None) -> None:
+def commit_written(target: WriteTarget, messages: Iterable[WrittenFiles | None], token: Token | None) -> None:
     """Put one log entry for each partition. With a known token, commit nothing and log a warning."""
     by_partition: dict[Partition, dict[OperationType, list[DataFile]]] = {}
     tasks = [message for message in messages if message is not None]

@@ -110,7 +110,7 @@ class Materialized:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LivePiece:
     """The part of a file that goes into an output: the live rows (`lives`, one element a row) in a half-open range.
 
     `copied` are its row groups that are copied. `reader` is there once the file is to be opened.
@@ -157,10 +157,10 @@ def _check_rows(task: MaterializeTask, written: int) -> None:
 
 def _planned(
     store: ObjectStore, task: MaterializeTask, ahead: ReadAhead, opened: contextlib.ExitStack
-) -> tuple[WriteOptions, list[Piece]]:
+) -> tuple[WriteOptions, list[LivePiece]]:
     """The write options, with a codec, and the pieces with the row groups to copy. Remote files stay open."""
     options, share_min = task.options, task.limits.copied_group_share_min
-    codec, planned = options.codec, list[Piece]()
+    codec, planned = options.codec, list[LivePiece]()
     masks: Masks = {}
     wanted = {source.ordinal for source in task.sources}
     for source, copies, reader in begun_ahead(
@@ -170,7 +170,7 @@ def _planned(
             for of_group in read_each_masks(store, task.masks_paths, ahead.limits, wanted):
                 masks |= of_group
         lives = live_mask(masks[source.ordinal], source.file.rows)
-        piece = Piece(source.file, lives, _rows_of(lives, source))
+        piece = LivePiece(source.file, lives, _rows_of(lives, source))
         tells_codec = codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET
         if reader is None and tells_codec:
             reader = FileReader(store, Part(piece.file), ahead)
@@ -200,16 +200,16 @@ def _begun(
     return source, copies, FileReader(store, Part(source.file), ahead, to_copy=copies) if copies or is_ahead else None
 
 
-def _with_readers(store: ObjectStore, pieces: Sequence[Piece], ahead: ReadAhead) -> Iterator[Piece]:
+def _with_readers(store: ObjectStore, pieces: Sequence[LivePiece], ahead: ReadAhead) -> Iterator[LivePiece]:
     """The pieces with their readers; the next files are opened ahead."""
 
-    def begun(piece: Piece) -> Piece:
+    def begun(piece: LivePiece) -> LivePiece:
         return replace(piece, reader=piece.reader or FileReader(store, Part(piece.file, None, piece.rows), ahead))
 
     return begun_ahead(pieces, begun)
 
 
-def _announce(piece: Piece, copies_inside: bool) -> None:
+def _announce(piece: LivePiece, copies_inside: bool) -> None:
     """Announce what will be read of an open file: row groups to decode and row groups to copy, in their order."""
     if piece.reader is None or not piece.reader.is_remote or piece.file.content_type is not ContentType.PARQUET:
         return
@@ -226,10 +226,10 @@ def _announce(piece: Piece, copies_inside: bool) -> None:
 
 
 def _steps(
-    store: ObjectStore, task: MaterializeTask, pieces: Sequence[Piece], options: WriteOptions, ahead: ReadAhead
+    store: ObjectStore, task: MaterializeTask, pieces: Sequence[LivePiece], options: WriteOptions, ahead: ReadAhead
 ) -> Generator[Copy | Encoded]:
     """The parts of the output, in order: row groups to copy, and between them newly encoded row groups."""
-    between: list[Piece] = []
+    between: list[LivePiece] = []
     for piece in _with_readers(store, pieces, ahead):
         start, stop = piece.rows
         for groups in piece.copied:
@@ -250,7 +250,7 @@ def _copy(out: CopyingWriter, step: Copy) -> None:
         reader.close()
 
 
-def _live_rows(task: MaterializeTask, pieces: Iterable[Piece]) -> Iterator[pa.Table]:
+def _live_rows(task: MaterializeTask, pieces: Iterable[LivePiece]) -> Iterator[pa.Table]:
     """Decode the live rows of these pieces."""
     for piece in pieces:
         if piece.reader is None or not piece.has_live_rows():

@@ -51,14 +51,14 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredGroups:
     """Groups in a file, with a batch for each group."""
 
     path: str
     first: int
 
 
-Parcel = Groups | Stored
+Parcel = Groups | StoredGroups
 
 
 def parcels(
@@ -77,7 +77,7 @@ def parcels(
         for group in range(starts[0], starts[-1]):
             out.write_batch(pa.record_batch([pa.array(array) for array in groups.of(group)], schema=schema))
     for _ in pairwise(starts):
-        yield Stored(path, groups.first)
+        yield StoredGroups(path, groups.first)
 
 
 def taken_of_each(
@@ -100,7 +100,7 @@ def taken_of_each(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ParcelLayout:
     """Consecutive items for each task, and consecutive tasks for each parcel.
 
     `starts` has the first item of each task, and the end of the last. `parcels` has the first task of each parcel, and
@@ -111,7 +111,7 @@ class Layout:
     parcels: tuple[int, ...]
 
     @classmethod
-    def of(cls, items: int, tasks: int, node_slots: Sequence[int]) -> Layout:
+    def of(cls, items: int, tasks: int, node_slots: Sequence[int]) -> ParcelLayout:
         """Spread tasks over nodes in proportion to their slots. Parcel i is for the tasks of node i."""
         tasks = max(1, min(items, tasks))
         return cls(spread(items, [1] * tasks), spread(tasks, node_slots))

@@ -86,7 +86,7 @@ class ReadAhead:
     def __init__(self, limits: ReadLimits = READ_LIMITS) -> None:
         self.limits = limits
         self.lock = threading.RLock()
-        self._waiting: list[tuple[tuple[bool, int, int], _Ranges, _Block]] = []
+        self._waiting: list[tuple[tuple[bool, int, int], _FetchedBlocks, _Block]] = []
         self._numbers = itertools.count()
         self._held_bytes = 0
         self._held = 0
@@ -100,12 +100,12 @@ class ReadAhead:
         """
         if not isinstance(store, Fetches):
             return None
-        return FetchedFile(_Ranges(store, path, self, known_bytes, whole))
+        return FetchedFile(_FetchedBlocks(store, path, self, known_bytes, whole))
 
     def number(self) -> int:
         return next(self._numbers)
 
-    def expect(self, ranges: _Ranges, block: _Block, first: bool = False) -> None:
+    def expect(self, ranges: _FetchedBlocks, block: _Block, first: bool = False) -> None:
         """Begin the request of this block as soon as there is room."""
         heapq.heappush(self._waiting, ((not first, ranges.number, self.number()), ranges, block))
 
@@ -120,7 +120,7 @@ class ReadAhead:
                 self.begin(ranges, block)
             heapq.heappop(self._waiting)
 
-    def begin(self, ranges: _Ranges, block: _Block) -> Future[Fetched]:
+    def begin(self, ranges: _FetchedBlocks, block: _Block) -> Future[Fetched]:
         """The block's request, which begins now if it has not begun."""
         if block.answer is None:
             block.answer = ranges.requested(block)
@@ -136,7 +136,7 @@ class ReadAhead:
             self._held -= 1
 
 
-class _Ranges:
+class _FetchedBlocks:
     """The blocks of one file, with the methods that pyarrow calls on a file that it reads."""
 
     def __init__(self, store: RemoteStore, path: str, ahead: ReadAhead, known_bytes: int | None, whole: bool) -> None:
@@ -311,11 +311,11 @@ class _Ranges:
 class FetchedFile(pa.PythonFile):  # type: ignore[misc]
     """An open remote file. pyarrow reads it like any other file; a reader that knows what it will read announces it."""
 
-    def __new__(cls, ranges: _Ranges) -> FetchedFile:
+    def __new__(cls, ranges: _FetchedBlocks) -> FetchedFile:
         made: FetchedFile = super().__new__(cls, ranges, "r")
         return made
 
-    def __init__(self, ranges: _Ranges) -> None:
+    def __init__(self, ranges: _FetchedBlocks) -> None:
         self._ranges = ranges
 
     @property

@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(slots=True)
-class Attempts:
+class RequestAttempts:
     """Counts the attempts at one request."""
 
     most: int

@@ -44,7 +44,7 @@ from deltacompact.storage.s3_access import (
     session_of,
     static_credentials,
 )
-from deltacompact.storage.s3_objects import BACKOFF, Objects, Reach, RequestFailed
+from deltacompact.storage.s3_objects import BACKOFF, BucketAccess, Objects, RequestFailed
 from deltacompact.storage.s3_parts import S3Parts
 from deltacompact.storage.traffic import tell
 from deltacompact.storage.upload import Upload
@@ -410,7 +410,7 @@ class S3Store:
             raise InputError(f"no AWS credentials: {SET_THEM}")
         frozen = found.get_frozen_credentials()
         signed = client.generate_presigned_url("get_object", Params={"Bucket": self.bucket, "Key": "k"})
-        reach = Reach(
+        reach = BucketAccess(
             url=signed.partition("?")[0].removesuffix("/k"),
             region=client.meta.region_name or "us-east-1",
             access_key=frozen.access_key,

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from deltacompact.storage.objects import Fetched
-from deltacompact.storage.retries import Attempts, Hedging, SharedBackoff
+from deltacompact.storage.retries import Hedging, RequestAttempts, SharedBackoff
 from deltacompact.storage.traffic import tell
 
 Answer = TypeVar("Answer")
@@ -70,7 +70,7 @@ class RequestFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class BucketAccess:
     """How to reach a bucket: its URL, the region that signatures name, credentials, encryption, and how patiently."""
 
     url: str
@@ -85,7 +85,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ObjectHead:
     bytes: int
     modified_s: float
     etag: str | None
@@ -94,7 +94,7 @@ class Head:
 class Objects:
     """The objects of one bucket, by key. Raises RequestFailed."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: BucketAccess) -> None:
         self._store = _opened(reach)
         self._most_attempts = reach.max_attempts
 
@@ -116,7 +116,7 @@ class Objects:
                 raise RequestFailed("PreconditionFailed", "the object has another ETag", 412) from failure
         return Fetched(pa.py_buffer(b""), head.bytes, head.etag)
 
-    async def head(self, key: str) -> Head:
+    async def head(self, key: str) -> ObjectHead:
         import obstore
 
         async def once() -> Any:
@@ -124,7 +124,7 @@ class Objects:
             return await obstore.head_async(self._store, key)
 
         meta = await self._tried(once)
-        return Head(meta["size"], meta["last_modified"].timestamp(), _etag(meta))
+        return ObjectHead(meta["size"], meta["last_modified"].timestamp(), _etag(meta))
 
     async def put(self, key: str, data: bytes) -> None:
         await self._tried(lambda: self._put(key, data, "overwrite"))
@@ -197,7 +197,7 @@ class Objects:
 
     async def _tried(self, act: Callable[[], Awaitable[Answer]]) -> Answer:
         """What `act` returns, at the first attempt that succeeds."""
-        attempts = Attempts(self._most_attempts)
+        attempts = RequestAttempts(self._most_attempts)
         while True:
             if wait_s := BACKOFF.turn_s():
                 await asyncio.sleep(wait_s)
@@ -265,7 +265,7 @@ def _etag(meta: Any) -> str | None:
     return (meta.get("e_tag") or "").strip('"') or None
 
 
-def _opened(reach: Reach) -> Any:
+def _opened(reach: BucketAccess) -> Any:
     from obstore.store import S3Store
 
     def credentials() -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StoreRequest:
     """One attempt at a request, under S3's name of its operation. `bytes` is the size of its body, if it is known."""
 
     operation: str
@@ -21,7 +21,7 @@ class Request:
     bytes: int
 
 
-Listener = Callable[[Request], None]
+Listener = Callable[[StoreRequest], None]
 
 _LISTENERS: list[Listener] = []
 
@@ -38,4 +38,4 @@ def listening(listener: Listener) -> Iterator[None]:
 
 def tell(operation: str, key: str, length: int) -> None:
     for listener in tuple(_LISTENERS):
-        listener(Request(operation, key, length))
+        listener(StoreRequest(operation, key, length))

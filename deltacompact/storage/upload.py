@@ -41,7 +41,7 @@ class CopyRefused(Exception):
     """This store does not copy ranges into such an upload."""
 
 
-class Target(Protocol[Part, Source]):
+class UploadTarget(Protocol[Part, Source]):
     """An object that is to be written. Parts are numbered from 1; several threads send them."""
 
     def put(self, data: memoryview) -> None: ...
@@ -67,7 +67,7 @@ class Target(Protocol[Part, Source]):
 class Upload(io.RawIOBase):
     """A sink. `tell` is the object's size so far, also after the end."""
 
-    def __init__(self, target: Target[Any, Any], threads: Executor, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, target: UploadTarget[Any, Any], threads: Executor, block_bytes: int = BLOCK_BYTES) -> None:
         self._target = target
         self._threads = threads
         self._block_bytes = block_bytes

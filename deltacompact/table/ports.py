@@ -44,7 +44,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PartitionSnapshot:
     """One partition of a table at one moment: base files, and the deltas to fold into them.
 
     base                the compacted files, with one live row per key; None before the first compaction
@@ -101,15 +101,15 @@ class PublishedVersion:
 
 
 class SnapshotSource(Protocol):
-    def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
+    def fetch(self, moment: Moment | None = None) -> PartitionSnapshot | NothingToDo:
         """The current snapshot, or of an earlier moment."""
 
 
 class CommitTarget(Protocol):
-    def check(self, snapshot: Snapshot, session: str) -> None:
+    def check(self, snapshot: PartitionSnapshot, session: str) -> None:
         """Raises ConflictError if the session may not publish any more."""
 
-    def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
+    def publish(self, snapshot: PartitionSnapshot, session: str, result: Compaction) -> PublishedVersion:
         """Put the whole result into force.
 
         Raises ConflictError if another session was faster, OutcomeUnknownError if the store does not tell.

@@ -286,7 +286,7 @@ class JobRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatcher:
+class DispatcherSign:
     """One dispatcher that shares the state. `job_run_ids` are those that it holds, `launchers` what it can launch."""
 
     owner: str

@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     return _PROGRAM.run(arguments)
 
 
-class _Commands(click.Group):
+class _SessionsCommands(click.Group):
     """Commands that name the extra to install, if a package of it is missing."""
 
     def invoke(self, context: click.Context) -> Any:
@@ -45,7 +45,7 @@ class _Commands(click.Group):
             raise InputError(f"{package} is not installed: pip install 'deltacompact[sessions]'") from error
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=_SessionsCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def cli() -> None:
     """Job runs: a document on a queue asks for a compaction, and a dispatcher runs it within its SLA.

@@ -209,7 +209,7 @@ def dispatcher_of(
     from sessions.launchers.chosen import Launchers
     from sessions.launchers.local import LocalLauncher
     from sessions.launchers.reaper import Reaper
-    from sessions.planning.admission import Limits
+    from sessions.planning.admission import DispatcherLimits
     from sessions.planning.learning import RateStore
     from sessions.planning.planner import Planner
     from sessions.planning.prices import offers_here
@@ -230,7 +230,7 @@ def dispatcher_of(
     workers_max = settings.max_workers if ours.launchers else None
     slots = None if os.environ.get("RAY_ADDRESS") else cpus  # a running cluster has CPUs of its own
     clock = StoreClock()
-    admission = Admission(Limits(sessions_max, workers_max, memory, slots, quiet=windows), clock)
+    admission = Admission(DispatcherLimits(sessions_max, workers_max, memory, slots, quiet=windows), clock)
     records = SwappedRecords(state.store)
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)

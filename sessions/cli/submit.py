@@ -81,11 +81,11 @@ def submit(
 def _waited_for(
     state: str, queue: Queue, sent: dict[str, str], document: dict[str, Any], timeout_s: float | None
 ) -> JobRun:
-    from sessions.cli.waiting import Waiting
+    from sessions.cli.waiting import JobRunWait
     from sessions.records.state_store import StateStore
 
     def say(text: str) -> None:
         click.echo(f"job run {sent['job_run_id']}: {visible(text)}", err=True)
 
-    waiting = Waiting(StateStore(state), queue, sent["job_run_id"], sent["message_id"], document, say)
+    waiting = JobRunWait(StateStore(state), queue, sent["job_run_id"], sent["message_id"], document, say)
     return waiting.until_ended(timeout_s)

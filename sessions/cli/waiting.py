@@ -46,7 +46,7 @@ def check_outcome(run: JobRun) -> None:
         raise NotSucceeded(f"job run {run.id} {_ENDS[run.state]}{f': {run.error}' if run.error else ''}")
 
 
-class Waiting:
+class JobRunWait:
     """Waits for one job run. `say` is told how far it is, whenever that changes."""
 
     def __init__(

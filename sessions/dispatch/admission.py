@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Container
 
 from sessions.base.model import Estimate
-from sessions.planning.admission import Limits, Postponed, Takes, Waiting, admit, in_order
+from sessions.planning.admission import DispatcherLimits, Postponed, Takes, WaitingGroup, admit, in_order
 
 _DECIDED_FOR_S = 1.0
 """Groups ask many times a second. What was decided holds until somebody comes or leaves, or for so long."""
@@ -22,18 +22,18 @@ _DECIDED_FOR_S = 1.0
 class Admission:
     """The groups of all job runs of a dispatcher. Safe to use from several threads."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, limits: DispatcherLimits, clock: Callable[[], float] = time.time) -> None:
         self.limits = limits
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingGroup] = {}
         self._running: dict[str, Takes] = {}
         self._expected: dict[str, Estimate] = {}
         self._started_s: dict[str, float] = {}
         self._postponed: dict[str, Postponed] = {}
         self._decide_again_s = 0.0
 
-    def enter(self, group: Waiting, expected: Estimate) -> Postponed | None:
+    def enter(self, group: WaitingGroup, expected: Estimate) -> Postponed | None:
         """Why the group does not start now; None where it may. It waits from the first time on that it asks.
 
         `expected` is what it takes once it is launched.
@@ -60,7 +60,7 @@ class Admission:
             self._expected.pop(group, None)
             self._started_s.pop(group, None)
 
-    def before(self, group: Waiting | None, ours: Container[str]) -> list[Estimate]:
+    def before(self, group: WaitingGroup | None, ours: Container[str]) -> list[Estimate]:
         """What is left of the groups that take places before one that waits, without ours: those that run, and those
         that start earlier. None: those that run alone."""
         now_s = self._clock()

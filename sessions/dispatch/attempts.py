@@ -36,7 +36,7 @@ from sessions.records.state_store import StateStore
 _LOG = logging.getLogger("sessions")
 
 
-class Attempts:
+class SessionAttempts:
     """The attempts at the sessions of one job run that we hold."""
 
     def __init__(

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
-from sessions.base.model import Dispatcher as Record
-from sessions.base.model import JobRun, JobRunState
+from sessions.base.model import DispatcherSign, JobRun, JobRunState
 from sessions.base.troubles import told
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
@@ -398,7 +397,7 @@ class Dispatcher:
 
     def _say(self) -> None:
         """Say that we are there. The reply tells the store's time."""
-        record = Record(
+        record = DispatcherSign(
             owner=self.owner,
             host=socket.gethostname(),
             pid=os.getpid(),

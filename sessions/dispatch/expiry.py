@@ -32,7 +32,7 @@ from deltacompact.storage.objects import ObjectStat
 from sessions.base.model import JobRun
 from sessions.events.outbox import Outbox
 from sessions.records.kept_logs import kept_logs
-from sessions.records.state_store import StateStore, Stored
+from sessions.records.state_store import StateStore, StoredRecord
 from sessions.records.trigger_ends import remember_end
 
 _LOG = logging.getLogger("sessions")
@@ -77,7 +77,7 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
     return done
 
 
-def _remove(state: StateStore, stored: Stored[JobRun], paths: Iterable[str], logs: Iterable[str]) -> None:
+def _remove(state: StateStore, stored: StoredRecord[JobRun], paths: Iterable[str], logs: Iterable[str]) -> None:
     run = stored.value
     remember_end(state.store, run)
     state.forget(run)

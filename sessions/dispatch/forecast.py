@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from sessions.base.model import Estimate, SessionPlan
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.means import Means
-from sessions.planning.admission import Waiting
+from sessions.planning.admission import WaitingGroup
 from sessions.planning.prices import LOCAL
 from sessions.planning.refine import expect_job_run, group_estimate
 from sessions.records.leases import HeldJobRun
 
 
-class Forecast:
+class JobRunForecast:
     """Expects what one job run takes. `name` is that of a group, which no group of another job run has."""
 
     def __init__(self, held: HeldJobRun, means: Means) -> None:
@@ -27,10 +27,10 @@ class Forecast:
     def name(self, group: str) -> str:
         return f"{self._held.run.id}/{group}"
 
-    def waiting(self, group: str, plans: Sequence[SessionPlan]) -> Waiting:
+    def waiting(self, group: str, plans: Sequence[SessionPlan]) -> WaitingGroup:
         """The group as it waits for a place."""
         limits, accepted_s = self._admission.limits, self._held.run.accepted_s
-        return Waiting.of(self.name(group), list(plans), accepted_s, limits.slots)
+        return WaitingGroup.of(self.name(group), list(plans), accepted_s, limits.slots)
 
     def at_first(self, groups: Mapping[str, Sequence[SessionPlan]], now_s: float) -> Estimate | None:
         """The estimate of planned groups, before any is launched; None where there are none."""

@@ -20,7 +20,7 @@ from sessions.base.model import Session, SessionState
 from sessions.base.troubles import Cause
 from sessions.dispatch.asking import asking, each
 from sessions.dispatch.delays import Delays
-from sessions.dispatch.forecast import Forecast
+from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.dispatch.looks import Looks
@@ -42,7 +42,7 @@ class GroupWork:
 
     held: HeldJobRun
     means: Means
-    forecast: Forecast
+    forecast: JobRunForecast
     looks: Looks
     retries: Retries
     delays: Delays

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from sessions.base.model import Estimate, Session, SessionPlan, SessionState, Trouble
 from sessions.dispatch.log_keeper import LogKeeper
-from sessions.planning.admission import Waiting
+from sessions.planning.admission import WaitingGroup
 from sessions.planning.prices import LOCAL
 from sessions.planning.refine import group_estimate, later
 
@@ -43,7 +43,7 @@ class HeldGroup:
     looked_s: float = 0.0
     silent_s: float = 0.0
     used: set[str] = field(default_factory=set)
-    waiting: Waiting | None = None
+    waiting: WaitingGroup | None = None
     waits_since_s: float = 0.0
     launched_s: float = 0.0
     not_before_s: float = 0.0

@@ -21,9 +21,9 @@ from sessions.base.logs import about
 from sessions.base.model import JobRunState, Session, SessionPlan, SessionState, Trouble
 from sessions.base.troubles import Cause, cause_of, given_up, told
 from sessions.dispatch.asking import asking
-from sessions.dispatch.attempts import Attempts
+from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.delays import Delays
-from sessions.dispatch.forecast import Forecast
+from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.group_work import GroupWork
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.looks import Looks
@@ -45,7 +45,7 @@ class JobRunWork:
     def __init__(self, held: HeldJobRun, means: Means) -> None:
         self._held = held
         self._means = means
-        self._forecast = Forecast(held, means)
+        self._forecast = JobRunForecast(held, means)
         self._looks = Looks(held, means, self._forecast)
         self._group_work: GroupWork
         self._groups: list[HeldGroup] = []
@@ -93,7 +93,7 @@ class JobRunWork:
 
     def _work_on(self, instruction: Instruction) -> GroupWork:
         held, means = self._held, self._means
-        attempts = Attempts(held, instruction, policy=means.policy, clock=means.clock)
+        attempts = SessionAttempts(held, instruction, policy=means.policy, clock=means.clock)
         return GroupWork(held, means, self._forecast, self._looks, Retries(attempts, means), Delays(held.state))
 
     def _round(self, work: GroupWork) -> None:

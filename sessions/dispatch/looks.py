@@ -10,7 +10,7 @@ from deltacompact.base.errors import DeltaCompactError, StoreError
 from deltacompact.base.wording import one_line
 from sessions.base.model import SessionState
 from sessions.dispatch.asking import asking
-from sessions.dispatch.forecast import Forecast
+from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.held_group import HeldGroup
 from sessions.dispatch.means import Means
 from sessions.events.due import is_news
@@ -25,7 +25,7 @@ _LOOK_COUNTS_MAX_S = 10.0
 class Looks:
     """Looks at the sessions of one job run."""
 
-    def __init__(self, held: HeldJobRun, means: Means, forecast: Forecast) -> None:
+    def __init__(self, held: HeldJobRun, means: Means, forecast: JobRunForecast) -> None:
         self._held = held
         self._rates, self._starts = means.rates, means.starts
         self._forecast = forecast

@@ -14,7 +14,7 @@ from deltacompact.base.errors import StoreError
 from sessions.base.ids import session_id
 from sessions.base.model import JobRunState, Session, SessionPlan, SessionState
 from sessions.dispatch.asking import each
-from sessions.dispatch.forecast import Forecast
+from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.means import Means
 from sessions.planning.plan import nearest_sla_s
 from sessions.records.leases import HeldJobRun
@@ -35,7 +35,7 @@ def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -
     for group, of_group in names.items():
         held.state.put_group(run.id, group, of_group)
     now_s = means.clock()
-    expected = Forecast(held, means).at_first(groups, now_s)
+    expected = JobRunForecast(held, means).at_first(groups, now_s)
     nearest_s = nearest_sla_s(plans)
     if nearest_s is not None:
         _LOG.warning("desired SLA %s s cannot be met, the nearest that can is %s s", run.desired_sla_s, nearest_s)

@@ -13,7 +13,7 @@ from deltacompact.base.wording import counted
 from sessions.base.model import Session, SessionState
 from sessions.base.troubles import Cause, given_up, told
 from sessions.dispatch.asking import asking
-from sessions.dispatch.attempts import Attempts
+from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.means import Means
 
 _LOG = logging.getLogger("sessions")
@@ -23,7 +23,7 @@ _CANCELLED = "it was cancelled"
 class Retries:
     """Tries the sessions of one job run again, or gives them up."""
 
-    def __init__(self, attempts: Attempts, means: Means) -> None:
+    def __init__(self, attempts: SessionAttempts, means: Means) -> None:
         self._attempts = attempts
         self._tries = means.settings.tries
         self._policy = means.policy

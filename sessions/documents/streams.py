@@ -20,7 +20,7 @@ MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
+class NamedStreams:
     """`partitions` are sets of names and values; None is every partition. Of an Iceberg table they name the branch."""
 
     catalog: Place | str
@@ -28,7 +28,7 @@ class Streams:
     partitions: frozenset[frozenset[tuple[str, str | None]]] | None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Streams:
+    def of(cls, document: Mapping[str, Any]) -> NamedStreams:
         """The streams that an accepted document names."""
         catalog = str(document.get("catalog"))
         table_id = str(document.get("destination_compacted_table_id") or document.get("source_table_id"))
@@ -43,7 +43,7 @@ class Streams:
         except InputError:
             return cls(catalog, table_id, named)
 
-    def overlap(self, other: Streams) -> bool:
+    def overlap(self, other: NamedStreams) -> bool:
         if (self.catalog, self.table_id) != (other.catalog, other.table_id):
             return False
         return self.partitions is None or other.partitions is None or bool(self.partitions & other.partitions)

@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from sessions.base.model import Estimate, JobRun, JobRunState, Outcome, Session, SessionState, Trouble
-from sessions.events.event import Event, EventType
+from sessions.events.event import EventType, JobRunEvent
 
 _STEP = math.log(1.05)
 _ENDS = {
@@ -25,7 +25,7 @@ _ENDS = {
 _KIND_OF_ERROR = re.compile(r"[A-Z]\w*(?:Error|Exception|Interrupted)\b")
 
 
-def events_of_job_run(run: JobRun) -> list[Event]:
+def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
     """All that a job run's record says, but for estimates."""
     common = _of_job_run(run)
     partitions = len(run.document.get("partitions") or ())
@@ -44,13 +44,13 @@ def events_of_job_run(run: JobRun) -> list[Event]:
         if ended is EventType.JOB_RUN_FAILED:
             outcome["error"] = error_kind(run.error)
         said.append((ended, finished_s, outcome))
-    events = [Event(kind, run.id, "", run.life, time_s, {**common, **data}) for kind, time_s, data in said]
+    events = [JobRunEvent(kind, run.id, "", run.life, time_s, {**common, **data}) for kind, time_s, data in said]
     if run.trouble is not None:
         events.append(_delayed(EventType.JOB_RUN_DELAYED, run.id, "", run.trouble, common))
     return events
 
 
-def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
+def events_of_session(session: Session, run: JobRun | None) -> list[JobRunEvent]:
     """All that a session's record says, but for estimates."""
     common = _of_session(session, run)
     said: list[tuple[EventType, int, float, dict[str, Any]]] = []
@@ -88,7 +88,7 @@ def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
         did = _outcome(session)
         said.append((EventType.SESSION_SUCCEEDED, session.life, now_s, did))
     events = [
-        Event(kind, session.job_run_id, session.id, ordinal, time_s, {**common, **data})
+        JobRunEvent(kind, session.job_run_id, session.id, ordinal, time_s, {**common, **data})
         for kind, ordinal, time_s, data in said
     ]
     if session.trouble is not None:
@@ -96,13 +96,13 @@ def events_of_session(session: Session, run: JobRun | None) -> list[Event]:
     return events
 
 
-def _delayed(kind: EventType, job_run_id: str, subject: str, trouble: Trouble, common: dict[str, Any]) -> Event:
+def _delayed(kind: EventType, job_run_id: str, subject: str, trouble: Trouble, common: dict[str, Any]) -> JobRunEvent:
     """One event for a trouble, however often it is met."""
     data = {**common, "cause": trouble.cause, "error": error_kind(trouble.text)}
-    return Event(kind, job_run_id, subject, round(trouble.since_s * 1000), trouble.since_s, data)
+    return JobRunEvent(kind, job_run_id, subject, round(trouble.since_s * 1000), trouble.since_s, data)
 
 
-def estimate_told(record: JobRun | Session, run: JobRun | None) -> Event | None:
+def estimate_told(record: JobRun | Session, run: JobRun | None) -> JobRunEvent | None:
     """The event of the estimate that a record holds."""
     expected = record.expected
     if expected is None:
@@ -120,7 +120,7 @@ def estimate_told(record: JobRun | Session, run: JobRun | None) -> Event | None:
         "high_s": round(expected.high_s, 3),
         "share": share,
     }
-    return Event(EventType.SLA_UPDATED, job_run_id, subject, round(expected.at_s * 1000), expected.at_s, data)
+    return JobRunEvent(EventType.SLA_UPDATED, job_run_id, subject, round(expected.at_s * 1000), expected.at_s, data)
 
 
 def is_news(before: Estimate | None, after: Estimate | None, desired_sla_s: int | None) -> bool:

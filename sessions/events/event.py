@@ -40,7 +40,7 @@ class EventType(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class JobRunEvent:
     """`subject` is a session's id, "" where the event is about the whole job run. `ordinal` counts events of one type
     about one subject: the attempt, the round, the time of an estimate."""
 

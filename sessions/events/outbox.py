@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import one_line
 from deltacompact.storage.objects import ObjectStore
-from sessions.events.event import Event
+from sessions.events.event import JobRunEvent
 
 _LOG = logging.getLogger("sessions")
 _BATCH = TypeAdapter(list[str])
@@ -31,7 +31,7 @@ class Outbox:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    def record(self, event: Event) -> bool:
+    def record(self, event: JobRunEvent) -> bool:
         """Record an event. False where it is there already."""
         return self._store.put_if_absent(_path(event.job_run_id, event.name), event.to_bytes())
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from sessions.base.model import JobRun, Session
 from sessions.events.due import estimate_told, events_of_job_run, events_of_session, is_news
-from sessions.events.event import Event
+from sessions.events.event import JobRunEvent
 from sessions.events.outbox import Outbox
 from sessions.records.state_store import StateStore
 
@@ -71,7 +71,7 @@ class EventRecorder:
         self._record(known, events_of_session(after, run))
         self._record_estimate(before, after, run)
 
-    def _record(self, known: list[Event], now: list[Event]) -> None:
+    def _record(self, known: list[JobRunEvent], now: list[JobRunEvent]) -> None:
         told = {event.name for event in known}
         for event in now:
             if event.name not in told:

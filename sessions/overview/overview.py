@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError, StoreError
 from sessions.base.clock import StoreClock
-from sessions.base.model import Delay, Dispatcher, JobRun, Session
+from sessions.base.model import Delay, DispatcherSign, JobRun, Session
 from sessions.base.troubles import told
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import KeptDecision, kept_decisions
-from sessions.records.state_store import Said, StateStore, Stored
+from sessions.records.state_store import Said, StateStore, StoredRecord
 
 ENDED_MAX = 1000
 _ENDED_EVERY_S = 30.0
@@ -71,7 +71,7 @@ class Overview:
         return tuple(session for seen in self.job_runs for session in seen.sessions)
 
 
-def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[Dispatcher]) -> dict[str, Delay]:
+def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[DispatcherSign]) -> dict[str, Delay]:
     """Why nobody works on job runs, by their ids. Where no dispatcher is there, none of them is told to miss one."""
     open_ones = [run for run in runs if not run.state.ended]
     passing = {
@@ -110,7 +110,7 @@ class OverviewReader:
         self._queue = queue
         self._clock = clock
         self._ended: dict[str, JobRunSeen] = {}
-        self._open: dict[str, dict[str, Stored[Session]]] = {}
+        self._open: dict[str, dict[str, StoredRecord[Session]]] = {}
         self._listed_s: float | None = None
         self._decisions: list[KeptDecision] = []
         self._decided_s: float | None = None

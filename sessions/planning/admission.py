@@ -57,7 +57,7 @@ class QuietWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DispatcherLimits:
     """What one dispatcher may run at a time: groups, workers, and memory and CPUs of groups on this machine."""
 
     sessions_max: int = 4
@@ -94,7 +94,7 @@ class Takes:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingGroup:
     """A group that has not started. `read_through` are deltas and small files, `rewrite_bytes` what it may rewrite."""
 
     takes: Takes
@@ -103,7 +103,7 @@ class Waiting:
     since_s: float
 
     @classmethod
-    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float, cpus: int | None = None) -> Waiting:
+    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float, cpus: int | None = None) -> WaitingGroup:
         """A group with these sessions left to run, on a machine with so many CPUs."""
         read_through, size = sum(plan.read_through for plan in plans), sum(plan.bytes for plan in plans)
         return cls(Takes.of(group, plans, cpus), read_through, size, since_s)
@@ -125,30 +125,32 @@ class Postponed:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Admitted:
     """Groups to start now, in their order; and why each other one waits."""
 
     start: tuple[str, ...] = ()
     wait: tuple[Postponed, ...] = ()
 
 
-def in_order(waiting: Sequence[Waiting], starved_after_s: float, now_s: float) -> list[Waiting]:
+def in_order(waiting: Sequence[WaitingGroup], starved_after_s: float, now_s: float) -> list[WaitingGroup]:
     """Groups that have waited too long come first, the oldest of them ahead. The others follow by benefit by cost."""
 
-    def rank(group: Waiting) -> tuple[bool, float, float, str]:
+    def rank(group: WaitingGroup) -> tuple[bool, float, float, str]:
         starved = _starved(group, starved_after_s, now_s)
         return not starved, group.since_s if starved else -group.benefit_by_cost, group.since_s, group.takes.group
 
     return sorted(waiting, key=rank)
 
 
-def admit(waiting: Sequence[Waiting], running: Sequence[Takes], limits: Limits, now_s: float) -> Admission:
+def admit(
+    waiting: Sequence[WaitingGroup], running: Sequence[Takes], limits: DispatcherLimits, now_s: float
+) -> Admitted:
     """Start what fits beside what runs, in order."""
     ordered = in_order(waiting, limits.starved_after_s, now_s)
     ends = [end for window in limits.quiet if (end := window.until_s(now_s)) is not None]
     if ends:
         text = "a quiet window is open"
-        return Admission((), tuple(Postponed(group.takes.group, Wait.QUIET, text, max(ends)) for group in ordered))
+        return Admitted((), tuple(Postponed(group.takes.group, Wait.QUIET, text, max(ends)) for group in ordered))
     start: list[str] = []
     wait: list[Postponed] = []
     used, kept = list(running), list(running)
@@ -166,7 +168,7 @@ def admit(waiting: Sequence[Waiting], running: Sequence[Takes], limits: Limits, 
             start.append(name)
             used.append(group.takes)
             kept.append(group.takes)
-    return Admission(tuple(start), tuple(wait))
+    return Admitted(tuple(start), tuple(wait))
 
 
 _TEXTS = {
@@ -177,7 +179,7 @@ _TEXTS = {
 }
 
 
-def _short_of(wanted: Takes, used: Sequence[Takes], limits: Limits) -> Wait | None:
+def _short_of(wanted: Takes, used: Sequence[Takes], limits: DispatcherLimits) -> Wait | None:
     if len(used) + 1 > limits.sessions_max:
         return Wait.SESSIONS
     if _over(limits.workers_max, [wanted.workers, *(taken.workers for taken in used)]):
@@ -195,5 +197,5 @@ def _over(limit: int | None, taken: Sequence[int]) -> bool:
     return limit is not None and sum(taken) > limit
 
 
-def _starved(one: Waiting, after_s: float, now_s: float) -> bool:
+def _starved(one: WaitingGroup, after_s: float, now_s: float) -> bool:
     return now_s - one.since_s >= after_s

@@ -15,8 +15,8 @@ import numpy as np
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import ContentType, OperationType, Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.job import Job, Request, Work, plan_work, prepare
-from deltacompact.planning.decisions import Action, decide_files
+from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
+from deltacompact.planning.decisions import FileAction, decide_files
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
 from deltacompact.table.ports import NothingToDo
@@ -63,7 +63,7 @@ def gather(catalog: DeltaStreamCatalog, request: Request) -> tuple[Gathered, ...
         return tuple(threads.map(look, chosen))
 
 
-def _gathered(job: Job, work: Work) -> Gathered:
+def _gathered(job: CompactionJob, work: PartitionWork) -> Gathered:
     partition = dict(work.partition.values)
     if isinstance(work.found, NothingToDo):
         return Gathered(partition, nothing_to_do=work.found.reason)
@@ -101,7 +101,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
 def _kept_bytes(plan: CompactionPlan) -> int:
     """The bytes of delta files that would stay as they are if no row died."""
     everything = np.array([source.file.live_rows for source in plan.sources], np.int64)
-    kept = {decision.ordinal for decision in decide_files(plan, everything) if decision.action is Action.KEEP}
+    kept = {decision.ordinal for decision in decide_files(plan, everything) if decision.action is FileAction.KEEP}
     return sum(source.file.bytes for source in plan.sources if source.ordinal in kept and not source.in_base)
 
 

@@ -17,12 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 from deltacompact.base.errors import CorruptionError, NotFoundError
 from deltacompact.base.wording import one_line
 from sessions.base.model import Session, SessionState
-from sessions.planning.rates import Expectation, Observation, Rates, expectation
+from sessions.planning.rates import Expectation, Observation, PoolRates, expectation
 from sessions.planning.work import TERMS
 from sessions.records.swapping import SwappedRecords
 
 _LOG = logging.getLogger("sessions")
-_RATES = TypeAdapter(Rates)
+_RATES = TypeAdapter(PoolRates)
 
 
 def observation_of(session: Session) -> tuple[str, Observation] | None:
@@ -55,15 +55,15 @@ class RateStore:
     def __init__(self, records: SwappedRecords) -> None:
         self._records = records
 
-    def rates(self, pool: str) -> Rates:
+    def rates(self, pool: str) -> PoolRates:
         """The rates of a pool. They are empty if nobody has added to it, or if the record cannot be understood."""
         try:
             return _understood(pool, self._records.read_to_update(_folder(pool)).value)
         except NotFoundError:
-            return Rates(pool)
+            return PoolRates(pool)
         except CorruptionError as error:
             self._records.unreadable.note(_folder(pool), error)
-            return Rates(pool)
+            return PoolRates(pool)
 
     def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:
         """The rates of these pools for a mode, ready to plan with."""
@@ -81,21 +81,23 @@ class RateStore:
     def _add(self, pool: str, observations: list[Observation]) -> None:
         self._records.update(
             _folder(pool),
-            lambda found: _document((Rates(pool) if found is None else _understood(pool, found)).learned(observations)),
+            lambda found: _document(
+                (PoolRates(pool) if found is None else _understood(pool, found)).learned(observations)
+            ),
         )
 
 
-def _document(rates: Rates) -> object:
+def _document(rates: PoolRates) -> object:
     return _RATES.dump_python(rates, mode="json")
 
 
-def _understood(pool: str, document: object) -> Rates:
+def _understood(pool: str, document: object) -> PoolRates:
     """The rates in a record. A record of another format is begun anew: rates are learned again soon."""
     try:
         return _RATES.validate_python(document)
     except ValidationError as error:
         _LOG.warning("the rates of %s cannot be understood and are begun anew: %s", pool, one_line(error))
-        return Rates(pool)
+        return PoolRates(pool)
 
 
 def _folder(pool: str) -> str:

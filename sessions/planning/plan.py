@@ -23,11 +23,11 @@ from sessions.base.model import Choice, SessionPlan
 from sessions.planning.grouping import Groupable, grouped
 from sessions.planning.prices import LOCAL, Offer
 from sessions.planning.rates import BUFFER, Expectation
-from sessions.planning.reasons import Reason
+from sessions.planning.reasons import PlanReason
 from sessions.planning.refine import makespan
-from sessions.planning.sizes import Resources, Sizes, sizes_of
+from sessions.planning.sizes import Resources, SessionSizes, sizes_of
 from sessions.planning.statistics import PartitionStatistics
-from sessions.planning.work import STAGE_OF, TERMS, Work, work_of
+from sessions.planning.work import STAGE_OF, TERMS, WorkTerms, work_of
 
 DAY_S = 86_400.0
 NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107, 110, 123, 141, 162, 186, 214, 250)
@@ -78,8 +78,8 @@ class Candidate:
     offer: Offer
     nodes: int
     on: Resources
-    sizes: Sizes
-    work: Work
+    sizes: SessionSizes
+    work: WorkTerms
     seconds: float
     fits: bool
 
@@ -117,20 +117,22 @@ def plan_job_run(
     return tuple(_with_sla(plan, wish, promised) for plan in plans)
 
 
-def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, Reason]:
+def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, PlanReason]:
     """The cheapest that meets the desired SLA, else the fastest; of those that fit, where any does."""
     fitting = [candidate for candidate in candidates if candidate.fits]
     if not fitting:
-        return min(candidates, key=lambda candidate: (_memory_share(candidate), candidate.usd)), Reason.EXCEEDS_MEMORY
+        return min(
+            candidates, key=lambda candidate: (_memory_share(candidate), candidate.usd)
+        ), PlanReason.EXCEEDS_MEMORY
     within = DAY_S if desired_s is None else desired_s
     meeting = [candidate for candidate in fitting if candidate.promised_s <= within]
     if not meeting:
-        return min(fitting, key=lambda candidate: (candidate.promised_s, candidate.usd)), Reason.FASTEST
+        return min(fitting, key=lambda candidate: (candidate.promised_s, candidate.usd)), PlanReason.FASTEST
     chosen = min(meeting, key=lambda candidate: (candidate.usd, candidate.promised_s))
     if desired_s is not None:
-        return chosen, Reason.CHEAPEST_THAT_MEETS_SLA
+        return chosen, PlanReason.CHEAPEST_THAT_MEETS_SLA
     cheapest = min(fitting, key=lambda candidate: (candidate.usd, candidate.promised_s))
-    return chosen, Reason.CHEAPEST if chosen is cheapest else Reason.CHEAPEST_WITHIN_A_DAY
+    return chosen, PlanReason.CHEAPEST if chosen is cheapest else PlanReason.CHEAPEST_WITHIN_A_DAY
 
 
 def _memory_share(candidate: Candidate) -> float:
@@ -228,14 +230,14 @@ def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -
     )
 
 
-def _runs_on(chosen: Candidate, reason: Reason) -> Choice:
+def _runs_on(chosen: Candidate, reason: PlanReason) -> Choice:
     on = f"{chosen.nodes} x {chosen.offer.node.name}, {chosen.offer.executor}"
     text = {
-        Reason.CHEAPEST_THAT_MEETS_SLA: "the cheapest that meets the desired SLA",
-        Reason.CHEAPEST: "the cheapest; no SLA is asked for",
-        Reason.CHEAPEST_WITHIN_A_DAY: "the cheapest that ends within a day; no SLA is asked for",
-        Reason.FASTEST: "the fastest there is",
-        Reason.EXCEEDS_MEMORY: "what comes nearest to the memory that it takes",
+        PlanReason.CHEAPEST_THAT_MEETS_SLA: "the cheapest that meets the desired SLA",
+        PlanReason.CHEAPEST: "the cheapest; no SLA is asked for",
+        PlanReason.CHEAPEST_WITHIN_A_DAY: "the cheapest that ends within a day; no SLA is asked for",
+        PlanReason.FASTEST: "the fastest there is",
+        PlanReason.EXCEEDS_MEMORY: "what comes nearest to the memory that it takes",
     }[reason]
     return Choice("runs_on", on, reason, f"{text}: ${chosen.usd:,.2f}, {chosen.done_s:,.0f} s with its start")
 
@@ -244,19 +246,21 @@ def _workers_initial(partition: PartitionStatistics, chosen: Candidate) -> Choic
     tasks = max(1, math.ceil(partition.delta_rows / chosen.sizes.task_rows), partition.delta_files)
     wanted = math.ceil(tasks / (chosen.on.slots / chosen.nodes))
     if wanted < chosen.nodes:
-        return Choice("workers_initial", wanted, Reason.FIRST_STAGE, f"the first stage has {tasks:,} tasks")
-    return Choice("workers_initial", chosen.nodes, Reason.ALL_SLOTS, "there is work for all workers from the start")
+        return Choice("workers_initial", wanted, PlanReason.FIRST_STAGE, f"the first stage has {tasks:,} tasks")
+    return Choice("workers_initial", chosen.nodes, PlanReason.ALL_SLOTS, "there is work for all workers from the start")
 
 
 def _memory(chosen: Candidate) -> Choice:
     task, may = chosen.sizes.peak_task_bytes, chosen.on.memory_per_task_bytes
     text = f"a task takes {task / sizing.GIB:.1f} GiB of {may / sizing.GIB:.1f}"
     if not chosen.fits:
-        return Choice("memory", chosen.on.slots, Reason.EXCEEDS_MEMORY, f"{text}, with one task at a time on a node")
+        return Choice(
+            "memory", chosen.on.slots, PlanReason.EXCEEDS_MEMORY, f"{text}, with one task at a time on a node"
+        )
     full = next(resources_of(chosen.offer, chosen.nodes)).slots
     if chosen.on.slots < full:
-        return Choice("memory", chosen.on.slots, Reason.MEMORY, f"{text}: {chosen.on.slots} tasks at a time")
-    return Choice("memory", chosen.on.slots, Reason.FITS, text)
+        return Choice("memory", chosen.on.slots, PlanReason.MEMORY, f"{text}: {chosen.on.slots} tasks at a time")
+    return Choice("memory", chosen.on.slots, PlanReason.FITS, text)
 
 
 def _peak_bytes(chosen: Candidate) -> int:
@@ -295,10 +299,10 @@ def _grouped(plans: Sequence[SessionPlan], wish: Wish) -> tuple[SessionPlan, ...
             plan = plans[place]
             if len(members) > 1:
                 text = f"{len(members):,} sessions share a start of {starts:,.0f} s"
-                why = Choice("group", number, Reason.SHARES_START, text)
+                why = Choice("group", number, PlanReason.SHARES_START, text)
             else:
                 text = f"{plan.expected.seconds:,.1f} s of work are worth a start of {starts:,.0f} s"
-                why = Choice("group", number, Reason.WORTH_ITS_START, text)
+                why = Choice("group", number, PlanReason.WORTH_ITS_START, text)
             named[place] = replace(plan, group=f"g{number}", choices=(*plan.choices, why))
     return tuple(named)
 
@@ -307,12 +311,12 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
     """The plan with the verdict on the job run's SLA: whether it can be met, and the nearest SLA that can."""
     desired, nearest = wish.desired_sla_s, math.ceil(promised)
     if desired is None:
-        choice = Choice("desired_sla", None, Reason.NOT_ASKED_FOR, "nobody asked for an SLA")
+        choice = Choice("desired_sla", None, PlanReason.NOT_ASKED_FOR, "nobody asked for an SLA")
     elif nearest <= desired:
-        choice = Choice("desired_sla", desired, Reason.MET, f"promised within {nearest:,} s of {desired:,.0f} s")
+        choice = Choice("desired_sla", desired, PlanReason.MET, f"promised within {nearest:,} s of {desired:,.0f} s")
     else:
         text = f"{desired:,.0f} s cannot be met; the nearest that can is {nearest:,} s"
-        choice = Choice("desired_sla", nearest, Reason.CANNOT_BE_MET, text)
+        choice = Choice("desired_sla", nearest, PlanReason.CANNOT_BE_MET, text)
     return replace(plan, choices=(*plan.choices, choice))
 
 
@@ -320,7 +324,7 @@ def nearest_sla_s(plans: Iterable[SessionPlan]) -> float | None:
     """The nearest SLA that can be met, where the desired one of a job run with these plans cannot."""
     for plan in plans:
         for choice in plan.choices:
-            if choice.what == "desired_sla" and choice.reason == Reason.CANNOT_BE_MET:
+            if choice.what == "desired_sla" and choice.reason == PlanReason.CANNOT_BE_MET:
                 return float(choice.value)
     return None
 

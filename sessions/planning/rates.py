@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sessions.base.model import Estimate
-from sessions.planning.work import BASE_TERMS, DELTA_TERMS, TERMS, Vector, Work
+from sessions.planning.work import BASE_TERMS, DELTA_TERMS, TERMS, Vector, WorkTerms
 
 SHIPPED: Mapping[str, float] = {
     "session": 0.05,
@@ -105,13 +105,13 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class PoolRates:
     """What is known of one pool: an executor on one node type. Oldest first, bounded."""
 
     pool: str = ""
     observations: tuple[Observation, ...] = ()
 
-    def learned(self, found: Iterable[Observation]) -> Rates:
+    def learned(self, found: Iterable[Observation]) -> PoolRates:
         """These rates with more sessions. A session that is known already counts once."""
         by_id = {
             seen.session_id: seen for seen in (*self.observations, *found) if seen.seconds > 0 and seen.expected_s > 0
@@ -142,20 +142,20 @@ class Expectation:
     seen: Mapping[str, int] = field(default_factory=dict)
     residuals: tuple[Vector, Vector, Vector, Vector] = (_NONE, _NONE, _NONE, _NONE)
 
-    def of(self, work: Work, stream: str = "", at_s: float = 0.0) -> Estimate:
+    def of(self, work: WorkTerms, stream: str = "", at_s: float = 0.0) -> Estimate:
         """Seconds of a session once its process or cluster is up: the median to expect, and the 90 % interval."""
         seconds = self.seconds(work, stream)
         low, high = self._interval(math.log(seconds), min(_KNOWN, self.seen.get(stream, 0)))
         return Estimate(seconds, seconds * math.exp(min(0.0, low)), seconds * math.exp(max(0.0, high)), at_s)
 
-    def seconds(self, work: Work, stream: str = "") -> float:
+    def seconds(self, work: WorkTerms, stream: str = "") -> float:
         return float(self._by_term(work, stream).sum())
 
-    def by_term(self, work: Work, stream: str = "") -> dict[str, float]:
+    def by_term(self, work: WorkTerms, stream: str = "") -> dict[str, float]:
         """The same seconds, term by term."""
         return dict(zip(TERMS, self._by_term(work, stream).tolist(), strict=True))
 
-    def _by_term(self, work: Work, stream: str) -> Vector:
+    def _by_term(self, work: WorkTerms, stream: str) -> Vector:
         amounts = work.vector
         seconds: Vector = amounts * self.rates * (self.lately * self.levels.get(stream, 1.0))
         factor = self.streams.get(stream, 1.0)
@@ -174,7 +174,7 @@ class Expectation:
         return -_quantile(-values, shares, 1 - tail), _quantile(values, shares, 1 - tail)
 
 
-def expectation(known: Rates) -> Expectation:
+def expectation(known: PoolRates) -> Expectation:
     """Learn from what is known; with nothing known, the shipped rates."""
     seen = [observation for observation in known.observations if len(observation.work) == len(TERMS)]
     if not seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Reason(enum.StrEnum):
+class PlanReason(enum.StrEnum):
     """The reason for one choice in a session plan."""
 
     # hash buckets

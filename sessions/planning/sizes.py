@@ -13,7 +13,7 @@ from deltacompact.base.limits import LIMITS
 from deltacompact.iceberg.marks.finding import KEYS_PER_BUCKET
 from deltacompact.planning import sizing
 from sessions.base.model import Choice
-from sessions.planning.reasons import Reason
+from sessions.planning.reasons import PlanReason
 from sessions.planning.statistics import BranchStatistics, PartitionStatistics
 
 _KEY_BYTES = 100
@@ -33,7 +33,7 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class SessionSizes:
     """What a session decides by the size of its input. `adds_run`: the index gets a run instead of being merged.
 
     `peak_bytes`: planned, of the largest process.
@@ -51,7 +51,7 @@ class Sizes:
 
 def sizes_of(
     given: PartitionStatistics, on: Resources, hash_buckets: int | None = None, rows_per_round: int | None = None
-) -> Sizes:
+) -> SessionSizes:
     """`hash_buckets` and `rows_per_round` are what the document asks for."""
     if isinstance(given, BranchStatistics):
         return _of_branch(given, on)
@@ -67,7 +67,7 @@ def sizes_of(
     )
     peak = _peak_task_bytes(given, on, int(buckets.value), round_rows, task_rows, adds_run)
     at_once = on.slots if on.shared_process else 1
-    return Sizes(
+    return SessionSizes(
         int(buckets.value),
         bool(rehash.value),
         len(ends),
@@ -79,32 +79,32 @@ def sizes_of(
     )
 
 
-def _of_branch(given: BranchStatistics, on: Resources) -> Sizes:
+def _of_branch(given: BranchStatistics, on: Resources) -> SessionSizes:
     """A branch of an Iceberg table has no index. A task holds one bucket of deleted keys, or writes row groups."""
     buckets = max(1, math.ceil(given.key_rows / KEYS_PER_BUCKET))
     keys_bytes = math.ceil(given.key_rows / buckets) * _KEY_BYTES
     peak = sizing.peak_task_bytes(0, 0, given.entry_bytes, given.read_bytes, LIMITS) + keys_bytes
     at_once = on.slots if on.shared_process else 1
     whole = sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES)
-    return Sizes(buckets, False, 1, True, max(1, given.delta_rows), peak, whole, ())
+    return SessionSizes(buckets, False, 1, True, max(1, given.delta_rows), peak, whole, ())
 
 
 def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, asked: int | None) -> Choice:
     memory, rows = on.memory_per_task_bytes, given.entries
     if asked is not None:
-        return Choice("hash_buckets", asked, Reason.ASKED_FOR, f"the document asks for {asked:,}")
+        return Choice("hash_buckets", asked, PlanReason.ASKED_FOR, f"the document asks for {asked:,}")
     foldable = _foldable(given, on, round_rows)
     if given.index and given.index.hash_buckets >= foldable:
         kept = given.index.hash_buckets
         if not sizing.must_rehash(rows, kept, given.entry_bytes, memory):
-            return Choice("hash_buckets", kept, Reason.INHERITED, f"the index has {kept:,}, and each fits a task")
+            return Choice("hash_buckets", kept, PlanReason.INHERITED, f"the index has {kept:,}, and each fits a task")
     recommended = sizing.hash_bucket_count(rows, given.entry_bytes, memory)
     count = max(recommended, foldable)
     if count > math.ceil(rows / sizing.rows_per_bucket(given.entry_bytes, memory)) and count == recommended:
         text = f"{rows:,} rows are few: as many buckets as keep a machine busy"
-        return Choice("hash_buckets", count, Reason.SMALL_TABLE, text)
+        return Choice("hash_buckets", count, PlanReason.SMALL_TABLE, text)
     text = f"a bucket of {rows // count:,} entries takes half of a task's {_gib(memory)}"
-    return Choice("hash_buckets", count, Reason.HALF_OF_MEMORY, text)
+    return Choice("hash_buckets", count, PlanReason.HALF_OF_MEMORY, text)
 
 
 def _foldable(given: PartitionStatistics, on: Resources, round_rows: int) -> int:
@@ -115,20 +115,20 @@ def _foldable(given: PartitionStatistics, on: Resources, round_rows: int) -> int
 
 def _rehash(given: PartitionStatistics, buckets: Choice) -> Choice:
     if given.index is None:
-        return Choice("rehash", False, Reason.NO_INDEX, "there is no index yet")
+        return Choice("rehash", False, PlanReason.NO_INDEX, "there is no index yet")
     before = given.index.hash_buckets
     if before == buckets.value:
-        return Choice("rehash", False, Reason.BUCKETS_FIT, f"{before:,} buckets still fit")
-    if buckets.reason == Reason.ASKED_FOR:
-        return Choice("rehash", True, Reason.ASKED_FOR, f"from {before:,} hash buckets to {buckets.value:,}")
+        return Choice("rehash", False, PlanReason.BUCKETS_FIT, f"{before:,} buckets still fit")
+    if buckets.reason == PlanReason.ASKED_FOR:
+        return Choice("rehash", True, PlanReason.ASKED_FOR, f"from {before:,} hash buckets to {buckets.value:,}")
     text = f"a bucket of {before:,} would take more than 90 % of a task's memory: {buckets.value:,} take about half"
-    return Choice("rehash", True, Reason.BUCKETS_TOO_LARGE, text)
+    return Choice("rehash", True, PlanReason.BUCKETS_TOO_LARGE, text)
 
 
 def _rounds(count: int, rows: int, asked: int | None) -> Choice:
     if count == 1:
-        return Choice("rounds", 1, Reason.FITS_OBJECT_STORE, f"{rows:,} delta rows fit the object store together")
-    reason = Reason.ASKED_FOR if asked else Reason.EXCEEDS_OBJECT_STORE
+        return Choice("rounds", 1, PlanReason.FITS_OBJECT_STORE, f"{rows:,} delta rows fit the object store together")
+    reason = PlanReason.ASKED_FOR if asked else PlanReason.EXCEEDS_OBJECT_STORE
     return Choice("rounds", count, reason, f"{rows:,} delta rows at most in a round")
 
 

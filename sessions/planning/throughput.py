@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from deltacompact.planning.throughput import Rates, Work, capacity_of, predict
+from deltacompact.planning.throughput import CompactionWork, Rates, capacity_of, predict
 
 _DRIVER_ALONE = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
 _STEP = 2**0.5
@@ -20,7 +20,7 @@ def driver_s(rows: int, nodes: int, cpus: int, memory_bytes: int) -> float:
     capacity = capacity_of(nodes, cpus, memory_bytes)
     size, most = 1_000_000.0, 0.0
     while True:
-        work = Work.full(int(size), 0.0, files=1_000_000)
+        work = CompactionWork.full(int(size), 0.0, files=1_000_000)
         most = max(most, predict(work, capacity, _DRIVER_ALONE).driver_s)
         if size >= rows:
             return most

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sessions.base.model import Delay, JobRun, JobRunState
-from sessions.documents.streams import Streams
+from sessions.documents.streams import NamedStreams
 from sessions.planning.reasons import Wait
 from sessions.records.leases import NOBODY
 
@@ -29,11 +29,13 @@ class Turn:
     job_run_id: str
     accepted_s: float
     begun: bool
-    streams: Streams
+    streams: NamedStreams
 
     @classmethod
     def of(cls, run: JobRun) -> Turn:
-        return cls(run.id, run.accepted_s, _is_held(run) or run.state is JobRunState.RUNNING, Streams.of(run.document))
+        return cls(
+            run.id, run.accepted_s, _is_held(run) or run.state is JobRunState.RUNNING, NamedStreams.of(run.document)
+        )
 
     def goes_before(self, other: Turn) -> bool:
         """Whether the other one has to wait for this one: those that have begun first, then by acceptance."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from deltacompact.base.limits import LIMITS
 from deltacompact.planning import sizing
-from sessions.planning.sizes import Resources, Sizes
+from sessions.planning.sizes import Resources, SessionSizes
 from sessions.planning.statistics import PartitionStatistics
 from sessions.planning.throughput import driver_s
 
@@ -69,7 +69,7 @@ Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkTerms:
     """One session's terms, each divided by the slots that share it."""
 
     delta_file: float
@@ -90,7 +90,7 @@ class Work:
         return np.array([getattr(self, term) for term in TERMS], np.float64)
 
 
-def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
+def work_of(given: PartitionStatistics, sizes: SessionSizes, on: Resources) -> WorkTerms:
     """Every base file is taken to be written anew; where a table's deltas touch few of them, its rates learn it."""
     deltas, entries = given.delta_rows, given.index.entries if given.index else 0
     runs = len(given.index.runs) if given.index else 0
@@ -99,7 +99,7 @@ def work_of(given: PartitionStatistics, sizes: Sizes, on: Resources) -> Work:
     renewed = (RENEWED_SHARE + RELOCATED_SHARE * max(0, runs - 1)) * entries
     merged = 0.0 if sizes.adds_run else (1.0 + math.log2(sizes.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
-    return Work(
+    return WorkTerms(
         delta_file=_shared(given.delta_files, on.slots, 1),
         delta_row=_shared(deltas, on.slots, LIMITS.task_rows_min),
         delta_byte=_shared(given.delta_bytes - given.kept_bytes, on.slots, file_bytes),

@@ -23,7 +23,7 @@ from typing import Any
 
 from sessions.base.clock import stale_after_s
 from sessions.base.model import JobRun, JobRunState, Lease
-from sessions.records.state_store import StateStore, Stored
+from sessions.records.state_store import StateStore, StoredRecord
 
 NOBODY = ""
 """The owner of a lease that was given back: the epoch goes on from it."""
@@ -39,7 +39,7 @@ class Stillness:
     def __init__(self) -> None:
         self._since: dict[str, tuple[tuple[str, ...], float]] = {}
 
-    def of_s(self, stored: Stored[JobRun]) -> float:
+    def of_s(self, stored: StoredRecord[JobRun]) -> float:
         """Seconds since this version was seen first, if no other was seen since."""
         now_s, written = time.monotonic(), stored.version.written[:1]
         known, since_s = self._since.get(stored.value.id, ((), now_s))
@@ -53,7 +53,7 @@ class Stillness:
         self._since = {name: seen for name, seen in self._since.items() if name in job_run_ids}
 
 
-def is_free(stored: Stored[JobRun], now_s: float, still_s: float = 0.0) -> bool:
+def is_free(stored: StoredRecord[JobRun], now_s: float, still_s: float = 0.0) -> bool:
     """Whether a job run may be claimed. `now_s` is the store's time; its record has stood still for `still_s`."""
     run, lease = stored.value, stored.value.lease
     if run.state.ended:
@@ -63,20 +63,20 @@ def is_free(stored: Stored[JobRun], now_s: float, still_s: float = 0.0) -> bool:
     return now_s > free_at_s(stored) or still_s > stale_after_s(lease.ttl_s)
 
 
-def free_at_s(stored: Stored[JobRun]) -> float:
+def free_at_s(stored: StoredRecord[JobRun]) -> float:
     """When a lease that is not renewed any more becomes stale, by the store's clock."""
     lease = stored.value.lease
     return stored.modified_s + (stale_after_s(lease.ttl_s) if lease else 0.0)
 
 
-def free_in_s(stored: Stored[JobRun], now_s: float, still_s: float) -> float:
+def free_in_s(stored: StoredRecord[JobRun], now_s: float, still_s: float) -> float:
     """The same as seconds from now, at most those for which its record has to stand still."""
     lease = stored.value.lease
     return min(free_at_s(stored) - now_s, stale_after_s(lease.ttl_s) - still_s if lease else 0.0)
 
 
 def claim(
-    state: StateStore, stored: Stored[JobRun], owner: str, ttl_s: float, now_s: float, still_s: float = 0.0
+    state: StateStore, stored: StoredRecord[JobRun], owner: str, ttl_s: float, now_s: float, still_s: float = 0.0
 ) -> HeldJobRun | None:
     """Take a job run that is free; None where it is not, or somebody else was faster."""
     if not is_free(stored, now_s, still_s):
@@ -91,7 +91,7 @@ def claim(
 class HeldJobRun:
     """A job run under our lease. One thread renews it while another works on it."""
 
-    def __init__(self, state: StateStore, stored: Stored[JobRun]) -> None:
+    def __init__(self, state: StateStore, stored: StoredRecord[JobRun]) -> None:
         assert stored.value.lease is not None
         self.state = state
         self.owner, self.epoch = stored.value.lease.owner, stored.value.lease.epoch

@@ -18,7 +18,7 @@ from typing import Any
 from deltacompact.base.errors import ConflictError
 from sessions.base.model import Ending, JobRun, JobRunState
 from sessions.records.leases import NOBODY
-from sessions.records.state_store import StateStore, Stored
+from sessions.records.state_store import StateStore, StoredRecord
 
 _SWAPS_MAX = 20
 
@@ -56,7 +56,7 @@ def retry(state: StateStore, job_run_id: str) -> JobRun:
 
 
 def submitted_again(
-    stored: Stored[JobRun], document: Mapping[str, Any], message: str, sent_s: float, now_s: float
+    stored: StoredRecord[JobRun], document: Mapping[str, Any], message: str, sent_s: float, now_s: float
 ) -> JobRun | None:
     """The next life of a job run that another submission asks for. None where the message is a duplicate.
 

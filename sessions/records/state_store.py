@@ -38,7 +38,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
 from sessions.base.clock import stale_after_s
 from sessions.base.ids import JOB_RUN_ID
-from sessions.base.model import Dispatcher, JobRun, Session
+from sessions.base.model import DispatcherSign, JobRun, Session
 from sessions.base.observer import Observer, Unobserved
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
@@ -47,7 +47,7 @@ from sessions.records.versions import NEW, Version
 R = TypeVar("R", JobRun, Session)
 
 _LOG = logging.getLogger("sessions")
-_JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(Session), TypeAdapter(Dispatcher)
+_JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(Session), TypeAdapter(DispatcherSign)
 _GROUP = TypeAdapter(list[str])
 _READERS = 16
 _FORMAT = 2
@@ -61,7 +61,7 @@ _DISPATCHER_FORGOTTEN_S = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Stored(Generic[R]):
+class StoredRecord(Generic[R]):
     """A record and the version of it that was read: what a swap replaces."""
 
     value: R
@@ -85,7 +85,7 @@ class OpenMark:
 class Said:
     """A dispatcher, and how long ago it was heard of by the store's clock."""
 
-    dispatcher: Dispatcher
+    dispatcher: DispatcherSign
     modified_s: float
 
     def silent_s(self, now_s: float) -> float:
@@ -127,7 +127,7 @@ class StateStore:
         self._tell(None, run)
         return True
 
-    def job_run(self, job_run_id: str) -> Stored[JobRun]:
+    def job_run(self, job_run_id: str) -> StoredRecord[JobRun]:
         """Raises NotFoundError, CorruptionError."""
         stored = _stored(_JOB_RUN, self._records.read(_run_folder(job_run_id)))
         self.unreadable.forget(_run_folder(job_run_id))
@@ -157,7 +157,7 @@ class StateStore:
         latest = {mark.job_run_id: mark for mark in sorted(marks, key=lambda mark: mark.life)}
         return sorted(latest.values(), key=lambda mark: (mark.accepted_s, mark.job_run_id))
 
-    def change_job_run(self, stored: Stored[JobRun], after: JobRun) -> Stored[JobRun] | None:
+    def change_job_run(self, stored: StoredRecord[JobRun], after: JobRun) -> StoredRecord[JobRun] | None:
         """Replace exactly the version that was read; None where somebody else has replaced it."""
         return self._swapped(_JOB_RUN, stored, after)
 
@@ -190,7 +190,7 @@ class StateStore:
             if (now := self.job_run(run.id).value).life >= mark.life and not now.state.ended:
                 self._mark_open(now)
 
-    def reopen(self, stored: Stored[JobRun], after: JobRun) -> Stored[JobRun] | None:
+    def reopen(self, stored: StoredRecord[JobRun], after: JobRun) -> StoredRecord[JobRun] | None:
         """Replace the record of a job run that has ended by one that has not; None where somebody was faster.
 
         The mark is put before and after: whoever takes this for never begun takes the first one away.
@@ -219,16 +219,18 @@ class StateStore:
             self._tell(None, session)
         return added
 
-    def session(self, job_run_id: str, session_id: str) -> Stored[Session]:
+    def session(self, job_run_id: str, session_id: str) -> StoredRecord[Session]:
         """Raises NotFoundError."""
         return _stored(_SESSION, self._records.read(f"job-runs/{job_run_id}/sessions/{session_id}"))
 
-    def changed_sessions(self, job_run_id: str, known: Mapping[str, Stored[Session]]) -> dict[str, Stored[Session]]:
+    def changed_sessions(
+        self, job_run_id: str, known: Mapping[str, StoredRecord[Session]]
+    ) -> dict[str, StoredRecord[Session]]:
         """All sessions of a job run by id. Of those that are known, only those that were replaced are read."""
         folder = f"job-runs/{job_run_id}/sessions/"
         versions = {folder + name: stored.version for name, stored in known.items()}
         read = self._records.read_changed(folder, versions)
-        now: dict[str, Stored[Session]] = {}
+        now: dict[str, StoredRecord[Session]] = {}
         for path, version in read.items():
             name = path.removeprefix(folder)
             same = known.get(name) if version is versions.get(path) else None
@@ -236,7 +238,7 @@ class StateStore:
                 now[name] = stored
         return now
 
-    def stored_sessions(self, job_run_id: str) -> Iterator[Stored[Session]]:
+    def stored_sessions(self, job_run_id: str) -> Iterator[StoredRecord[Session]]:
         for version in self._records.read_all(f"job-runs/{job_run_id}/sessions/"):
             if (stored := self._understood(_SESSION, version)) is not None:
                 yield stored
@@ -250,7 +252,7 @@ class StateStore:
         with ThreadPoolExecutor(_READERS) as threads:
             return [stored.value for stored in threads.map(lambda name: self.session(job_run_id, name), session_ids)]
 
-    def change_session(self, stored: Stored[Session], after: Session) -> Stored[Session] | None:
+    def change_session(self, stored: StoredRecord[Session], after: Session) -> StoredRecord[Session] | None:
         """Replace exactly the version that was read; None where somebody else has replaced it."""
         return self._swapped(_SESSION, stored, after)
 
@@ -275,7 +277,7 @@ class StateStore:
         self.store.put("clock", b"")
         return self.store.stat("clock").modified_s
 
-    def say(self, dispatcher: Dispatcher) -> float:
+    def say(self, dispatcher: DispatcherSign) -> float:
         """Say that a dispatcher is there; the time now by the store's clock."""
         path = _dispatcher_path(dispatcher.owner)
         self.store.put(path, _DISPATCHER.dump_json(dispatcher))
@@ -304,14 +306,14 @@ class StateStore:
 
     # Inside
 
-    def _swapped(self, kind: TypeAdapter[R], stored: Stored[R], after: R) -> Stored[R] | None:
+    def _swapped(self, kind: TypeAdapter[R], stored: StoredRecord[R], after: R) -> StoredRecord[R] | None:
         version = self._records.swap(stored.version, _value(kind, after))
         if version is None:
             return None
         self._tell(stored.value, after)
-        return Stored(after, version)
+        return StoredRecord(after, version)
 
-    def _understood(self, kind: TypeAdapter[R], version: Version) -> Stored[R] | None:
+    def _understood(self, kind: TypeAdapter[R], version: Version) -> StoredRecord[R] | None:
         """None where a record of a listing means nothing to us: it is noted, and the others go on."""
         try:
             stored = _stored(kind, version)
@@ -346,7 +348,7 @@ def _value(kind: TypeAdapter[R], record: R) -> Any:
     return {"format": _FORMAT, **kind.dump_python(record, mode="json")}
 
 
-def _stored(kind: TypeAdapter[R], version: Version) -> Stored[R]:
+def _stored(kind: TypeAdapter[R], version: Version) -> StoredRecord[R]:
     """Raises CorruptionError for a record that cannot be understood: so nobody replaces what a newer release wrote."""
     format_ = version.value.get("format", 1) if isinstance(version.value, dict) else 1
     if format_ != 1 and format_ != _FORMAT:
@@ -355,7 +357,7 @@ def _stored(kind: TypeAdapter[R], version: Version) -> Stored[R]:
             "so update this one"
         )
     try:
-        return Stored(kind.validate_python(version.value), version)
+        return StoredRecord(kind.validate_python(version.value), version)
     except ValidationError as error:
         first = error.errors()[0]
         raise CorruptionError(f"{version.folder}: {first['msg']} at {first['loc']}") from None
@@ -391,13 +393,13 @@ def _dispatcher_path(owner: str) -> str:
     return f"dispatchers/{owner}.json"
 
 
-def as_document(record: JobRun | Session | Dispatcher) -> dict[str, Any]:
+def as_document(record: JobRun | Session | DispatcherSign) -> dict[str, Any]:
     """A record as JSON values."""
     match record:
         case JobRun():
             document: dict[str, Any] = _JOB_RUN.dump_python(record, mode="json")
         case Session():
             document = _SESSION.dump_python(record, mode="json")
-        case Dispatcher():
+        case DispatcherSign():
             document = _DISPATCHER.dump_python(record, mode="json")
     return document

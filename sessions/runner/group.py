@@ -35,7 +35,7 @@ from sessions.documents.instruction import Instruction, of_values
 from sessions.documents.request import request_of
 from sessions.events.recording import EventRecorder
 from sessions.planning.plan import settings_of
-from sessions.records.state_store import StateStore, Stored
+from sessions.records.state_store import StateStore, StoredRecord
 from sessions.runner.branch import compact_branch
 from sessions.runner.dropped import check_there
 from sessions.runner.reporting import LeaseWatch, SessionReport, Superseded
@@ -104,7 +104,7 @@ class GroupRun:
                 again |= not self._run(stored)
         return EXIT_AGAIN if again else EXIT_ENDED
 
-    def _run(self, stored: Stored[Session]) -> bool:
+    def _run(self, stored: StoredRecord[Session]) -> bool:
         """One session; whether it has ended."""
         report = SessionReport(self._state, stored, self._watch, self._now_s)
         report.begin()

@@ -34,7 +34,7 @@ from sessions.base.clock import StoreClock
 from sessions.base.model import JobRun, Progress, Session, SessionState
 from sessions.base.patience import patiently
 from sessions.planning.refine import later, refine, share_done
-from sessions.records.state_store import StateStore, Stored
+from sessions.records.state_store import StateStore, StoredRecord
 
 _LOG = logging.getLogger("sessions")
 _WRITE_EVERY_S = 1.0
@@ -85,7 +85,7 @@ class SessionReport:
     def __init__(
         self,
         state: StateStore,
-        stored: Stored[Session],
+        stored: StoredRecord[Session],
         still_ours: Callable[[], None],
         now_s: StoreClock | None = None,
     ) -> None:

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim
 
 from deltacompact.base.wording import counted
-from sessions.watch.policy import Condition, Policy, Schedule, Sealed
+from sessions.watch.policy import Condition, Policy, Schedule, SealedWindow
 from sessions.watch.statistics import Statistics
 
 _COOLDOWN_MAX_S = 24 * 3600.0
@@ -28,12 +28,12 @@ _LOOK_BACK = timedelta(days=32)
 """The longest window, and a day."""
 
 
-class Action(enum.StrEnum):
+class TriggerAction(enum.StrEnum):
     SUBMIT = "submit"
     WAIT = "wait"
 
 
-class Reason(enum.StrEnum):
+class TriggerReason(enum.StrEnum):
     """Why a partition is submitted: what of the condition that holds says most. Why it waits: what forbids it."""
 
     DELTAS = "deltas"
@@ -61,13 +61,13 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    action: Action
-    reason: Reason
+    action: TriggerAction
+    reason: TriggerReason
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TriggerHistory:
     """What is known of earlier job runs of one partition.
 
     `running` is the job run that works on it or was submitted for it, whatever policy did. `submitted_s` is when this
@@ -81,38 +81,38 @@ class History:
     marks: Mapping[str, str] = field(default_factory=dict)
 
 
-def evaluate(policy: Policy, statistics: Statistics, history: History, now_s: float) -> Decision:
+def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, now_s: float) -> Decision:
     """Decide for one partition. What forbids comes before what asks for it."""
     if history.running is not None:
-        return _wait(Reason.RUNNING, f"job run {history.running} works on it")
+        return _wait(TriggerReason.RUNNING, f"job run {history.running} works on it")
     compacted = history.marks.get(policy.name) if not history.failures else None
     if statistics.is_settled(bool(policy.document.get("purge")), compacted):
-        return _wait(Reason.NOTHING_NEW, "nothing was committed since it was compacted")
+        return _wait(TriggerReason.NOTHING_NEW, "nothing was committed since it was compacted")
     window_end_s = sealed_s(policy.sealed, statistics.partition)
     if policy.sealed is not None and window_end_s is not None and now_s < window_end_s + policy.sealed.delay:
         until = _clock(window_end_s + policy.sealed.delay)
-        return _wait(Reason.NOT_SEALED, f"it may still receive writes until {until}")
+        return _wait(TriggerReason.NOT_SEALED, f"it may still receive writes until {until}")
     last_s = history.submitted_s.get(policy.name)
     begins_s = None
     if policy.schedule is not None:
         begins_s = window_begin_s(policy.schedule, now_s)
         if begins_s is None:
-            return _wait(Reason.OUTSIDE_WINDOW, f"no window of {policy.schedule.cron!r} is open")
+            return _wait(TriggerReason.OUTSIDE_WINDOW, f"no window of {policy.schedule.cron!r} is open")
         if policy.schedule.once and last_s is not None and begins_s <= last_s < begins_s + policy.schedule.window:
-            return _wait(Reason.ONCE_A_WINDOW, f"submitted in the window that began at {_clock(begins_s)}")
+            return _wait(TriggerReason.ONCE_A_WINDOW, f"submitted in the window that began at {_clock(begins_s)}")
     cooldown_s = min(policy.cooldown * 2.0 ** min(history.failures, 10), max(_COOLDOWN_MAX_S, policy.cooldown))
     # A time that lies further ahead comes of a clock that was wrong: waiting for it could take years.
     if last_s is not None and abs(now_s - last_s) < cooldown_s:
         failed = f" after {history.failures} failed" if history.failures else ""
         ago_s = max(0.0, now_s - last_s)
-        return _wait(Reason.COOLING_DOWN, f"submitted {ago_s:.0f} s ago, every {cooldown_s:.0f} s{failed}")
+        return _wait(TriggerReason.COOLING_DOWN, f"submitted {ago_s:.0f} s ago, every {cooldown_s:.0f} s{failed}")
     if not policy.when:
         assert begins_s is not None
-        return Decision(Action.SUBMIT, Reason.SCHEDULE, f"its window began at {_clock(begins_s)}")
+        return Decision(TriggerAction.SUBMIT, TriggerReason.SCHEDULE, f"its window began at {_clock(begins_s)}")
     return _by_conditions(policy.when, statistics, window_end_s, now_s)
 
 
-def sealed_s(sealed: Sealed | None, partition: Mapping[str, str | None]) -> float | None:
+def sealed_s(sealed: SealedWindow | None, partition: Mapping[str, str | None]) -> float | None:
     """When the window of a partition ends; None where its values name none, so that it is never left alone."""
     values = [partition.get(key) for key in sealed.keys] if sealed is not None else [None]
     if sealed is None or None in values:
@@ -155,14 +155,14 @@ def _by_conditions(
         told = _told(condition, statistics, window_end_s, now_s)
         missed = [text for _, holds, text in told if not holds]
         if not missed:
-            return Decision(Action.SUBMIT, told[0][0], ", ".join(text for _, _, text in told))
+            return Decision(TriggerAction.SUBMIT, told[0][0], ", ".join(text for _, _, text in told))
         lacking.append(missed[0])
-    return _wait(Reason.BELOW_THRESHOLDS, "; ".join(dict.fromkeys(lacking)))
+    return _wait(TriggerReason.BELOW_THRESHOLDS, "; ".join(dict.fromkeys(lacking)))
 
 
 def _told(
     condition: Condition, statistics: Statistics, window_end_s: float | None, now_s: float
-) -> list[tuple[Reason, bool, str]]:
+) -> list[tuple[TriggerReason, bool, str]]:
     """For each measure that a condition names: whether it holds, and the value found against the value wanted."""
     found = statistics.measured(now_s, window_end_s, condition.small_file_bytes)
     told = [
@@ -173,7 +173,7 @@ def _told(
     if condition.average_file_bytes_below is not None:
         below, average = condition.average_file_bytes_below, found.get("average_file_bytes_below")
         small = average is not None and average < below
-        said = (Reason.AVERAGE_FILE, small, f"{average or 0:,.0f} bytes a file, below {below:,} wanted")
+        said = (TriggerReason.AVERAGE_FILE, small, f"{average or 0:,.0f} bytes a file, below {below:,} wanted")
         told.insert(0, said) if condition.deltas is None else told.append(said)
     return told
 
@@ -188,25 +188,25 @@ def _least(found: float, wanted: float, what: str, whats: str) -> str:
 _SINCE_DELTA, _SINCE_FILE = "s since the oldest delta", "s since the last file"
 _SINCE_COMPACTION = "s since the last compaction"
 _FILE_SHARE, _ROW_SHARE = "% of files hold deletes", "% of rows are deleted"
-_MEASURED: Mapping[Reason, tuple[str, str]] = {
-    Reason.DELTAS: ("delta", "deltas"),
-    Reason.DELTA_ROWS: ("delta row", "delta rows"),
-    Reason.DELTA_BYTES: ("delta byte", "delta bytes"),
-    Reason.DELTA_AGE: (_SINCE_DELTA, _SINCE_DELTA),
-    Reason.DELETE_FILES: ("delete file", "delete files"),
-    Reason.DELETE_FILE_SHARE: (_FILE_SHARE, _FILE_SHARE),
-    Reason.DEAD_ROW_SHARE: (_ROW_SHARE, _ROW_SHARE),
-    Reason.SMALL_FILES: ("small file", "small files"),
-    Reason.NEW_BYTES: ("new byte", "new bytes"),
-    Reason.COMPACTION_AGE: (_SINCE_COMPACTION, _SINCE_COMPACTION),
-    Reason.FILES: ("file", "files"),
-    Reason.IDLE: (_SINCE_FILE, _SINCE_FILE),
+_MEASURED: Mapping[TriggerReason, tuple[str, str]] = {
+    TriggerReason.DELTAS: ("delta", "deltas"),
+    TriggerReason.DELTA_ROWS: ("delta row", "delta rows"),
+    TriggerReason.DELTA_BYTES: ("delta byte", "delta bytes"),
+    TriggerReason.DELTA_AGE: (_SINCE_DELTA, _SINCE_DELTA),
+    TriggerReason.DELETE_FILES: ("delete file", "delete files"),
+    TriggerReason.DELETE_FILE_SHARE: (_FILE_SHARE, _FILE_SHARE),
+    TriggerReason.DEAD_ROW_SHARE: (_ROW_SHARE, _ROW_SHARE),
+    TriggerReason.SMALL_FILES: ("small file", "small files"),
+    TriggerReason.NEW_BYTES: ("new byte", "new bytes"),
+    TriggerReason.COMPACTION_AGE: (_SINCE_COMPACTION, _SINCE_COMPACTION),
+    TriggerReason.FILES: ("file", "files"),
+    TriggerReason.IDLE: (_SINCE_FILE, _SINCE_FILE),
 }
 """What has to be reached, and how it is said. The word of a reason is the field of a condition that asks for it."""
 
 
-def _wait(reason: Reason, text: str) -> Decision:
-    return Decision(Action.WAIT, reason, text)
+def _wait(reason: TriggerReason, text: str) -> Decision:
+    return Decision(TriggerAction.WAIT, reason, text)
 
 
 def _clock(at_s: float) -> str:

@@ -142,7 +142,7 @@ class Schedule(BaseModel):
         return self
 
 
-class Sealed(BaseModel):
+class SealedWindow(BaseModel):
     """Partitions of a window of time are left alone until it has ended, and for `delay` seconds after that."""
 
     model_config = _STRICT
@@ -176,7 +176,7 @@ class Policy(BaseModel):
         description="upsolver: its three conditions. tiers: light every five minutes, full at night at 01:00 to 05:00.",
     )
     schedule: Schedule | None = None
-    sealed: Sealed | None = None
+    sealed: SealedWindow | None = None
     cooldown: Seconds = Field(
         default=60.0, description="Between two job runs of one partition; doubled after each failure."
     )
@@ -255,7 +255,7 @@ class Policies(BaseModel):
         return [expanded for policy in self.policies for expanded in expand(policy)]
 
 
-_KINDS = (Policies, Policy, Condition, Schedule, Sealed)
+_KINDS = (Policies, Policy, Condition, Schedule, SealedWindow)
 UPSOLVER = (
     Condition(files=60, average_file_bytes_below=SMALL_BYTES, idle=2 * _DAY_S),
     Condition(files=1000, average_file_bytes_below=SMALL_BYTES),

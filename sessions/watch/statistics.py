@@ -35,7 +35,7 @@ class Statistics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatistics:
+class WatchedPartition:
     """One partition. Files and bytes are those of compacted files and deltas together; times are Unix seconds.
 
     `mark` names the last delta and the version: where it is the same, nothing was committed or compacted since.
@@ -69,7 +69,7 @@ class PartitionStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class BranchStatistics:
+class WatchedIcebergBranch:
     """One branch of an Iceberg table. Of its dead rows nobody knows the number before the data is read: each row of a
     delete file counts for one."""
 
@@ -101,11 +101,11 @@ class BranchStatistics:
         return found
 
 
-def branch_statistics(branch: str, sizes: BranchSizes) -> BranchStatistics:
-    return BranchStatistics(branch_of({"branch": branch}), sizes)
+def branch_statistics(branch: str, sizes: BranchSizes) -> WatchedIcebergBranch:
+    return WatchedIcebergBranch(branch_of({"branch": branch}), sizes)
 
 
-def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> list[PartitionStatistics]:
+def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> list[WatchedPartition]:
     """Every partition of a table. A catalog that is asked again reads only what was added to the logs.
 
     What was committed after `now_s`, by its writer's clock, was committed when the store says.
@@ -115,9 +115,7 @@ def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> l
     return [_of_partition(catalog, table_id, partition, now_s) for partition in catalog.partitions(table_id)]
 
 
-def _of_partition(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float
-) -> PartitionStatistics:
+def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float) -> WatchedPartition:
     state = catalog.state(table_id, partition)
     deltas = state.deltas
     waiting = {delta.position for delta in deltas}
@@ -131,7 +129,7 @@ def _of_partition(
         # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
         times_s = [min(time_s, written_s) for time_s in times_s]
-    return PartitionStatistics(
+    return WatchedPartition(
         partition=dict(partition.values),
         mark=f"{state.version}/{state.last_position}",
         deltas=len(deltas),

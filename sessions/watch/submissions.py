@@ -55,21 +55,21 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedPartition:
     """What is kept of a partition: when each policy submitted it last, with which mark; failures since a success."""
 
     last_s: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
     failures: int = 0
 
-    def after(self, submission: Submission, place: int, state: JobRunState | None) -> Submitted:
+    def after(self, submission: Submission, place: int, state: JobRunState | None) -> SubmittedPartition:
         """The same after one more submission, whose job run is open or has ended."""
         marks = {submission.policy: submission.marks[place]} if submission.marks else {}
         failures = self.failures
         if state is not None and state.ended:
             failures = failures + 1 if state is JobRunState.FAILED else 0
         last_s = max(submission.at_s, self.last_s.get(submission.policy, submission.at_s))
-        return Submitted({**self.last_s, submission.policy: last_s}, {**self.marks, **marks}, failures)
+        return SubmittedPartition({**self.last_s, submission.policy: last_s}, {**self.marks, **marks}, failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Folded:
 
     next: int = 0
     open: tuple[int, ...] = ()
-    partitions: dict[str, Submitted] = field(default_factory=dict)
+    partitions: dict[str, SubmittedPartition] = field(default_factory=dict)
 
 
 _KIND, _HISTORY = TypeAdapter(Submission), TypeAdapter(_Folded)
@@ -113,7 +113,7 @@ class Submissions:
     def read_before(self) -> list[Submission]:
         return [self._known[slot] for slot in sorted(self._known)]
 
-    def submitted(self, states: Mapping[str, JobRunState]) -> dict[str, Submitted]:
+    def submitted(self, states: Mapping[str, JobRunState]) -> dict[str, SubmittedPartition]:
         """What is known of each partition, by its session's id; `states` are those of job runs that have ended."""
         return _merged(self._folded.partitions, self.read_before, states)
 
@@ -211,13 +211,15 @@ class Submissions:
 
 
 def _merged(
-    before: Mapping[str, Submitted], submissions: Iterable[Submission], states: Mapping[str, JobRunState]
-) -> dict[str, Submitted]:
+    before: Mapping[str, SubmittedPartition], submissions: Iterable[Submission], states: Mapping[str, JobRunState]
+) -> dict[str, SubmittedPartition]:
     found = dict(before)
     for submission in submissions:
         for place, partition in enumerate(submission.partitions):
             name = session_id(partition)
-            found[name] = found.get(name, Submitted()).after(submission, place, states.get(submission.job_run_id))
+            found[name] = found.get(name, SubmittedPartition()).after(
+                submission, place, states.get(submission.job_run_id)
+            )
     return found
 
 

@@ -33,10 +33,10 @@ from sessions.documents.streams import MAIN, branch_of
 from sessions.queues.queue import Queue
 from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
-from sessions.watch.evaluate import Action, Decision, History, evaluate
+from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, evaluate
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
-from sessions.watch.submissions import Submission, Submissions, Submitted, batches
+from sessions.watch.submissions import Submission, Submissions, SubmittedPartition, batches
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -148,7 +148,7 @@ class _Table:
             wanted = [
                 (statistics, decision)
                 for statistics, decision in decisions
-                if decision.action is Action.SUBMIT and session_id(statistics.partition) not in taken
+                if decision.action is TriggerAction.SUBMIT and session_id(statistics.partition) not in taken
             ]
             job_runs = self._submit(policy, wanted, now_s)
             taken |= set(job_runs)
@@ -181,14 +181,16 @@ class _Table:
 
     def _histories(
         self, found: Sequence[Statistics], submissions: list[Submission], now_s: float
-    ) -> dict[str, History]:
+    ) -> dict[str, TriggerHistory]:
         """The history of each partition, by its session's id."""
         running = self._running(submissions, now_s)
-        submitted, never = self._submissions.submitted(self._ended), Submitted()
+        submitted, never = self._submissions.submitted(self._ended), SubmittedPartition()
         histories = {}
         for name in (session_id(statistics.partition) for statistics in found):
             known = submitted.get(name, never)
-            histories[name] = History(running.get(name, running.get("")), known.last_s, known.failures, known.marks)
+            histories[name] = TriggerHistory(
+                running.get(name, running.get("")), known.last_s, known.failures, known.marks
+            )
         return histories
 
     def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:

@@ -17,7 +17,7 @@ from deltacompact.cli.decisions import (
 )
 from deltacompact.executors.choose import foresee
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.planning.decisions import Action, DecidedFile, Reason
+from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason
 from deltacompact.planning.lanes import Lane
 from deltacompact.storage.memory import MemoryStore
 
@@ -52,9 +52,9 @@ def test_many_files_are_counted_by_what_is_said_of_them() -> None:
 
 def test_what_was_decided_is_said_in_numbers_and_file_by_file() -> None:
     files = [
-        DecidedFile("a", Action.KEEP, Reason.NO_ROW_DIED),
-        DecidedFile("b", Action.KEEP, Reason.NO_ROW_DIED),
-        DecidedFile("c", Action.MARK, Reason.FEW_ROWS_DIED),
+        DecidedFile("a", FileAction.KEEP, FileReason.NO_ROW_DIED),
+        DecidedFile("b", FileAction.KEEP, FileReason.NO_ROW_DIED),
+        DecidedFile("c", FileAction.MARK, FileReason.FEW_ROWS_DIED),
     ]
     assert decided_words(files) == "2 kept: no row died; 1 marked: few rows died, deletion vector"
     assert decided_documents(files)[2] == {"path": "c", "action": "mark", "reason": "few_rows_died"}
@@ -76,8 +76,8 @@ def test_result_and_event_carry_the_reasons(catalog: DeltaStreamCatalog) -> None
     settings = Settings(executor="local")
     (session,) = compact("t", delta_catalog_client=catalog, settings=settings, event_sinks=[events.append]).sessions
     assert [(decided.action, decided.reason) for decided in session.decisions] == [
-        (Action.REWRITE, Reason.SMALL),
-        (Action.DROP, Reason.DELETES),
+        (FileAction.REWRITE, FileReason.SMALL),
+        (FileAction.DROP, FileReason.DELETES),
     ]
     (event,) = [event for event in events if isinstance(event, FilesDecided)]
     assert event.files == (("rewrite", "small", 1), ("drop", "deletes", 1))

@@ -374,13 +374,13 @@ def test_events_to_sns_carry_no_value_of_a_row(tmp_path, monkeypatch):
 def test_a_column_that_an_error_names_is_in_the_event():
     from deltacompact.base.model import Partition
     from deltacompact.results import _named_in
-    from deltacompact.table.ports import Moment, Snapshot
+    from deltacompact.table.ports import Moment, PartitionSnapshot
 
     file = deltacompact.DataFile(
         0, "t/data/x.csv", deltacompact.ContentType.CSV, 1, 1, pa.schema([("id", pa.int64()), ("v", pa.string())])
     )
     delta = deltacompact.Delta(1, deltacompact.OperationType.UPSERT, (file,))
     moment = Moment("0", 1, "0", 1)
-    snapshot = Snapshot("t", "t", Partition(), None, True, (delta,), None, 1, 0, moment, {}, "a test")
+    snapshot = PartitionSnapshot("t", "t", Partition(), None, True, (delta,), None, 1, 0, moment, {}, "a test")
     named = _named_in("t/data/x.csv: column 'v': value 'John' is no int64", snapshot)
     assert named == ["t/data/x.csv", "column 'v'"]

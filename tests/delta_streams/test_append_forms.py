@@ -367,12 +367,12 @@ def test_prefixes_and_globs_on_s3(s3_catalog_uri, capfd):
 def test_what_reads_for_spark_reads_compressed_text_and_refuses_changed_files(tmp_path, catalog):
     """Its executors read through the same door."""
     pytest.importorskip("pyspark")
-    from deltacompact.spark.reading import Piece, piece_rows
+    from deltacompact.spark.reading import FileSplit, piece_rows
 
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(CSV))
     (file,) = catalog.append_files("t", [path], reference=True).files
-    piece = Piece(Partition(), file, 0, 2, None)
+    piece = FileSplit(Partition(), file, 0, 2, None)
     assert sum(batch.num_rows for batch in piece_rows(catalog, piece, file.schema)) == 2
     path.write_bytes(gzip.compress(CSV + b"3,c\n"))
     with pytest.raises(InputError, match="was changed since it was appended"):

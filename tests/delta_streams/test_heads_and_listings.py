@@ -23,7 +23,7 @@ from deltacompact.base.model import Partition
 from deltacompact.delta_streams.log.objects import LogLimits
 from deltacompact.maintenance.vacuum.mark import FULL_VACUUM_S
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
-from deltacompact.reading.parts import AHEAD_BYTES, Part, ahead_of_use, read_in_order
+from deltacompact.reading.parts import AHEAD_BYTES, TablePart, ahead_of_use, read_in_order
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -312,7 +312,7 @@ def test_parts_are_read_in_order_and_an_error_comes_where_its_rows_would(at_once
         yield from (pa.table({"n": [number * 10 + batch]}) for batch in range(2))
 
     sizes = [1, AHEAD_BYTES, 1, AHEAD_BYTES // 8, 5, 1, 1, 1, 1]
-    parts = (Part(size, lambda number=number: rows(number)) for number, size in enumerate(sizes))
+    parts = (TablePart(size, lambda number=number: rows(number)) for number, size in enumerate(sizes))
     found = []
     with pytest.raises(CorruptionError, match="seven"):
         for table in read_in_order(parts, at_once):
@@ -328,7 +328,7 @@ def test_a_reader_that_stops_halfway_begins_no_more_reads() -> None:
         begun.append(number)
         yield pa.table({"n": [number]})
 
-    tables = read_in_order((Part(1, lambda number=number: rows(number)) for number in range(1000)), 4)
+    tables = read_in_order((TablePart(1, lambda number=number: rows(number)) for number in range(1000)), 4)
     assert next(tables)["n"].to_pylist() == [0]
     tables.close()  # type: ignore[attr-defined]
     assert len(begun) <= 10

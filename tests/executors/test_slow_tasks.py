@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.limits import Limits
-from deltacompact.executors.executor import Submitted, TaskStats
+from deltacompact.executors.executor import SubmittedTask, TaskStats
 from deltacompact.executors.runs import Runs
 from deltacompact.maintenance.check import check
 from deltacompact.planning.slow_tasks import TIMES_EXPECTED, Timed, to_repeat
@@ -76,10 +76,12 @@ def test_a_task_that_runs_longer_is_not_chosen_less(
 # The runs of a stage
 
 
-def stage(count: int) -> list[Submitted]:
+def stage(count: int) -> list[SubmittedTask]:
     """Tasks whose handles are text: "3" is the first run of task 3, "3 again" the second."""
     return [
-        Submitted([f"value {n}"], f"{n}", 1.0, lambda node, n=n: Submitted([f"value {n} again"], f"{n} again", 1.0))
+        SubmittedTask(
+            [f"value {n}"], f"{n}", 1.0, lambda node, n=n: SubmittedTask([f"value {n} again"], f"{n} again", 1.0)
+        )
         for n in range(count)
     ]
 
@@ -108,9 +110,9 @@ def test_the_first_result_counts_and_the_other_run_is_forgotten() -> None:
 def test_a_second_run_goes_to_the_fastest_node_of_the_stage() -> None:
     asked: list[str | None] = []
 
-    def again(node: str | None) -> Submitted:
+    def again(node: str | None) -> SubmittedTask:
         asked.append(node)
-        return Submitted(["value"], f"again {len(asked)}", 1.0)
+        return SubmittedTask(["value"], f"again {len(asked)}", 1.0)
 
     for took, chosen in (
         ({"a": [9.0, 2.0, 2.1], "b": [2.5, 2.6]}, "a"),  # one task of a was slow, a is not
@@ -118,7 +120,7 @@ def test_a_second_run_goes_to_the_fastest_node_of_the_stage() -> None:
         ({None: [2.0, 2.0]}, None),
     ):
         ended = [(node, seconds) for node, all_seconds in took.items() for seconds in all_seconds]
-        tasks = [Submitted([f"value {n}"], f"{n}", 1.0, again) for n in range(len(ended) + 1)]
+        tasks = [SubmittedTask([f"value {n}"], f"{n}", 1.0, again) for n in range(len(ended) + 1)]
         runs = Runs(tasks, len(tasks), 0.0)
         for number, (node, seconds) in enumerate(ended):
             run = runs.end(f"{number}")
@@ -140,7 +142,7 @@ def test_a_task_that_waits_in_the_queue_has_not_begun() -> None:
 
 
 def test_a_task_without_a_size_runs_once() -> None:
-    tasks = [Submitted([], f"{n}") for n in range(4)]
+    tasks = [SubmittedTask([], f"{n}") for n in range(4)]
     runs = Runs(tasks, 4, 0.0)
     for number in range(3):
         ended = runs.end(f"{number}")

@@ -13,7 +13,7 @@ from iceberg_lake import SETTINGS
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DateType, IntegerType, NestedField, StringType, TimestampType
 
-from deltacompact.iceberg.table.column_metrics import Measured, metrics_of
+from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
@@ -70,15 +70,15 @@ def test_years_that_python_does_not_have_are_rewritten_with_bounds(lake, type_, 
     assert data.file.upper_bounds[2] == struct.pack(width, greatest)
 
 
-def _bounds(values: pa.Array, measured: Measured) -> tuple[bytes | None, bytes | None]:
+def _bounds(values: pa.Array, measured: MeasuredColumn) -> tuple[bytes | None, bytes | None]:
     sink = io.BytesIO()
     pq.write_table(pa.table({"c": values}), sink)
     found = metrics_of(pq.read_metadata(sink), {"c": measured}, {1: 0})
     return found.lower_bounds.get(1), found.upper_bounds.get(1)
 
 
-CUT = Measured(1, "string", length=3)
-BINARY = Measured(1, "binary", length=3)
+CUT = MeasuredColumn(1, "string", length=3)
+BINARY = MeasuredColumn(1, "binary", length=3)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,21 @@ BINARY = Measured(1, "binary", length=3)
         (pa.array(["ééééé"]), CUT, "ééé".encode(), "ééê".encode()),
         (pa.array([b"ab\xff\xff"]), BINARY, b"ab\xff", b"ac"),
         (pa.array([b"\xff" * 4]), BINARY, b"\xff" * 3, None),
-        (pa.array([0.0]), Measured(1, "double"), struct.pack("<d", -0.0), struct.pack("<d", 0.0)),
-        (pa.array([float("nan")]), Measured(1, "double"), None, None),
-        (pa.array([-1, 1], pa.timestamp("ns")), Measured(1, "timestamp"), struct.pack("<q", -1), struct.pack("<q", 1)),
-        (pa.array([1], pa.timestamp("ms")), Measured(1, "timestamp_ns"), *[struct.pack("<q", 1_000_000)] * 2),
-        (pa.array([2**31 + 5, 1], pa.uint32()), Measured(1, "long"), *map(struct.Struct("<q").pack, (1, 2**31 + 5))),
-        (pa.array([1], pa.date32()), Measured(1, "timestamp"), None, None),
+        (pa.array([0.0]), MeasuredColumn(1, "double"), struct.pack("<d", -0.0), struct.pack("<d", 0.0)),
+        (pa.array([float("nan")]), MeasuredColumn(1, "double"), None, None),
+        (
+            pa.array([-1, 1], pa.timestamp("ns")),
+            MeasuredColumn(1, "timestamp"),
+            struct.pack("<q", -1),
+            struct.pack("<q", 1),
+        ),
+        (pa.array([1], pa.timestamp("ms")), MeasuredColumn(1, "timestamp_ns"), *[struct.pack("<q", 1_000_000)] * 2),
+        (
+            pa.array([2**31 + 5, 1], pa.uint32()),
+            MeasuredColumn(1, "long"),
+            *map(struct.Struct("<q").pack, (1, 2**31 + 5)),
+        ),
+        (pa.array([1], pa.date32()), MeasuredColumn(1, "timestamp"), None, None),
     ],
 )
 def test_bounds_hold_however_the_values_are_stored(values, measured, lower, upper):

@@ -60,7 +60,7 @@ from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType
 from deltacompact.base.model import DataFile as OurFile
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.iceberg.table.column_metrics import Measured, metrics_of
+from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.storage.memory import MemoryStore
 
@@ -131,7 +131,9 @@ def test_no_row_is_lost_or_missed_by_what_evaluators_conclude(type_, data, lengt
     counted = nan_counts(store, file, {"c": 1}, READ_LIMITS) if is_counted else {}
     assert not is_counted or counted == {1: sum(map(is_nan, rows))}
     cut = length if isinstance(type_, (StringType, BinaryType)) else None
-    found = metrics_of(pq.read_metadata(pa.BufferReader(stored)), {"c": Measured(1, str(type_), length=cut)}, counted)
+    found = metrics_of(
+        pq.read_metadata(pa.BufferReader(stored)), {"c": MeasuredColumn(1, str(type_), length=cut)}, counted
+    )
     # Another column has all counts: evaluators take one that is missing beside others for zero.
     described = DataFile.from_args(
         record_count=len(rows),

@@ -14,25 +14,32 @@ from hypothesis import strategies as st
 
 from deltacompact.base.model import ContentType, DeletionVector, OperationType
 from deltacompact.base.settings import Options
-from deltacompact.planning.decisions import Action, FileDecision, Reason, counted_reasons, decide_files, forecast
+from deltacompact.planning.decisions import (
+    FileAction,
+    FileDecision,
+    FileReason,
+    counted_reasons,
+    decide_files,
+    forecast,
+)
 from deltacompact.planning.outputs import Output, OutputDecision, decide_outputs, follow, plan_outputs
-from deltacompact.planning.plan import CompactionPlan, Source
+from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.pointer_map import KEPT, NOWHERE
 
-KEEP, MARK, REWRITE, DROP = Action
+KEEP, MARK, REWRITE, DROP = FileAction
 
 
-def decided(plan: CompactionPlan, *live: int) -> list[tuple[Action, Reason]]:
+def decided(plan: CompactionPlan, *live: int) -> list[tuple[FileAction, FileReason]]:
     return [(choice.action, choice.reason) for choice in decide_files(plan, np.array(live))]
 
 
 def test_base_files_stay_until_a_row_dies() -> None:
     plan = planned([file(4, LARGE, number) for number in (14, 15, 16)], [delete(file(5, MIB))])
     assert decided(plan, 4, 3, 0, 0) == [
-        (KEEP, Reason.NO_ROW_DIED),
-        (REWRITE, Reason.ROWS_DIED),
-        (DROP, Reason.ALL_ROWS_DEAD),
-        (DROP, Reason.DELETES),
+        (KEEP, FileReason.NO_ROW_DIED),
+        (REWRITE, FileReason.ROWS_DIED),
+        (DROP, FileReason.ALL_ROWS_DEAD),
+        (DROP, FileReason.DELETES),
     ]
 
 
@@ -40,20 +47,20 @@ def test_few_dead_rows_get_a_deletion_vector() -> None:
     base = [file(100, LARGE, 14), file(100, LARGE, 15), file(100, LARGE, 16, dead=9)]
     plan = planned(base, [delete(file(30, MIB))], options=Options(rewrite_dead_fraction=0.1))
     assert decided(plan, 91, 90, 90, 0)[:3] == [
-        (MARK, Reason.FEW_ROWS_DIED),
-        (REWRITE, Reason.ROWS_DIED),
-        (REWRITE, Reason.ROWS_DIED),
+        (MARK, FileReason.FEW_ROWS_DIED),
+        (REWRITE, FileReason.ROWS_DIED),
+        (REWRITE, FileReason.ROWS_DIED),
     ]
-    assert decided(plan, 100, 100, 91, 0)[2] == (KEEP, Reason.NO_ROW_DIED)
+    assert decided(plan, 100, 100, 91, 0)[2] == (KEEP, FileReason.NO_ROW_DIED)
 
 
 def test_a_purge_rewrites_what_has_dead_rows_and_marks_nothing() -> None:
     base = [file(100, LARGE, 14), file(100, LARGE, 15, dead=1), file(100, LARGE, 16)]
     plan = planned(base, [delete(file(1, MIB))], options=Options(rewrite_dead_fraction=0.1, purge=True))
     assert decided(plan, 99, 99, 100, 0)[:3] == [
-        (REWRITE, Reason.ROWS_DIED),
-        (REWRITE, Reason.PURGE),
-        (KEEP, Reason.NO_ROW_DIED),
+        (REWRITE, FileReason.ROWS_DIED),
+        (REWRITE, FileReason.PURGE),
+        (KEEP, FileReason.NO_ROW_DIED),
     ]
 
 
@@ -61,14 +68,14 @@ def test_small_base_files_are_merged_where_there_are_two_pieces() -> None:
     small = file(4, MIB, 14)
     assert decided(planned([small, file(4, LARGE, 15)], [delete(file(1, MIB))]), 4, 4, 0)[0] == (
         KEEP,
-        Reason.NO_ROW_DIED,
+        FileReason.NO_ROW_DIED,
     )
     two = planned([small, file(4, MIB, 15)], [delete(file(1, MIB))])
-    assert decided(two, 4, 4, 0)[:2] == [(REWRITE, Reason.SMALL)] * 2
+    assert decided(two, 4, 4, 0)[:2] == [(REWRITE, FileReason.SMALL)] * 2
     beside_a_small_rest = planned([small], [upsert(file(1, MIB))])
-    assert decided(beside_a_small_rest, 4, 1) == [(REWRITE, Reason.SMALL)] * 2
+    assert decided(beside_a_small_rest, 4, 1) == [(REWRITE, FileReason.SMALL)] * 2
     beside_a_large_rest = planned([small], [upsert(file(4, 130 * MIB, content_type=ContentType.ORC))])
-    assert decided(beside_a_large_rest, 4, 4) == [(KEEP, Reason.NO_ROW_DIED), (REWRITE, Reason.OTHER_FORMAT)]
+    assert decided(beside_a_large_rest, 4, 4) == [(KEEP, FileReason.NO_ROW_DIED), (REWRITE, FileReason.OTHER_FORMAT)]
 
 
 OTHER_SCHEMA = pa.schema([("k", pa.int64())])
@@ -77,59 +84,59 @@ OTHER_SCHEMA = pa.schema([("k", pa.int64())])
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({}, Reason.LARGE_AND_WHOLE),
-        ({"content_type": ContentType.FEATHER}, Reason.OTHER_FORMAT),
-        ({"schema": OTHER_SCHEMA}, Reason.OTHER_SCHEMA),
-        ({"path": "s3://elsewhere/0.parquet", "managed": False}, Reason.NOT_OWNED),
-        ({"bytes": 600 * MIB}, Reason.TOO_LARGE),
-        ({"rows": 5_000_000}, Reason.TOO_LARGE),
-        ({"bytes": 20 * MIB}, Reason.SMALL),
-        ({"rows": 0}, Reason.NO_ROWS),
+        ({}, FileReason.LARGE_AND_WHOLE),
+        ({"content_type": ContentType.FEATHER}, FileReason.OTHER_FORMAT),
+        ({"schema": OTHER_SCHEMA}, FileReason.OTHER_SCHEMA),
+        ({"path": "s3://elsewhere/0.parquet", "managed": False}, FileReason.NOT_OWNED),
+        ({"bytes": 600 * MIB}, FileReason.TOO_LARGE),
+        ({"rows": 5_000_000}, FileReason.TOO_LARGE),
+        ({"bytes": 20 * MIB}, FileReason.SMALL),
+        ({"rows": 0}, FileReason.NO_ROWS),
     ],
 )
-def test_a_delta_file_stays_where_it_is_as_an_output_would_be(changed: dict[str, Any], reason: Reason) -> None:
+def test_a_delta_file_stays_where_it_is_as_an_output_would_be(changed: dict[str, Any], reason: FileReason) -> None:
     of_the_schema = file(3_000_000, LARGE, 1)
     changed_file = replace(file(3_000_000, LARGE), **changed)
     plan = planned([], [upsert(of_the_schema, changed_file)])
     assert plan.schema.equals(SCHEMA)
     first, second = decided(plan, 3_000_000, changed_file.rows)
-    assert first == (KEEP, Reason.LARGE_AND_WHOLE)
+    assert first == (KEEP, FileReason.LARGE_AND_WHOLE)
     assert second[1] is reason
-    expected = {Reason.LARGE_AND_WHOLE: KEEP, Reason.NO_ROWS: DROP}.get(reason, REWRITE)
+    expected = {FileReason.LARGE_AND_WHOLE: KEEP, FileReason.NO_ROWS: DROP}.get(reason, REWRITE)
     assert second[0] is expected
 
 
 def test_a_large_delta_file_is_rewritten_for_a_codec_or_a_dead_row() -> None:
     plan = planned([], [upsert(file(3_000_000, LARGE))])
-    assert decided(plan, 2_999_999) == [(REWRITE, Reason.ROWS_DIED)]
+    assert decided(plan, 2_999_999) == [(REWRITE, FileReason.ROWS_DIED)]
     plan = planned([], [upsert(file(3_000_000, LARGE))], options=Options(compression="zstd"))
-    assert decided(plan, 3_000_000) == [(REWRITE, Reason.OTHER_CODEC)]
+    assert decided(plan, 3_000_000) == [(REWRITE, FileReason.OTHER_CODEC)]
 
 
 def test_a_destination_owns_no_file_of_its_source() -> None:
     rebuilt = planned([file(4, LARGE, 14)], [upsert(file(3_000_000, LARGE))], owned=False, destination_table_id="d")
-    assert decided(rebuilt, 4, 3_000_000) == [(REWRITE, Reason.NOT_OWNED)] * 2
+    assert decided(rebuilt, 4, 3_000_000) == [(REWRITE, FileReason.NOT_OWNED)] * 2
     followed = planned([file(4, LARGE, 14)], [upsert(file(3_000_000, LARGE))], destination_table_id="d")
-    assert decided(followed, 4, 3_000_000) == [(KEEP, Reason.NO_ROW_DIED), (REWRITE, Reason.NOT_OWNED)]
+    assert decided(followed, 4, 3_000_000) == [(KEEP, FileReason.NO_ROW_DIED), (REWRITE, FileReason.NOT_OWNED)]
 
 
 def test_a_forecast_says_what_a_dead_row_would_change() -> None:
     base = [file(100, LARGE, 14), file(100, MIB, 15)]
     plan = planned(base, [upsert(file(3, MIB)), delete(file(1, MIB))], options=Options(rewrite_dead_fraction=0.1))
     kept, merged, new, deletes = forecast(plan)
-    assert (kept.unhurt.action, kept.unhurt.reason) == (KEEP, Reason.NO_ROW_DIED)
-    assert kept.hurt is not None and (kept.hurt.action, kept.hurt.reason) == (MARK, Reason.FEW_ROWS_DIED)
-    assert (merged.unhurt.action, merged.unhurt.reason) == (REWRITE, Reason.SMALL)
+    assert (kept.unhurt.action, kept.unhurt.reason) == (KEEP, FileReason.NO_ROW_DIED)
+    assert kept.hurt is not None and (kept.hurt.action, kept.hurt.reason) == (MARK, FileReason.FEW_ROWS_DIED)
+    assert (merged.unhurt.action, merged.unhurt.reason) == (REWRITE, FileReason.SMALL)
     assert merged.hurt is not None and merged.hurt.action is MARK
-    assert (new.unhurt.action, new.unhurt.reason, new.hurt) == (REWRITE, Reason.SMALL, None)
-    assert (deletes.unhurt.action, deletes.unhurt.reason, deletes.hurt) == (DROP, Reason.DELETES, None)
+    assert (new.unhurt.action, new.unhurt.reason, new.hurt) == (REWRITE, FileReason.SMALL, None)
+    assert (deletes.unhurt.action, deletes.unhurt.reason, deletes.hurt) == (DROP, FileReason.DELETES, None)
 
 
 def test_without_delta_rows_nothing_dies() -> None:
     plan = planned([file(100, LARGE, 14), file(100, LARGE, 15, dead=3)], options=Options(purge=True))
     assert [(choice.unhurt.reason, choice.hurt) for choice in forecast(plan)] == [
-        (Reason.NO_ROW_DIED, None),
-        (Reason.PURGE, None),
+        (FileReason.NO_ROW_DIED, None),
+        (FileReason.PURGE, None),
     ]
 
 
@@ -176,7 +183,7 @@ def test_a_recorded_decision_is_followed_as_it_was_recorded() -> None:
     decision = decide_outputs(plan, live)
     assert OutputDecision.from_json(decision.to_json()) == decision
     other = replace(
-        decision, files=(FileDecision(decision.files[0].ordinal, REWRITE, Reason.SMALL), *decision.files[1:])
+        decision, files=(FileDecision(decision.files[0].ordinal, REWRITE, FileReason.SMALL), *decision.files[1:])
     )
     followed = follow(OutputDecision.from_json(other.to_json()), plan, live)
     assert followed.kept == () and followed.rows_rewritten == 12
@@ -222,7 +229,7 @@ def plans_and_live_rows(draw: st.DrawFn) -> tuple[CompactionPlan, list[int]]:
     return plan, [draw(live_rows_of(plan, source)) for source in plan.sources]
 
 
-def live_rows_of(plan: CompactionPlan, source: Source) -> st.SearchStrategy[int]:
+def live_rows_of(plan: CompactionPlan, source: SourceFile) -> st.SearchStrategy[int]:
     if source.operation is OperationType.DELETE:
         return st.just(0)
     rows = source.file.live_rows
@@ -255,7 +262,7 @@ def test_a_forecast_holds_for_files_that_are_alone(drawn: tuple[CompactionPlan, 
     for expected, decision, source in zip(
         forecast(plan), decide_files(plan, np.array(live, np.int64)), plan.sources, strict=True
     ):
-        if decision.action is DROP or Reason.SMALL in (decision.reason, expected.unhurt.reason):
+        if decision.action is DROP or FileReason.SMALL in (decision.reason, expected.unhurt.reason):
             continue
         unhurt = live[source.ordinal] == source.file.live_rows
         said = expected.unhurt if unhurt or expected.hurt is None else expected.hurt
@@ -264,5 +271,5 @@ def test_a_forecast_holds_for_files_that_are_alone(drawn: tuple[CompactionPlan, 
 
 
 def test_every_reason_has_words() -> None:
-    assert Reason.NO_ROW_DIED.words == "no row died"
-    assert len({reason.words for reason in Reason}) == len(Reason)
+    assert FileReason.NO_ROW_DIED.words == "no row died"
+    assert len({reason.words for reason in FileReason}) == len(FileReason)

@@ -15,7 +15,15 @@ from deltacompact.base.settings import Options
 from deltacompact.job import Request, plan_work, prepare
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import GIB
-from deltacompact.planning.throughput import FIRST_RATES, Network, Work, capacity_of, network_of, predict, rates_of
+from deltacompact.planning.throughput import (
+    FIRST_RATES,
+    CompactionWork,
+    Network,
+    capacity_of,
+    network_of,
+    predict,
+    rates_of,
+)
 from deltacompact.storage.memory import MemoryStore
 
 TIB = 1 << 40
@@ -33,7 +41,7 @@ def test_rates_are_those_that_made_the_measurements() -> None:
 def test_the_rates_predict_the_runs_that_they_come_from() -> None:
     runs = [measured(10_000_000, 60), measured(2_000_000, 1_100)]
     for run in runs:
-        found = predict(Work.full(run.rows, run.row_bytes), HERE, rates_of(runs))
+        found = predict(CompactionWork.full(run.rows, run.row_bytes), HERE, rates_of(runs))
         assert found.seconds == pytest.approx(run.seconds, rel=0.05)
         for stage in ("hash_bucket", "dedupe", "assign_pointers"):
             assert found.stages_s[stage] == pytest.approx(run.stages_s[stage])
@@ -45,7 +53,7 @@ def test_a_network_is_the_one_that_made_the_measurements_and_adds_what_it_added(
     expected = Network(LATENCY_S, BYTES_PER_S, 1e-4, 1 / 4e6, 40, 0.5, AT_ONCE, CPU_RATIO)
     assert dataclasses.astuple(network) == pytest.approx(dataclasses.astuple(expected))
     for run in runs:
-        work, on_network = Work.full(run.rows, run.row_bytes), on_a_network(run)
+        work, on_network = CompactionWork.full(run.rows, run.row_bytes), on_a_network(run)
         without, found = predict(work, HERE, RATES), predict(work, HERE, RATES, network=network)
         waited = on_network.seconds - on_network.seconds_without
         assert found.stages_s["waiting"] == pytest.approx(waited)
@@ -59,7 +67,7 @@ def test_a_run_that_hides_all_waiting_still_waits_a_hundredth() -> None:
     runs = [on_a_network(measured(10_000_000, 60)), on_a_network(measured(2_000_000, 1_100))]
     hidden = [dataclasses.replace(run, seconds=run.seconds_without * 0.98) for run in runs]
     (narrow, wide) = (
-        predict(Work.full(run.rows, run.row_bytes), HERE, RATES, network=network_of(hidden)) for run in runs
+        predict(CompactionWork.full(run.rows, run.row_bytes), HERE, RATES, network=network_of(hidden)) for run in runs
     )
     waits = [narrow.stages_s["waiting"] / runs[0].seconds_without, wide.stages_s["waiting"] / runs[1].seconds_without]
     assert min(waits) < 0.01 < max(waits) < 0.05
@@ -67,19 +75,21 @@ def test_a_run_that_hides_all_waiting_still_waits_a_hundredth() -> None:
 
 def test_twice_the_rows_take_twice_as_long() -> None:
     rates = dataclasses.replace(RATES, session_s=0.0)
-    one, two = (predict(Work.full(rows, 60, files=1), HERE, rates) for rows in (50_000_000, 100_000_000))
+    one, two = (predict(CompactionWork.full(rows, 60, files=1), HERE, rates) for rows in (50_000_000, 100_000_000))
     assert two.seconds == pytest.approx(2 * one.seconds, rel=0.02)
 
 
 def test_the_example_of_the_module() -> None:
-    found = predict(Work(1_200_000, 0, 40_000_000, 40_000_000 * 60), capacity_of(1, 8, 64 * GIB), FIRST_RATES)
+    found = predict(CompactionWork(1_200_000, 0, 40_000_000, 40_000_000 * 60), capacity_of(1, 8, 64 * GIB), FIRST_RATES)
     assert [round(seconds, 2) for seconds in (found.seconds, *found.stages_s.values())] == [2.8, 0.02, 0.04, 0.25, 1.98]
     assert (found.hash_buckets, found.rounds, found.tasks) == (1, 1, 13)
 
 
 def test_the_first_rates_are_those_of_the_benchmarks() -> None:
     """0.27 M to 2.2 M rows a second and core, wide to narrow."""
-    narrow, wide = (predict(Work.full(4_000_000, row_bytes), HERE, FIRST_RATES).seconds for row_bytes in (60, 1_100))
+    narrow, wide = (
+        predict(CompactionWork.full(4_000_000, row_bytes), HERE, FIRST_RATES).seconds for row_bytes in (60, 1_100)
+    )
     assert 0.27e6 < 4e6 / wide / HERE.slots < 4e6 / narrow / HERE.slots < 2.2e6
 
 
@@ -87,15 +97,17 @@ def test_rounds_come_from_the_object_store_and_buckets_from_the_figure_of_the_pa
     cluster = capacity_of(11, 32, 256 * GIB)
     assert (cluster.slots, cluster.node_slots) == (352, (32,) * 11)
     rows = 20 * TIB // 1_552
-    assert predict(Work.full(rows, 1_552, files=1_000), cluster, RATES).rounds == 1
-    assert predict(Work.full(10 * rows, 1_552, files=1_000), cluster, RATES).rounds > 5
-    assert predict(Work.full(10 * rows, 1_552, files=3), cluster, RATES).rounds == 3, "a round has a file at least"
-    found = predict(Work.full(rows, 1_552), cluster, RATES)
+    assert predict(CompactionWork.full(rows, 1_552, files=1_000), cluster, RATES).rounds == 1
+    assert predict(CompactionWork.full(10 * rows, 1_552, files=1_000), cluster, RATES).rounds > 5
+    assert predict(CompactionWork.full(10 * rows, 1_552, files=3), cluster, RATES).rounds == 3, (
+        "a round has a file at least"
+    )
+    found = predict(CompactionWork.full(rows, 1_552), cluster, RATES)
     assert found.hash_buckets == 158  # 150 M rows at 8 GiB, here 60 % of that are heap
 
 
 WORKS = st.builds(
-    Work,
+    CompactionWork,
     delta_rows=st.integers(0, 10**12),
     merged_entries=st.integers(0, 10**12),
     written_rows=st.integers(0, 10**12),
@@ -107,7 +119,7 @@ WORKS = st.builds(
 
 
 @given(WORKS, st.integers(1, 250), st.integers(1, 64))
-def test_a_prediction_is_the_sum_of_its_parts(work: Work, nodes: int, cpus: int) -> None:
+def test_a_prediction_is_the_sum_of_its_parts(work: CompactionWork, nodes: int, cpus: int) -> None:
     found = predict(work, capacity_of(nodes, cpus, cpus * 8 * GIB), RATES)
     parts = [RATES.session_s, *found.stages_s.values(), found.driver_s]
     assert min(parts) >= 0 and found.seconds == pytest.approx(sum(parts))
@@ -116,7 +128,7 @@ def test_a_prediction_is_the_sum_of_its_parts(work: Work, nodes: int, cpus: int)
 
 
 @given(WORKS, st.integers(1, 8))
-def test_more_to_write_takes_longer_and_more_slots_work_faster(work: Work, cpus: int) -> None:
+def test_more_to_write_takes_longer_and_more_slots_work_faster(work: CompactionWork, cpus: int) -> None:
     here = Capacity(cpus, 8 * GIB, 8 * GIB)
     more = dataclasses.replace(work, written_bytes=work.written_bytes + 10**12)
     assert predict(more, here, RATES).seconds > predict(work, here, RATES).seconds
@@ -135,13 +147,13 @@ def test_the_work_of_a_plan_is_the_most_that_it_may_come_to() -> None:
     catalog.create_table("t", primary_keys=["k"])
     for start in (0, 50):
         catalog.append("t", pa.table({"k": range(start, start + 50), "v": ["x" * 100] * 50}))
-    first = Work.of(planned(catalog, rows_per_round=50))
+    first = CompactionWork.of(planned(catalog, rows_per_round=50))
     assert (first.delta_rows, first.merged_entries, first.written_rows) == (100, 0, 100)
     assert (first.rounds, first.files, first.hash_buckets, first.entry_bytes) == (2, 2, 1, 32)
     assert 100 * 108 <= first.written_bytes < 100 * 200
     compact("t", delta_catalog_client=catalog, settings=LOCAL)
     catalog.append("t", pa.table({"k": [7]}), operation="delete")
-    change = Work.of(planned(catalog))
+    change = CompactionWork.of(planned(catalog))
     assert (change.delta_rows, change.merged_entries) == (1, 0), "the index gets a run"
     assert change.written_rows == 100, "any base file may have lost a row; a delete is not written"
     assert predict(change, HERE, RATES).seconds < predict(first, HERE, RATES).seconds

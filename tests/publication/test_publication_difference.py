@@ -11,7 +11,7 @@ from deltacompact.base.model import ContentType, DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.publication.columns import joined, shown_columns
 from deltacompact.publication.difference import ShownFile, deletes_name, difference
-from deltacompact.publication.target import Target
+from deltacompact.publication.target import PublicationTarget
 
 WHERE = "s3://lake/tables/"
 MONDAY, TUESDAY = "orders/day=1", "orders/day=2"
@@ -109,8 +109,8 @@ def test_columns_widen_only_as_the_streams_do():
 
 
 def test_targets():
-    assert str(Target.of("iceberg://prod/lake.eu.orders")) == "iceberg://prod/lake.eu.orders"
-    assert Target.of("iceberg://prod/db.a b") == Target("prod", "db.a b")
+    assert str(PublicationTarget.of("iceberg://prod/lake.eu.orders")) == "iceberg://prod/lake.eu.orders"
+    assert PublicationTarget.of("iceberg://prod/db.a b") == PublicationTarget("prod", "db.a b")
     for uri in ("", "prod/db.t", "iceberg:///db.t", "iceberg://prod/t", "iceberg://prod/db.", "iceberg://prod/.t"):
         with pytest.raises(InputError):
-            Target.of(uri)
+            PublicationTarget.of(uri)

@@ -21,7 +21,7 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.session import attempts
-from deltacompact.session.driver import Session
+from deltacompact.session.driver import CompactionSession
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -96,14 +96,14 @@ def test_work_for_each_goes_on_after_an_error_and_ctrl_c_ends_it():
 
 @pytest.mark.parametrize("unexpected", [ZeroDivisionError("surprise"), RecursionError("deep"), KeyError("v")], ids=repr)
 def test_any_exception_of_a_session_is_the_error_of_its_result(lake, monkeypatch, unexpected, caplog):
-    execute = Session.execute
+    execute = CompactionSession.execute
 
     def breaks_in_b(session):
         if dict(session.plan.input.partition.values) == {"p": "b"}:
             raise unexpected
         return execute(session)
 
-    monkeypatch.setattr(Session, "execute", breaks_in_b)
+    monkeypatch.setattr(CompactionSession, "execute", breaks_in_b)
     result = deltacompact.compact("t", delta_catalog_client=lake)
     assert [session.live for session in result.sessions] == [2, 0, 2]
     (error,) = result.errors

@@ -19,10 +19,10 @@ from deltacompact.base.errors import InputError
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.plan_document import plan_from_json, plan_to_json
 from deltacompact.session import attempts
-from deltacompact.session.driver import Session
+from deltacompact.session.driver import CompactionSession
 
 
-class SessionOfReadPlan(Session):
+class SessionOfReadPlan(CompactionSession):
     """A session that is handed its plan as JSON."""
 
     def __init__(self, ports: Any, plan: CompactionPlan, *others: Any) -> None:

@@ -62,7 +62,9 @@ def test_a_release_with_other_file_sizes_writes_the_outputs_that_were_recorded(
     resumed_after_the_decision = 0
     crashes = [store for store, _ in each_crash(FOUR_ROWS_A_FILE)]
     monkeypatch.setattr(sizing, "output_files", lambda rows, *_: rows)  # the other release: a file for each row
-    monkeypatch.setattr(decisions, "_of_base_file", lambda *_: (decisions.Action.REWRITE, decisions.Reason.ROWS_DIED))
+    monkeypatch.setattr(
+        decisions, "_of_base_file", lambda *_: (decisions.FileAction.REWRITE, decisions.FileReason.ROWS_DIED)
+    )
     for store in crashes:
         session = run(store, FOUR_ROWS_A_FILE)
         assert live_rows(store) == expected

@@ -33,7 +33,7 @@ from deltacompact.planning import lanes as lanes_module
 from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms, sessions_at_once
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import TASK_BASE_BYTES
-from deltacompact.session.side_by_side import Run, run_side_by_side
+from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import Fetches
 
@@ -206,7 +206,7 @@ def test_ctrl_c_ends_side_by_side_at_once() -> None:
 def test_a_run_without_a_claim_says_so_in_the_callers_thread() -> None:
     name = threading.current_thread().name
     pairs: list[Any] = [(Claim(Lane.POOL), "a"), (None, "b"), (Claim(Lane.POOL), "c")]
-    runs = [Run(claim, lambda what=what: (what, threading.current_thread().name)) for claim, what in pairs]
+    runs = [ClaimedRun(claim, lambda what=what: (what, threading.current_thread().name)) for claim, what in pairs]
     results = run_side_by_side(runs, {Lane.POOL: ALL}, lambda: None)
     assert [what for what, _ in results] == ["a", "b", "c"]
     assert results[1][1] == name and results[0][1] != name

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from sessions.base.model import Estimate
 from sessions.base.troubles import RetryPolicy
 from sessions.dispatch.admission import Admission
-from sessions.planning.admission import Limits, QuietWindow, Takes, Waiting
+from sessions.planning.admission import DispatcherLimits, QuietWindow, Takes, WaitingGroup
 from sessions.planning.reasons import Wait
 
 GIB = 1 << 30
 SECOND = Estimate(1.0, 0.5, 2.0)
 
 
-def group(name: str, gib: float, read_through: int = 1) -> Waiting:
-    return Waiting(Takes(name, memory_bytes=int(gib * GIB), slots=1), read_through, GIB, 0.0)
+def group(name: str, gib: float, read_through: int = 1) -> WaitingGroup:
+    return WaitingGroup(Takes(name, memory_bytes=int(gib * GIB), slots=1), read_through, GIB, 0.0)
 
 
 def test_a_place_goes_to_the_worst_that_waits_and_not_to_whoever_asks_first():
-    admission = Admission(Limits(1), clock=lambda: 0.0)
+    admission = Admission(DispatcherLimits(1), clock=lambda: 0.0)
     light, heavy = group("light", 1, 2), group("heavy", 1, 400)
     assert admission.enter(group("first", 1), SECOND) is None
     assert admission.enter(light, SECOND).wait == admission.enter(heavy, SECOND).wait == Wait.SESSIONS
@@ -32,7 +32,7 @@ def test_a_place_goes_to_the_worst_that_waits_and_not_to_whoever_asks_first():
 
 def test_what_is_decided_is_decided_again_once_time_has_passed():
     now_s = [0.0]
-    admission = Admission(Limits(quiet=(QuietWindow("0 0 1 1 *", 10),)), clock=lambda: now_s[0])
+    admission = Admission(DispatcherLimits(quiet=(QuietWindow("0 0 1 1 *", 10),)), clock=lambda: now_s[0])
     assert admission.enter(group("a", 1), SECOND).until_s == 600.0
     now_s[0] = 599.9
     assert admission.enter(group("a", 1), SECOND).wait is Wait.QUIET
@@ -42,7 +42,7 @@ def test_what_is_decided_is_decided_again_once_time_has_passed():
 
 def test_what_comes_before_a_group_is_what_runs_and_what_starts_earlier():
     now_s = [0.0]
-    admission = Admission(Limits(1), clock=lambda: now_s[0])
+    admission = Admission(DispatcherLimits(1), clock=lambda: now_s[0])
     light, heavy = group("light", 1, 2), group("heavy", 1, 400)
     assert admission.before(light, ()) == []
     admission.enter(group("first", 1), Estimate(10.0, 8.0, 12.0))
@@ -56,7 +56,7 @@ def test_what_comes_before_a_group_is_what_runs_and_what_starts_earlier():
 
 
 def test_what_never_fits_is_told_so_and_leaves():
-    admission = Admission(Limits(4, memory_bytes=16 * GIB), clock=lambda: 0.0)
+    admission = Admission(DispatcherLimits(4, memory_bytes=16 * GIB), clock=lambda: 0.0)
     assert admission.enter(group("large", 20), SECOND).wait is Wait.NEVER_FITS
     admission.leave("large")
     assert (admission.running, admission.waiting) == (0, 0)
@@ -64,9 +64,9 @@ def test_what_never_fits_is_told_so_and_leaves():
 
 @given(st.lists(st.tuples(st.floats(0.1, 20), st.integers(0, 99)), max_size=12), st.integers(1, 4), st.integers(1, 16))
 def test_limits_are_never_exceeded_and_everybody_gets_a_turn(asked, sessions_max, gib):
-    admission = Admission(Limits(sessions_max, memory_bytes=gib * GIB), clock=lambda: 0.0)
+    admission = Admission(DispatcherLimits(sessions_max, memory_bytes=gib * GIB), clock=lambda: 0.0)
     waiting = {str(number): group(str(number), size, files) for number, (size, files) in enumerate(asked)}
-    running: dict[str, Waiting] = {}
+    running: dict[str, WaitingGroup] = {}
     never: set[str] = set()
     turns = 0
     while waiting or running:

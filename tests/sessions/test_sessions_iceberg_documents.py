@@ -14,7 +14,7 @@ from deltacompact.base.errors import InputError
 from sessions.cli import run
 from sessions.documents.allow_list import AllowList, NotAllowed
 from sessions.documents.instruction import RefusedDocument, of_values, parse, values_of
-from sessions.documents.streams import Streams
+from sessions.documents.streams import NamedStreams
 
 ICEBERG = {"version": 1, "catalog": "iceberg://prod", "source_table_id": "db.orders"}
 TOPICS = ["arn:aws:sns:eu-west-1:123456789012:events", "arn:aws-us-gov:sns:us-gov-west-1:123456789012:e.fifo"]
@@ -172,8 +172,8 @@ def test_a_dispatcher_is_not_started_with_what_names_no_catalog(prefix):
     ],
 )
 def test_job_runs_on_one_branch_overlap(other, overlap):
-    assert Streams.of(ICEBERG).overlap(Streams.of(other)) is overlap
-    assert Streams.of(other).overlap(Streams.of(ICEBERG)) is overlap
+    assert NamedStreams.of(ICEBERG).overlap(NamedStreams.of(other)) is overlap
+    assert NamedStreams.of(other).overlap(NamedStreams.of(ICEBERG)) is overlap
 
 
 def test_validate_says_what_a_dispatcher_would(tmp_path, capsys):

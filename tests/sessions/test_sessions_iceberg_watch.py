@@ -24,7 +24,7 @@ from sessions.documents.instruction import of_values
 from sessions.queues.opening import open_queue
 from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
-from sessions.watch.evaluate import Action, History, Reason, evaluate
+from sessions.watch.evaluate import TriggerAction, TriggerHistory, TriggerReason, evaluate
 from sessions.watch.policy import Policies, Policy, read_policies
 from sessions.watch.statistics import branch_statistics
 from sessions.watch.watcher import Watcher
@@ -54,17 +54,17 @@ def policy(**fields) -> Policy:
 # --- what a policy decides: pure -----------------------------------------------------------------------------------
 
 SUBMITS = [
-    ({"delete_files": 12}, Reason.DELETE_FILES, "12 delete files, 12 wanted"),
-    ({"delete_file_share": 0.75}, Reason.DELETE_FILE_SHARE, "75.0% of files hold deletes, 75.0% wanted"),
-    ({"dead_row_share": 0.2}, Reason.DEAD_ROW_SHARE, "20.0% of rows are deleted, 20.0% wanted"),
-    ({"small_files": 2}, Reason.SMALL_FILES, "2 small files, 2 wanted"),
-    ({"small_files": 3, "small_file_bytes": 550 * MIB}, Reason.SMALL_FILES, "3 small files"),
-    ({"new_bytes": 50 * MIB}, Reason.NEW_BYTES, "new bytes"),
-    ({"compaction_age": 2 * HOUR_S}, Reason.COMPACTION_AGE, "7200 s since the last compaction"),
-    ({"files": 16}, Reason.FILES, "16 files"),
-    ({"idle": HOUR_S}, Reason.IDLE, "s since the last file"),
-    ({"average_file_bytes_below": 300 * MIB}, Reason.AVERAGE_FILE, "bytes a file"),
-    ({"small_files": 1, "compaction_age": HOUR_S}, Reason.SMALL_FILES, "7200 s since the last compaction"),
+    ({"delete_files": 12}, TriggerReason.DELETE_FILES, "12 delete files, 12 wanted"),
+    ({"delete_file_share": 0.75}, TriggerReason.DELETE_FILE_SHARE, "75.0% of files hold deletes, 75.0% wanted"),
+    ({"dead_row_share": 0.2}, TriggerReason.DEAD_ROW_SHARE, "20.0% of rows are deleted, 20.0% wanted"),
+    ({"small_files": 2}, TriggerReason.SMALL_FILES, "2 small files, 2 wanted"),
+    ({"small_files": 3, "small_file_bytes": 550 * MIB}, TriggerReason.SMALL_FILES, "3 small files"),
+    ({"new_bytes": 50 * MIB}, TriggerReason.NEW_BYTES, "new bytes"),
+    ({"compaction_age": 2 * HOUR_S}, TriggerReason.COMPACTION_AGE, "7200 s since the last compaction"),
+    ({"files": 16}, TriggerReason.FILES, "16 files"),
+    ({"idle": HOUR_S}, TriggerReason.IDLE, "s since the last file"),
+    ({"average_file_bytes_below": 300 * MIB}, TriggerReason.AVERAGE_FILE, "bytes a file"),
+    ({"small_files": 1, "compaction_age": HOUR_S}, TriggerReason.SMALL_FILES, "7200 s since the last compaction"),
 ]
 BELOW = [
     {"delete_files": 13},
@@ -81,16 +81,16 @@ BELOW = [
 @pytest.mark.parametrize(("condition", "reason", "said"), SUBMITS)
 def test_a_condition_that_holds_submits_and_says_which(condition, reason, said):
     decision = evaluate(
-        policy(when=[{"delete_files": 99}, condition]), branch_statistics("main", SIZES), History(), NOW_S
+        policy(when=[{"delete_files": 99}, condition]), branch_statistics("main", SIZES), TriggerHistory(), NOW_S
     )
-    assert (decision.action, decision.reason) == (Action.SUBMIT, reason)
+    assert (decision.action, decision.reason) == (TriggerAction.SUBMIT, reason)
     assert said in decision.text.replace("7,200", "7200")
 
 
 @pytest.mark.parametrize("condition", BELOW)
 def test_a_threshold_that_is_not_reached_waits(condition):
-    decision = evaluate(policy(when=[condition]), branch_statistics("main", SIZES), History(), NOW_S)
-    assert (decision.action, decision.reason) == (Action.WAIT, Reason.BELOW_THRESHOLDS)
+    decision = evaluate(policy(when=[condition]), branch_statistics("main", SIZES), TriggerHistory(), NOW_S)
+    assert (decision.action, decision.reason) == (TriggerAction.WAIT, TriggerReason.BELOW_THRESHOLDS)
 
 
 def test_the_same_head_is_submitted_once_by_a_policy_unless_its_job_run_failed():
@@ -98,12 +98,17 @@ def test_the_same_head_is_submitted_once_by_a_policy_unless_its_job_run_failed()
     found = branch_statistics("main", SIZES)
     asks = policy(cooldown=0)
     seen = {"submitted_s": {"p": NOW_S - HOUR_S}, "marks": {"p": "7"}}
-    assert evaluate(asks, found, History(**seen), NOW_S).reason is Reason.NOTHING_NEW
-    assert evaluate(asks, found, History(**seen, failures=1), NOW_S).action is Action.SUBMIT
-    assert evaluate(asks, found, History(**{**seen, "marks": {"p": "6"}}), NOW_S).action is Action.SUBMIT
-    assert evaluate(asks, found, History(**{**seen, "marks": {"other": "7"}}), NOW_S).action is Action.SUBMIT
-    assert evaluate(asks, found, History(running="run-1"), NOW_S).reason is Reason.RUNNING
-    assert evaluate(asks, branch_statistics("main", BranchSizes()), History(), NOW_S).reason is Reason.NOTHING_NEW
+    assert evaluate(asks, found, TriggerHistory(**seen), NOW_S).reason is TriggerReason.NOTHING_NEW
+    assert evaluate(asks, found, TriggerHistory(**seen, failures=1), NOW_S).action is TriggerAction.SUBMIT
+    assert evaluate(asks, found, TriggerHistory(**{**seen, "marks": {"p": "6"}}), NOW_S).action is TriggerAction.SUBMIT
+    assert (
+        evaluate(asks, found, TriggerHistory(**{**seen, "marks": {"other": "7"}}), NOW_S).action is TriggerAction.SUBMIT
+    )
+    assert evaluate(asks, found, TriggerHistory(running="run-1"), NOW_S).reason is TriggerReason.RUNNING
+    assert (
+        evaluate(asks, branch_statistics("main", BranchSizes()), TriggerHistory(), NOW_S).reason
+        is TriggerReason.NOTHING_NEW
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from stores import InterceptedStore
 
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import StoreClock, lasted_s
-from sessions.base.model import Dispatcher, Estimate, JobRunState, SessionState
+from sessions.base.model import DispatcherSign, Estimate, JobRunState, SessionState
 from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, exposition, metrics_of
 from sessions.overview.adherence import Outturn, adherence, outturns
 from sessions.overview.overview import OverviewReader
@@ -54,7 +54,7 @@ def test_metrics_say_what_the_records_say_whoever_reads_them(tmp_path):
     store = MemoryStore()
     state = written(store)
     end(state, "run-0")
-    state.say(Dispatcher("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4))
+    state.say(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4))
     queue = open_queue(str(tmp_path))
     queue.send("{}")
     found = values(state, queue)
@@ -199,7 +199,7 @@ def test_an_end_before_the_beginning_keeps_nothing(changes):
 def test_a_dispatcher_that_was_killed_counts_until_its_lease_is_over():
     store = MemoryStore()
     state = StateStore(store)
-    now_s = state.say(Dispatcher("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4, lease_s=60.0))
+    now_s = state.say(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4, lease_s=60.0))
     for after_s, there, lost in ((60, 1, 0), (77, 0, 1), (20 * 3600, 0, 1)):
         found = values(state, clock=lambda after_s=after_s: now_s + after_s)
         assert (found["deltacompact_dispatchers",], found["deltacompact_dispatchers_lost",]) == (there, lost)

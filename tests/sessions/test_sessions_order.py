@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from sessions.base.model import Estimate, Progress, SessionPlan
-from sessions.planning.admission import Limits, QuietWindow, Takes, Waiting, admit, in_order
+from sessions.planning.admission import DispatcherLimits, QuietWindow, Takes, WaitingGroup, admit, in_order
 from sessions.planning.reasons import Wait
 from sessions.planning.refine import STAGES, expect_job_run, group_estimate, makespan, refine, share_done
 
@@ -19,11 +19,13 @@ GIB = 1 << 30
 HOUR = 3600.0
 
 
-def waiting(group: str, read_through: int = 10, rewrite: int = GIB, since_s: float = 0.0, **takes: int) -> Waiting:
-    return Waiting(Takes(group, **takes), read_through, rewrite, since_s)
+def waiting(group: str, read_through: int = 10, rewrite: int = GIB, since_s: float = 0.0, **takes: int) -> WaitingGroup:
+    return WaitingGroup(Takes(group, **takes), read_through, rewrite, since_s)
 
 
-def why(groups: list[Waiting], running: list[Takes], limits: Limits, now_s: float = 0.0) -> dict[str, str]:
+def why(
+    groups: list[WaitingGroup], running: list[Takes], limits: DispatcherLimits, now_s: float = 0.0
+) -> dict[str, str]:
     found = admit(groups, running, limits, now_s)
     return dict.fromkeys(found.start, "start") | {one.group: one.wait for one in found.wait}
 
@@ -32,7 +34,7 @@ def test_the_worst_go_first_by_benefit_for_each_byte_rewritten() -> None:
     groups = [waiting("few", 90), waiting("many", 400), waiting("large", 400, 100 * GIB), waiting("tiny", 3, 100)]
     order = [one.takes.group for one in in_order(groups, 4 * HOUR, 0.0)]
     assert order == ["tiny", "many", "few", "large"]
-    assert why(groups, [], Limits(2)) == {
+    assert why(groups, [], DispatcherLimits(2)) == {
         "tiny": "start",
         "many": "start",
         "few": Wait.SESSIONS,
@@ -43,13 +45,13 @@ def test_the_worst_go_first_by_benefit_for_each_byte_rewritten() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(1), Wait.SESSIONS),
-        (Limits(9, workers_max=12), Wait.WORKERS),
-        (Limits(9, memory_bytes=20 * GIB), Wait.MEMORY),
-        (Limits(9, slots=3), Wait.CPUS),
+        (DispatcherLimits(1), Wait.SESSIONS),
+        (DispatcherLimits(9, workers_max=12), Wait.WORKERS),
+        (DispatcherLimits(9, memory_bytes=20 * GIB), Wait.MEMORY),
+        (DispatcherLimits(9, slots=3), Wait.CPUS),
     ],
 )
-def test_each_limit_has_its_reason(limits: Limits, reason: Wait) -> None:
+def test_each_limit_has_its_reason(limits: DispatcherLimits, reason: Wait) -> None:
     running = [Takes("a", workers=8, memory_bytes=12 * GIB, slots=2)]
     group = waiting("b", workers=8, memory_bytes=12 * GIB, slots=2)
     assert why([group], running, limits) == {"b": reason}
@@ -60,13 +62,13 @@ def test_each_limit_has_its_reason(limits: Limits, reason: Wait) -> None:
 
 
 def test_what_never_fits_is_said_and_holds_nobody_up() -> None:
-    limits = Limits(4, memory_bytes=16 * GIB)
+    limits = DispatcherLimits(4, memory_bytes=16 * GIB)
     groups = [waiting("huge", 10**6, since_s=-100 * HOUR, memory_bytes=64 * GIB), waiting("small", memory_bytes=GIB)]
     assert why(groups, [], limits) == {"huge": Wait.NEVER_FITS, "small": "start"}
 
 
 def test_what_one_needs_that_waited_too_long_is_kept_for_it() -> None:
-    limits = Limits(4, memory_bytes=16 * GIB)
+    limits = DispatcherLimits(4, memory_bytes=16 * GIB)
     running = [Takes("a", memory_bytes=10 * GIB)]
     old, worse = waiting("old", 1, memory_bytes=12 * GIB), waiting("worse", 10**6, memory_bytes=4 * GIB)
     assert why([old, worse], running, limits, 1.0) == {"old": Wait.MEMORY, "worse": "start"}
@@ -95,7 +97,7 @@ def at(text: str, zone: str = "Europe/Berlin") -> float:
 )
 def test_nothing_starts_in_a_quiet_window(now: str, until: str | None) -> None:
     window = QuietWindow("0 8 * * 1-5", 600, "Europe/Berlin")
-    found = admit([waiting("a"), waiting("b")], [], Limits(quiet=(window,)), at(now))
+    found = admit([waiting("a"), waiting("b")], [], DispatcherLimits(quiet=(window,)), at(now))
     if until is None:
         assert found.start == ("a", "b")
     else:
@@ -125,8 +127,8 @@ def test_a_group_takes_what_the_largest_of_its_sessions_takes() -> None:
     small, large = (
         replace(PLAN, peak_bytes=peak, slots=slots, bytes=7, read_through=3) for peak, slots in ((1, 4), (9, 2))
     )
-    group = Waiting.of("g1", [small, large], 5.0)
-    assert group == Waiting(Takes("g1", 1, 9, 4), 6, 14, 5.0)
+    group = WaitingGroup.of("g1", [small, large], 5.0)
+    assert group == WaitingGroup(Takes("g1", 1, 9, 4), 6, 14, 5.0)
     cluster = replace(large, node_type="r6in.8xlarge", workers_max=12)
     assert Takes.of("g2", [cluster]) == Takes("g2", 12, 0, 0), "nothing of this machine"
 
@@ -135,7 +137,7 @@ takes = st.builds(
     Takes, st.just(""), st.integers(1, 20), st.integers(0, 12).map(lambda size: size * GIB), st.integers(0, 4)
 )
 limits = st.builds(
-    Limits,
+    DispatcherLimits,
     st.integers(1, 6),
     st.one_of(st.none(), st.integers(1, 40)),
     st.one_of(st.none(), st.integers(1, 24).map(lambda size: size * GIB)),
@@ -149,11 +151,11 @@ def named(all_take: list[Takes], prefix: str) -> list[Takes]:
 
 @given(st.lists(takes, max_size=12), st.lists(takes, max_size=4), limits, st.data())
 def test_limits_are_never_exceeded_and_everybody_has_an_answer(
-    want: list[Takes], running: list[Takes], limit: Limits, data: st.DataObject
+    want: list[Takes], running: list[Takes], limit: DispatcherLimits, data: st.DataObject
 ) -> None:
     running = named(running, "r")
     groups = [
-        Waiting(one, data.draw(st.integers(0, 99)), data.draw(st.integers(0, 10**9)), data.draw(st.floats(0, 1e5)))
+        WaitingGroup(one, data.draw(st.integers(0, 99)), data.draw(st.integers(0, 10**9)), data.draw(st.floats(0, 1e5)))
         for one in named(want, "w")
     ]
     found = admit(groups, running, limit, 1e5)
@@ -170,10 +172,12 @@ def test_limits_are_never_exceeded_and_everybody_has_an_answer(
 
 
 @given(st.lists(takes, min_size=1, max_size=6), limits, st.integers(1, 5))
-def test_nobody_starves_however_many_worse_ones_keep_coming(want: list[Takes], limit: Limits, length: int) -> None:
+def test_nobody_starves_however_many_worse_ones_keep_coming(
+    want: list[Takes], limit: DispatcherLimits, length: int
+) -> None:
     """Every group runs for some ticks, and at each tick others arrive that are worse by far."""
     limit = replace(limit, starved_after_s=10.0)
-    patient = {one.group: Waiting(one, 0, 10**15, 0.0) for one in named(want, "patient")}
+    patient = {one.group: WaitingGroup(one, 0, 10**15, 0.0) for one in named(want, "patient")}
     queue = dict(patient)
     running: dict[str, tuple[Takes, int]] = {}
     started: dict[str, int] = {}
@@ -182,7 +186,7 @@ def test_nobody_starves_however_many_worse_ones_keep_coming(want: list[Takes], l
         running = {name: (one, left - 1) for name, (one, left) in running.items() if left > 1}
         for other in range(3):
             name = f"worse{tick}-{other}"
-            queue[name] = Waiting(Takes(name, 1, GIB, 1), 10**9, 1, float(tick))
+            queue[name] = WaitingGroup(Takes(name, 1, GIB, 1), 10**9, 1, float(tick))
         found = admit(list(queue.values()), [one for one, _ in running.values()], limit, float(tick))
         never |= {one.group for one in found.wait if one.wait is Wait.NEVER_FITS}
         for name in found.start:

@@ -12,7 +12,7 @@ from deltacompact.base.errors import ConflictError, InputError, Interrupted
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, SessionState, Trouble
 from sessions.cli import run
-from sessions.cli.waiting import NotSucceeded, Waiting, check_outcome
+from sessions.cli.waiting import JobRunWait, NotSucceeded, check_outcome
 from sessions.queues.directory import DirectoryQueue
 from sessions.queues.queue import DeadReason
 from sessions.records.lives import cancel
@@ -27,7 +27,7 @@ class Waited:
     def __init__(self, tmp_path, *happens, message="m-1"):
         self.state, self.queue = StateStore(MemoryStore()), DirectoryQueue(tmp_path / "queue")
         self.now_s, self.said, self.happens = 0.0, [], list(happens)
-        self.waiting = Waiting(
+        self.waiting = JobRunWait(
             self.state, self.queue, "run-1", message, RUN.document, self.said.append, lambda: self.now_s, self.sleep
         )
 

@@ -25,7 +25,7 @@ from sessions.planning.plan import NODES, Situation, Wish, best, candidates, pla
 from sessions.planning.planner import Planner
 from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offers_of_clusters, read_prices
 from sessions.planning.rates import BUFFER
-from sessions.planning.reasons import Reason, Wait
+from sessions.planning.reasons import PlanReason, Wait
 from sessions.planning.starts import StartStore
 from sessions.planning.statistics import IndexStatistics, PartitionStatistics
 from sessions.planning.work import TERMS
@@ -137,7 +137,7 @@ def test_every_plan_fits_memory_or_says_that_nothing_does(
 ) -> None:
     situation = Situation(some, {})
     plan = planned(one, Wish(sla), situation)
-    if reason(plan, "memory") == Reason.EXCEEDS_MEMORY:
+    if reason(plan, "memory") == PlanReason.EXCEEDS_MEMORY:
         assert not any(way.fits for way in candidates(one, Wish(sla), situation))
         return
     node = next(offer.node for offer in some if offer.node.name == plan.node_type)
@@ -167,8 +167,8 @@ def test_a_longer_sla_never_costs_more(
     shorter, longer = sorted((shorter, longer))
     situation = Situation(some, {})
     of = [best(candidates(one, Wish(sla), situation), sla) for sla in (shorter, longer)]
-    if of[0][1] is Reason.CHEAPEST_THAT_MEETS_SLA:
-        assert of[1][1] is Reason.CHEAPEST_THAT_MEETS_SLA
+    if of[0][1] is PlanReason.CHEAPEST_THAT_MEETS_SLA:
+        assert of[1][1] is PlanReason.CHEAPEST_THAT_MEETS_SLA
         assert of[1][0].usd <= of[0][0].usd
 
 
@@ -182,7 +182,7 @@ def test_leaving_ways_out_early_never_changes_what_is_best(
         way for offer in some for way in candidates(one, Wish(1e-3), Situation((offer,), {})) if way.fits
     ]  # nothing meets a millisecond: nothing is left out
     meeting = [way for way in everything if way.promised_s <= sla]
-    assert (why is Reason.CHEAPEST_THAT_MEETS_SLA) == bool(meeting)
+    assert (why is PlanReason.CHEAPEST_THAT_MEETS_SLA) == bool(meeting)
     if meeting:
         assert chosen.usd == min(way.usd for way in meeting)
     elif everything:
@@ -210,7 +210,7 @@ def test_a_thousand_small_partitions_share_a_few_processes() -> None:
     assert len(plans) == 1_000 and 2 <= len(groups) <= 100
     starts_s, work_s = len(groups) * plans[0].start_s, sum(plan.expected.seconds for plan in plans)
     assert starts_s <= 1.1 * work_s / WORK_OVER_START, "starting takes a tenth of the work"
-    assert {reason(plan, "group") for plan in plans} == {Reason.SHARES_START}
+    assert {reason(plan, "group") for plan in plans} == {PlanReason.SHARES_START}
     assert {plan.slots for plan in plans} == {1}, "two groups at a time have a CPU each"
     assert planned(SMALL).slots == 2
 
@@ -227,15 +227,15 @@ def test_a_short_sla_makes_small_groups() -> None:
     for plan in plans:
         of_group[plan.group] = of_group.get(plan.group, plan.start_s) + BUFFER * plan.expected.seconds
     assert len(of_group) > 5 and max(of_group.values()) <= 6.0
-    assert {reason(plan, "desired_sla") for plan in plans} == {Reason.MET}
+    assert {reason(plan, "desired_sla") for plan in plans} == {PlanReason.MET}
 
 
 def test_the_cheapest_that_meets_the_sla() -> None:
     by_sla = {sla: planned(BIG, Wish(sla)) for sla in (600.0, 1_200.0, 3_600.0)}
     for sla, plan in by_sla.items():
         assert plan.start_s + BUFFER * plan.expected.seconds <= sla
-        assert reason(plan, "runs_on") == Reason.CHEAPEST_THAT_MEETS_SLA
-        assert reason(plan, "desired_sla") == Reason.MET
+        assert reason(plan, "runs_on") == PlanReason.CHEAPEST_THAT_MEETS_SLA
+        assert reason(plan, "desired_sla") == PlanReason.MET
     assert by_sla[600.0].cost_usd > by_sla[1_200.0].cost_usd >= by_sla[3_600.0].cost_usd > 0
     assert by_sla[600.0].workers_max > by_sla[3_600.0].workers_max
 
@@ -243,10 +243,10 @@ def test_the_cheapest_that_meets_the_sla() -> None:
 def test_an_sla_that_cannot_be_met_is_said_at_once_with_the_nearest() -> None:
     plan = planned(BIG, Wish(60.0))
     (told,) = [choice for choice in plan.choices if choice.what == "desired_sla"]
-    assert told.reason == Reason.CANNOT_BE_MET and reason(plan, "runs_on") == Reason.FASTEST
+    assert told.reason == PlanReason.CANNOT_BE_MET and reason(plan, "runs_on") == PlanReason.FASTEST
     assert f"the nearest that can is {told.value:,} s" in told.text
-    assert reason(planned(BIG, Wish(float(told.value))), "desired_sla") == Reason.MET
-    assert reason(planned(BIG, Wish(told.value - 2.0)), "desired_sla") == Reason.CANNOT_BE_MET
+    assert reason(planned(BIG, Wish(float(told.value))), "desired_sla") == PlanReason.MET
+    assert reason(planned(BIG, Wish(told.value - 2.0)), "desired_sla") == PlanReason.CANNOT_BE_MET
 
 
 def test_sessions_that_wait_for_each_other_count_in_the_sla() -> None:
@@ -254,31 +254,31 @@ def test_sessions_that_wait_for_each_other_count_in_the_sla() -> None:
     at_once, in_turn = (
         plan_job_run(many, Wish(3_600.0), Situation(CLUSTERS, {}, sessions_max=sessions)) for sessions in (6, 1)
     )
-    assert {reason(plan, "desired_sla") for plan in at_once} == {Reason.MET}
-    assert {reason(plan, "desired_sla") for plan in in_turn} == {Reason.CANNOT_BE_MET}
+    assert {reason(plan, "desired_sla") for plan in at_once} == {PlanReason.MET}
+    assert {reason(plan, "desired_sla") for plan in in_turn} == {PlanReason.CANNOT_BE_MET}
 
 
 def test_nobody_asks_for_an_sla() -> None:
-    assert reason(planned(SMALL), "runs_on") == Reason.CHEAPEST
+    assert reason(planned(SMALL), "runs_on") == PlanReason.CHEAPEST
     huge = replace(BIG, base_bytes=10**16, base_rows=10**12, index=IndexStatistics(40_000, (10**12,), 10**12))
     plan = planned(huge)
-    assert reason(plan, "runs_on") == Reason.CHEAPEST_WITHIN_A_DAY
-    assert plan.expected.seconds < 86_400 and reason(plan, "desired_sla") == Reason.NOT_ASKED_FOR
+    assert reason(plan, "runs_on") == PlanReason.CHEAPEST_WITHIN_A_DAY
+    assert plan.expected.seconds < 86_400 and reason(plan, "desired_sla") == PlanReason.NOT_ASKED_FOR
 
 
 @pytest.mark.parametrize(
     ("entries", "rehash", "why"),
     [
-        (int(150e6 * 2 * 0.6 * 0.89), False, Reason.INHERITED),  # 60 % of 8 GiB are a task's: of that, 89 %
-        (int(150e6 * 2 * 0.6 * 0.91), True, Reason.SMALL_TABLE),
-        (10**11, True, Reason.HALF_OF_MEMORY),
+        (int(150e6 * 2 * 0.6 * 0.89), False, PlanReason.INHERITED),  # 60 % of 8 GiB are a task's: of that, 89 %
+        (int(150e6 * 2 * 0.6 * 0.91), True, PlanReason.SMALL_TABLE),
+        (10**11, True, PlanReason.HALF_OF_MEMORY),
     ],
 )
-def test_rehash_above_90_percent_of_a_tasks_memory_to_half(entries: int, rehash: bool, why: Reason) -> None:
+def test_rehash_above_90_percent_of_a_tasks_memory_to_half(entries: int, rehash: bool, why: PlanReason) -> None:
     one = replace(SMALL, delta_file_rows=(1,), base_rows=entries, index=IndexStatistics(1, (entries,), entries))
     plan = planned(one, Wish(), Situation(CLUSTERS, {}))
     assert plan.rehash is rehash and reason(plan, "hash_buckets") == why
-    assert reason(plan, "rehash") == (Reason.BUCKETS_TOO_LARGE if rehash else Reason.BUCKETS_FIT)
+    assert reason(plan, "rehash") == (PlanReason.BUCKETS_TOO_LARGE if rehash else PlanReason.BUCKETS_FIT)
     if rehash:
         half = sizing.rows_per_bucket(32, plan.memory_per_task_bytes)
         assert one.entries / plan.hash_bucket_count <= half
@@ -288,7 +288,7 @@ def test_rehash_above_90_percent_of_a_tasks_memory_to_half(entries: int, rehash:
 def test_what_the_document_asks_for_is_obeyed() -> None:
     plan = planned(BIG, Wish(None, 500, 10**9))
     assert (plan.hash_bucket_count, plan.rounds) == (500, 30)
-    assert reason(plan, "hash_buckets") == reason(plan, "rehash") == reason(plan, "rounds") == Reason.ASKED_FOR
+    assert reason(plan, "hash_buckets") == reason(plan, "rehash") == reason(plan, "rounds") == PlanReason.ASKED_FOR
 
 
 def test_limits_of_the_document_are_kept() -> None:
@@ -298,7 +298,7 @@ def test_limits_of_the_document_are_kept() -> None:
     assert (limited.slots, limited.memory_per_task_bytes) == (3, GIB)
     assert limited.expected.seconds > planned(SMALL, Wish(), eight).expected.seconds
     too_little = planned(SMALL, Wish(memory_per_task_bytes=100 << 20), eight)
-    assert reason(too_little, "memory") == Reason.EXCEEDS_MEMORY
+    assert reason(too_little, "memory") == PlanReason.EXCEEDS_MEMORY
 
 
 def test_the_engine_is_told_what_was_planned() -> None:
@@ -315,16 +315,16 @@ def test_the_engine_is_told_what_was_planned() -> None:
 def test_input_beyond_the_object_store_takes_rounds() -> None:
     one_node = Situation(tuple(replace(offer, nodes_max=1) for offer in CLUSTERS), {})
     plan = planned(BIG, Wish(), one_node)
-    assert plan.rounds > 1 and reason(plan, "rounds") == Reason.EXCEEDS_OBJECT_STORE
-    assert planned(SMALL).rounds == 1 and reason(planned(SMALL), "rounds") == Reason.FITS_OBJECT_STORE
+    assert plan.rounds > 1 and reason(plan, "rounds") == PlanReason.EXCEEDS_OBJECT_STORE
+    assert planned(SMALL).rounds == 1 and reason(planned(SMALL), "rounds") == PlanReason.FITS_OBJECT_STORE
 
 
 def test_a_machine_with_little_memory_runs_fewer_tasks_at_a_time() -> None:
     wide = replace(SMALL, read_bytes=320 << 20)  # rows of up to 64 MiB
     plan = planned(wide, Wish(), Situation(offers_here(8, 8 * GIB), {}))
-    assert plan.slots < 8 and reason(plan, "memory") == Reason.MEMORY
+    assert plan.slots < 8 and reason(plan, "memory") == PlanReason.MEMORY
     hopeless = planned(replace(wide, read_bytes=64 * GIB), Wish(), Situation(offers_here(8, 8 * GIB), {}))
-    assert reason(hopeless, "memory") == Reason.EXCEEDS_MEMORY
+    assert reason(hopeless, "memory") == PlanReason.EXCEEDS_MEMORY
 
 
 def test_what_runs_here_already_leaves_fewer_slots() -> None:
@@ -337,8 +337,8 @@ def test_what_runs_here_already_leaves_fewer_slots() -> None:
 def test_workers_that_the_first_stage_has_work_for_are_there_from_the_start() -> None:
     one = replace(BIG, delta_file_rows=(10**6,), delta_bytes=10**8)
     plan = planned(one, Wish(900.0))
-    assert plan.workers_initial == 1 < plan.workers_max and reason(plan, "workers_initial") == Reason.FIRST_STAGE
-    assert reason(planned(BIG, Wish(900.0)), "workers_initial") == Reason.ALL_SLOTS
+    assert plan.workers_initial == 1 < plan.workers_max and reason(plan, "workers_initial") == PlanReason.FIRST_STAGE
+    assert reason(planned(BIG, Wish(900.0)), "workers_initial") == PlanReason.ALL_SLOTS
 
 
 def test_no_offer_is_an_error() -> None:
@@ -448,7 +448,7 @@ def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
     plans = planner(of_values(document))
     assert [plan.partition for plan in plans] == [{"day": "1"}, {"day": "2"}]
     assert [plan.delta_rows for plan in plans] == [100, 0], "the session of the second says that there is nothing to do"
-    assert {plan.executor for plan in plans} == {"local"} and reason(plans[0], "desired_sla") == Reason.MET
+    assert {plan.executor for plan in plans} == {"local"} and reason(plans[0], "desired_sla") == PlanReason.MET
     session = Session("day=1", "run-1", {"day": "1"}, SessionState.SUCCEEDED, plan=plans[0])
     slow = 50 * plans[0].expected.seconds
     rates.learn([replace(session, id=f"{name}", outcome=Outcome(slow)) for name in range(5)])
@@ -462,5 +462,5 @@ def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
 
 def test_the_documents_tell_every_reason() -> None:
     page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
-    for word in (*Reason, *Wait):
+    for word in (*PlanReason, *Wait):
         assert f"`{word}`" in page, word

@@ -33,7 +33,7 @@ from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import Partition
 from sessions.base.ids import session_id
 from sessions.base.model import JobRunState, Session, SessionState
-from sessions.dispatch.attempts import Attempts
+from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.intake import Intake
 from sessions.documents.allow_list import AllowList
 from sessions.documents.instruction import of_values
@@ -198,7 +198,7 @@ class Dispatching(RuleBasedStateMachine):
             state.add_session(Session(name, job_run_id, {}))
             state.put_group(job_run_id, "g", [name])
             held.change(state=JobRunState.RUNNING, session_ids=(name,))
-        attempts = Attempts(held, instruction, lambda uri: catalog)
+        attempts = SessionAttempts(held, instruction, lambda uri: catalog)
         session = attempts.next(name)
         while not session.state.ended:
             GroupRun(state, job_run_id, held.epoch, open_catalog=lambda uri: catalog).run("g")

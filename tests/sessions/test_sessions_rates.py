@@ -25,25 +25,25 @@ from sessions.planning.rates import (
     SHIPPED,
     Expectation,
     Observation,
-    Rates,
+    PoolRates,
     expectation,
 )
 from sessions.planning.statistics import IndexStatistics, PartitionStatistics
-from sessions.planning.work import TERMS, Work
+from sessions.planning.work import TERMS, WorkTerms
 from sessions.records.swapping import SwappedRecords
 
-NARROW = Work(2, 100_000, 3e6, 0, 1e6, 5e5, 2e6, 3e7, 8)
-WIDE = Work(2, 20_000, 2e7, 0, 2e5, 0, 4e5, 4e8, 2)
-SMALL = Work(5, 1_000, 1e5, 0, 5e4, 0, 5e4, 1e6, 1)
+NARROW = WorkTerms(2, 100_000, 3e6, 0, 1e6, 5e5, 2e6, 3e7, 8)
+WIDE = WorkTerms(2, 20_000, 2e7, 0, 2e5, 0, 4e5, 4e8, 2)
+SMALL = WorkTerms(5, 1_000, 1e5, 0, 5e4, 0, 5e4, 1e6, 1)
 WORKS = (NARROW, WIDE, SMALL)
 
 
 def taught(
-    count: int, factor: float, noise: float = 0.0, seed: int = 1, known: Rates | None = None, tables: int = 5
-) -> tuple[Rates, list[tuple[float, float, float, float]]]:
+    count: int, factor: float, noise: float = 0.0, seed: int = 1, known: PoolRates | None = None, tables: int = 5
+) -> tuple[PoolRates, list[tuple[float, float, float, float]]]:
     """Rates after so many sessions that took `factor` of what shipped rates say; and (took, expected, low, high)."""
     dice, said = np.random.default_rng(seed), []
-    known = known or Rates("local/local")
+    known = known or PoolRates("local/local")
     start = len(known.observations)
     for number in range(start, start + count):
         work, stream = WORKS[number % 3], f"t{number % tables}"
@@ -57,7 +57,7 @@ def taught(
 
 
 def test_nothing_known_is_the_shipped_rates() -> None:
-    fresh = expectation(Rates())
+    fresh = expectation(PoolRates())
     for work in WORKS:
         estimate = fresh.of(work)
         assert estimate.seconds == pytest.approx(float(work.vector @ np.array([SHIPPED[term] for term in TERMS])))
@@ -96,7 +96,7 @@ def test_a_faster_or_slower_machine_is_learned_in_a_few_sessions(factor: float) 
 
 def test_each_term_has_a_rate_of_its_own() -> None:
     """Here bytes take five times as long as the shipped rates say, and nothing else does."""
-    dice, known = np.random.default_rng(1), Rates()
+    dice, known = np.random.default_rng(1), PoolRates()
     dear = replace(Expectation(), rates=Expectation().rates * [5.0 if term.endswith("byte") else 1.0 for term in TERMS])
     for number in range(120):
         scale = 10 ** dice.uniform(-1, 1, 3)
@@ -148,7 +148,7 @@ def test_the_interval_covers_nine_of_ten_sessions_and_is_as_wide_as_they_scatter
 
 def test_the_interval_of_small_sessions_is_their_own() -> None:
     """Sessions of milliseconds scatter by half, those of minutes by a twentieth."""
-    dice, known = np.random.default_rng(2), Rates()
+    dice, known = np.random.default_rng(2), PoolRates()
     for number in range(300):
         work, noise = (SMALL, 0.4) if number % 2 else (WIDE, 0.03)
         expected = expectation(known).of(work, "t")
@@ -177,9 +177,9 @@ observations = st.lists(
 
 @given(observations, st.sampled_from(WORKS))
 def test_whatever_was_seen_every_rate_is_positive_and_the_interval_contains_the_expected(
-    found: list[Observation], work: Work
+    found: list[Observation], work: WorkTerms
 ) -> None:
-    learned = expectation(Rates().learned(found))
+    learned = expectation(PoolRates().learned(found))
     assert np.all(learned.rates > 0) and np.all(np.isfinite(learned.rates))
     estimate = learned.of(work, "a")
     assert 0 < estimate.low_s <= estimate.seconds <= estimate.high_s < math.inf
@@ -191,7 +191,11 @@ def test_the_order_in_which_sessions_are_learned_does_not_matter(
 ) -> None:
     by_id = {each.session_id: each for each in (*one, *two)}
     one, two = ([by_id[each.session_id] for each in some] for some in (one, two))
-    assert Rates().learned(one).learned(two) == Rates().learned(two).learned(one) == Rates().learned([*one, *two])
+    assert (
+        PoolRates().learned(one).learned(two)
+        == PoolRates().learned(two).learned(one)
+        == PoolRates().learned([*one, *two])
+    )
 
 
 def test_what_is_kept_is_bounded_and_no_table_pushes_others_out() -> None:
@@ -248,7 +252,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 
 def test_rates_are_kept_and_read_again(store: ObjectStore) -> None:
     rates = RateStore(SwappedRecords(store))
-    assert rates.rates("local/local") == Rates("local/local")
+    assert rates.rates("local/local") == PoolRates("local/local")
     rates.learn([finished("a", 2.0), finished("b", 3.0), finished("c", state=SessionState.FAILED)])
     rates.learn([finished("b", 3.0), finished("d", 4.0)])
     again = RateStore(SwappedRecords(store)).rates("local/local")
@@ -267,6 +271,6 @@ def test_rates_that_cannot_be_understood_are_begun_anew(store: ObjectStore) -> N
     records = SwappedRecords(store)
     records.create("rates/local-local", {"pool": "local/local", "observations": [{"of": "another release"}]})
     rates = RateStore(records)
-    assert rates.rates("local/local") == Rates("local/local")
+    assert rates.rates("local/local") == PoolRates("local/local")
     rates.learn([finished("a")])
     assert len(rates.rates("local/local").observations) == 1

@@ -18,7 +18,7 @@ from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import allowed_skew_s
 from sessions.base.ids import session_id
-from sessions.base.model import Dispatcher, JobRun, JobRunState, Lease, Session, SessionState
+from sessions.base.model import DispatcherSign, JobRun, JobRunState, Lease, Session, SessionState
 from sessions.records import swapping
 from sessions.records.leases import LeaseLostError, Stillness, claim, free_in_s, is_free
 from sessions.records.state_store import StateStore
@@ -260,7 +260,7 @@ def test_sessions_by_job_run_in_any_number(state):
 
 
 def test_dispatchers_say_that_they_are_there_and_are_forgotten(state, clock):
-    record = Dispatcher("a", "host", 1, 0.0, 0.0, "file:///queue", 2, ("run-1",))
+    record = DispatcherSign("a", "host", 1, 0.0, 0.0, "file:///queue", 2, ("run-1",))
     assert state.say(record) == clock.now_s
     clock.now_s += 100
     state.say(replace(record, owner="b"))

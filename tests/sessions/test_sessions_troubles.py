@@ -37,7 +37,7 @@ from sessions.events.event import EventType
 from sessions.launchers.chosen import Launchers
 from sessions.launchers.launcher import GroupState, GroupStatus
 from sessions.overview.overview import delays_of
-from sessions.planning.admission import Limits
+from sessions.planning.admission import DispatcherLimits
 from sessions.planning.learning import RateStore
 from sessions.planning.planner import Planner
 from sessions.planning.prices import offers_here
@@ -117,13 +117,13 @@ class World:
         self.means = Means(
             Planner(rates, starts, offers_here(2, 8 << 30), 2, open_catalog=self.open_catalog),
             Launchers({"local": self.launcher}),
-            Admission(Limits(2, memory_bytes=8 << 30), self.clock),
+            Admission(DispatcherLimits(2, memory_bytes=8 << 30), self.clock),
             rates,
             starts,
             SETTINGS,
             clock=self.clock,
         )
-        real = attempts_module.Attempts
+        real = attempts_module.SessionAttempts
         monkeypatch.setattr(
             job_run_work,
             "Attempts",
@@ -316,7 +316,7 @@ def test_a_runner_that_cannot_open_the_catalog_says_so(world):
     stored = world.state.job_run("run-1")
     held = claim(world.state, stored, "host.1.a", 60.0, 0.0)
     record_plans(held, world.means, world.means.plan(job_run_work.of_values(held.run.document)))
-    attempts = attempts_module.Attempts(held, None, world.open_catalog)
+    attempts = attempts_module.SessionAttempts(held, None, world.open_catalog)
     attempts.next("all")
     world.error = StoreError("no route to the catalog")
     (group,) = {world.session.plan.group}

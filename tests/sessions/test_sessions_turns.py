@@ -15,15 +15,15 @@ from sessions_records import NOW_S, job_run
 
 from sessions.base.model import JobRun, JobRunState, Lease, SessionState
 from sessions.cli import run
-from sessions.documents.streams import Streams
+from sessions.documents.streams import NamedStreams
 from sessions.planning.turns import Turn, held_up
 from sessions.records.leases import NOBODY
 
 ORDERS = {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "orders"}
 
 
-def streams(**fields: Any) -> Streams:
-    return Streams.of({**ORDERS, **fields})
+def streams(**fields: Any) -> NamedStreams:
+    return NamedStreams.of({**ORDERS, **fields})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from stores import InterceptedStore
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.storage.memory import MemoryStore
 from sessions import cli
-from sessions.base.model import Dispatcher, JobRunState
+from sessions.base.model import DispatcherSign, JobRunState
 from sessions.dispatch.expiry import expire
 from sessions.events.courier import Courier
 from sessions.events.outbox import Outbox
@@ -104,7 +104,7 @@ def test_foreign_objects_in_every_folder_of_the_state_hinder_nobody(memory, capl
     accepted(memory, GOOD)
     Outbox(memory).expect(GOOD)
     state = StateStore(memory)
-    state.say(Dispatcher("a", "host", 1, 0.0, 0.0, "file:///queue", 2))
+    state.say(DispatcherSign("a", "host", 1, 0.0, 0.0, "file:///queue", 2))
     for folder in ("open/", "job-runs/", f"job-runs/{GOOD}/", f"job-runs/{GOOD}/run/", "dispatchers/", "pending/",
                    "rates/", "watch-decisions/", "ended/", "logs/", f"job-runs/{GOOD}/events-sent/"):  # fmt: skip
         for name in (".DS_Store", "notes of mine.txt", "a/b/c.json", f"x/{'8' * 20}.json"):

@@ -25,24 +25,24 @@ from sessions.queues.opening import open_queue
 from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch import submissions
-from sessions.watch.evaluate import Action, History, Reason, evaluate, sealed_s, window_begin_s
+from sessions.watch.evaluate import TriggerAction, TriggerHistory, TriggerReason, evaluate, sealed_s, window_begin_s
 from sessions.watch.policy import (
     SCHEMA_PATH,
     Policies,
     Policy,
     Schedule,
-    Sealed,
+    SealedWindow,
     expand,
     json_schema,
     read_policies,
 )
-from sessions.watch.statistics import PartitionStatistics, statistics_of
+from sessions.watch.statistics import WatchedPartition, statistics_of
 from sessions.watch.submissions import batches
 from sessions.watch.watcher import Watcher
 
 NOW_S = datetime(2026, 6, 10, 12, 0, tzinfo=UTC).timestamp()
 HOUR_S, DAY_S, MIB = 3600.0, 86400.0, 1 << 20
-FOUND = PartitionStatistics(
+FOUND = WatchedPartition(
     partition={"day": "2026-06-09"},
     mark="1-a/9",
     deltas=12,
@@ -61,14 +61,14 @@ def policy(**fields) -> Policy:
 
 
 SUBMITS = [
-    ({"deltas": 12}, Reason.DELTAS),
-    ({"delta_rows": 50_000}, Reason.DELTA_ROWS),
-    ({"delta_bytes": 12 * MIB}, Reason.DELTA_BYTES),
-    ({"oldest_delta_age": 2 * HOUR_S}, Reason.DELTA_AGE),
-    ({"files": 20}, Reason.FILES),
-    ({"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S}, Reason.AVERAGE_FILE),
-    ({"idle": HOUR_S}, Reason.IDLE),
-    ({"deltas": 2, "delta_bytes": MIB}, Reason.DELTAS),
+    ({"deltas": 12}, TriggerReason.DELTAS),
+    ({"delta_rows": 50_000}, TriggerReason.DELTA_ROWS),
+    ({"delta_bytes": 12 * MIB}, TriggerReason.DELTA_BYTES),
+    ({"oldest_delta_age": 2 * HOUR_S}, TriggerReason.DELTA_AGE),
+    ({"files": 20}, TriggerReason.FILES),
+    ({"average_file_bytes_below": 10 * MIB + 1, "idle": HOUR_S}, TriggerReason.AVERAGE_FILE),
+    ({"idle": HOUR_S}, TriggerReason.IDLE),
+    ({"deltas": 2, "delta_bytes": MIB}, TriggerReason.DELTAS),
 ]
 BELOW = [
     {"deltas": 13},
@@ -84,43 +84,43 @@ BELOW = [
 
 @pytest.mark.parametrize(("condition", "reason"), SUBMITS)
 def test_a_condition_that_holds_submits_and_says_which(condition, reason):
-    decision = evaluate(policy(when=[{"deltas": 99}, condition]), FOUND, History(), NOW_S)
-    assert (decision.action, decision.reason) == (Action.SUBMIT, reason)
+    decision = evaluate(policy(when=[{"deltas": 99}, condition]), FOUND, TriggerHistory(), NOW_S)
+    assert (decision.action, decision.reason) == (TriggerAction.SUBMIT, reason)
     assert "wanted" in decision.text
 
 
 @pytest.mark.parametrize("condition", BELOW)
 def test_a_threshold_that_is_not_reached_waits_and_says_what_lacks(condition):
-    decision = evaluate(policy(when=[condition]), FOUND, History(), NOW_S)
-    assert (decision.action, decision.reason) == (Action.WAIT, Reason.BELOW_THRESHOLDS)
+    decision = evaluate(policy(when=[condition]), FOUND, TriggerHistory(), NOW_S)
+    assert (decision.action, decision.reason) == (TriggerAction.WAIT, TriggerReason.BELOW_THRESHOLDS)
     assert "wanted" in decision.text
 
 
 def test_what_forbids_comes_first():
     asks = policy(when=[{"deltas": 1}], cooldown=600)
-    decide = lambda found=FOUND, history=History(), of=asks: evaluate(of, found, history, NOW_S).reason  # noqa: E731, B008
-    assert decide(history=History(running="run-1")) is Reason.RUNNING
-    assert decide(replace(FOUND, deltas=0)) is Reason.NOTHING_NEW
-    assert decide(history=History(submitted_s={"p": NOW_S - 599})) is Reason.COOLING_DOWN
-    assert decide(history=History(submitted_s={"p": NOW_S - 600})) is Reason.DELTAS
-    assert decide(history=History(submitted_s={"another": NOW_S - 1})) is Reason.DELTAS
-    assert decide(history=History(submitted_s={"p": NOW_S - 1200 + 1}, failures=1)) is Reason.COOLING_DOWN
-    assert decide(history=History(submitted_s={"p": NOW_S - 1200}, failures=1)) is Reason.DELTAS
+    decide = lambda found=FOUND, history=TriggerHistory(), of=asks: evaluate(of, found, history, NOW_S).reason  # noqa: E731, B008
+    assert decide(history=TriggerHistory(running="run-1")) is TriggerReason.RUNNING
+    assert decide(replace(FOUND, deltas=0)) is TriggerReason.NOTHING_NEW
+    assert decide(history=TriggerHistory(submitted_s={"p": NOW_S - 599})) is TriggerReason.COOLING_DOWN
+    assert decide(history=TriggerHistory(submitted_s={"p": NOW_S - 600})) is TriggerReason.DELTAS
+    assert decide(history=TriggerHistory(submitted_s={"another": NOW_S - 1})) is TriggerReason.DELTAS
+    assert decide(history=TriggerHistory(submitted_s={"p": NOW_S - 1200 + 1}, failures=1)) is TriggerReason.COOLING_DOWN
+    assert decide(history=TriggerHistory(submitted_s={"p": NOW_S - 1200}, failures=1)) is TriggerReason.DELTAS
     purging = policy(document={"purge": True})
-    assert decide(replace(FOUND, deltas=0, dead_rows=5), of=purging) is Reason.BELOW_THRESHOLDS
-    assert decide(replace(FOUND, deltas=0), of=purging) is Reason.NOTHING_NEW
+    assert decide(replace(FOUND, deltas=0, dead_rows=5), of=purging) is TriggerReason.BELOW_THRESHOLDS
+    assert decide(replace(FOUND, deltas=0), of=purging) is TriggerReason.NOTHING_NEW
 
 
 def test_a_submission_by_a_clock_that_was_ahead_keeps_nobody_waiting_for_years():
     asks = policy(when=[{"deltas": 1}], cooldown=600)
-    decide = lambda ahead_s: evaluate(asks, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S)  # noqa: E731
-    assert decide(365 * DAY_S).reason is Reason.DELTAS
-    assert decide(599).reason is Reason.COOLING_DOWN  # clocks of two machines that differ a little
+    decide = lambda ahead_s: evaluate(asks, FOUND, TriggerHistory(submitted_s={"p": NOW_S + ahead_s}), NOW_S)  # noqa: E731
+    assert decide(365 * DAY_S).reason is TriggerReason.DELTAS
+    assert decide(599).reason is TriggerReason.COOLING_DOWN  # clocks of two machines that differ a little
     assert decide(599).text.startswith("submitted 0 s ago")
     hourly = policy(schedule=Schedule(cron="0 * * * *", window=3600.0), when=[])
-    at = lambda ahead_s: evaluate(hourly, FOUND, History(submitted_s={"p": NOW_S + ahead_s}), NOW_S).reason  # noqa: E731
-    assert at(365 * DAY_S) is Reason.SCHEDULE
-    assert at(1) is Reason.ONCE_A_WINDOW
+    at = lambda ahead_s: evaluate(hourly, FOUND, TriggerHistory(submitted_s={"p": NOW_S + ahead_s}), NOW_S).reason  # noqa: E731
+    assert at(365 * DAY_S) is TriggerReason.SCHEDULE
+    assert at(1) is TriggerReason.ONCE_A_WINDOW
 
 
 @pytest.mark.parametrize(("count", "letters"), [(0, 1), (3000, 10), (3000, 300), (10_001, 30)])
@@ -153,22 +153,22 @@ def upsolver(files: int, average: int, idle_s: float) -> bool:
 def test_the_preset_is_upsolvers_conditions(files, average, idle_s):
     (preset,) = expand(policy(preset="upsolver", when=[]))
     found = replace(FOUND, files=files, bytes=files * average, written_s=NOW_S - idle_s)
-    decision = evaluate(preset, found, History(), NOW_S)
-    assert (decision.action is Action.SUBMIT) == upsolver(files, average, idle_s)
+    decision = evaluate(preset, found, TriggerHistory(), NOW_S)
+    assert (decision.action is TriggerAction.SUBMIT) == upsolver(files, average, idle_s)
 
 
 def test_tiers_are_light_by_day_and_full_at_night():
     full, light = expand(policy(preset="tiers", when=[]))
     assert full.document["purge"] and "purge" not in light.document
     assert light.document["settings"] == {"rewrite_dead_fraction": 0.3} and light.cooldown == 300
-    assert evaluate(light, FOUND, History(), NOW_S).reason is Reason.DELTAS
-    assert evaluate(full, FOUND, History(), NOW_S).reason is Reason.OUTSIDE_WINDOW
+    assert evaluate(light, FOUND, TriggerHistory(), NOW_S).reason is TriggerReason.DELTAS
+    assert evaluate(full, FOUND, TriggerHistory(), NOW_S).reason is TriggerReason.OUTSIDE_WINDOW
     night_s = datetime(2026, 6, 11, 2, 30, tzinfo=UTC).timestamp()
-    assert evaluate(full, FOUND, History(), night_s).reason is Reason.SCHEDULE
-    once = History(submitted_s={full.name: night_s - HOUR_S})
-    assert evaluate(full, FOUND, once, night_s).reason is Reason.ONCE_A_WINDOW
+    assert evaluate(full, FOUND, TriggerHistory(), night_s).reason is TriggerReason.SCHEDULE
+    once = TriggerHistory(submitted_s={full.name: night_s - HOUR_S})
+    assert evaluate(full, FOUND, once, night_s).reason is TriggerReason.ONCE_A_WINDOW
     dead = replace(FOUND, deltas=0, dead_rows=7)  # light compactions left them
-    assert evaluate(full, dead, History(), night_s).reason is Reason.SCHEDULE
+    assert evaluate(full, dead, TriggerHistory(), night_s).reason is TriggerReason.SCHEDULE
 
 
 def test_windows_follow_their_time_zone_and_its_changes_of_clocks():
@@ -189,22 +189,26 @@ def test_windows_follow_their_time_zone_and_its_changes_of_clocks():
 
 
 def test_a_partition_is_left_alone_until_its_window_ended():
-    by_day = Sealed(keys=["day"], window="day", delay=HOUR_S)
+    by_day = SealedWindow(keys=["day"], window="day", delay=HOUR_S)
     watched = policy(when=[{"oldest_delta_age": 2 * HOUR_S}], sealed=by_day.model_dump())
     end_s = datetime(2026, 6, 10, tzinfo=UTC).timestamp()
     found = replace(FOUND, oldest_delta_s=end_s - 20 * HOUR_S)
-    decide = lambda at_s: evaluate(watched, found, History(), at_s).reason  # noqa: E731
-    assert decide(end_s + HOUR_S - 1) is Reason.NOT_SEALED
-    assert decide(end_s + HOUR_S) is Reason.BELOW_THRESHOLDS  # its age counts from the end of its window
-    assert decide(end_s + 2 * HOUR_S) is Reason.DELTA_AGE
-    assert evaluate(watched, replace(found, partition={"day": None}), History(), end_s).reason is Reason.DELTA_AGE
-    hourly = Sealed(keys=["day", "hour"], window="hour", timezone="America/New_York")
+    decide = lambda at_s: evaluate(watched, found, TriggerHistory(), at_s).reason  # noqa: E731
+    assert decide(end_s + HOUR_S - 1) is TriggerReason.NOT_SEALED
+    assert decide(end_s + HOUR_S) is TriggerReason.BELOW_THRESHOLDS  # its age counts from the end of its window
+    assert decide(end_s + 2 * HOUR_S) is TriggerReason.DELTA_AGE
+    assert (
+        evaluate(watched, replace(found, partition={"day": None}), TriggerHistory(), end_s).reason
+        is TriggerReason.DELTA_AGE
+    )
+    hourly = SealedWindow(keys=["day", "hour"], window="hour", timezone="America/New_York")
     at = datetime(2026, 6, 9, 8, tzinfo=ZoneInfo("America/New_York")).timestamp()
     assert sealed_s(hourly, {"day": "2026-06-09", "hour": "07"}) == at
     assert (
-        sealed_s(Sealed(keys=["m"], window="month"), {"m": "2026-05"}) == datetime(2026, 6, 1, tzinfo=UTC).timestamp()
+        sealed_s(SealedWindow(keys=["m"], window="month"), {"m": "2026-05"})
+        == datetime(2026, 6, 1, tzinfo=UTC).timestamp()
     )
-    assert sealed_s(Sealed(keys=["y"], window="year"), {"y": "9999"}) is None
+    assert sealed_s(SealedWindow(keys=["y"], window="year"), {"y": "9999"}) is None
     assert sealed_s(by_day, {"day": "tomorrow"}) is None
 
 
@@ -411,7 +415,7 @@ def test_a_watcher_whose_slot_was_folded_meanwhile_has_not_submitted(monkeypatch
     assert asleep.next_job_run_id() == awake.next_job_run_id() != slot
     for log in (asleep, awake, submissions.Submissions(store, "t")):
         assert [submitted.at_s for submitted in log.read()] == [0.0]
-        assert log.submitted({})["day=1"] == submissions.Submitted({"p": 4.0}, {}, 4)
+        assert log.submitted({})["day=1"] == submissions.SubmittedPartition({"p": 4.0}, {}, 4)
     awake.fold({**ended, awake.read()[0].job_run_id: JobRunState.SUCCEEDED}, {"day=1"})
     for number in range(5, 8):
         assert asleep.put(submission(asleep, number)) and not awake.put(submission(awake, number))

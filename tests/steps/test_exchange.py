@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from deltacompact.steps.shuffle import Groups, Layout, parcels, spread, taken_of_each
+from deltacompact.steps.shuffle import Groups, ParcelLayout, parcels, spread, taken_of_each
 from deltacompact.storage.memory import MemoryStore
 
 NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -14,7 +14,7 @@ NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
 @given(st.integers(1, 500), st.integers(1, 600), NODES)
 def test_every_item_is_in_one_task_and_every_task_in_one_parcel(items, tasks, nodes):
-    layout = Layout.of(items, tasks, nodes)
+    layout = ParcelLayout.of(items, tasks, nodes)
     assert [item for each in layout.tasks for item in each] == list(range(items))
     assert len(layout.tasks) == min(items, tasks)
     sizes = [len(each) for each in layout.tasks]
@@ -36,14 +36,14 @@ def test_nodes_get_their_share(items, nodes):
 
 
 def test_objects_grow_with_the_nodes_and_not_with_the_tasks():
-    assert Layout.of(40_000, 704, [32] * 11).parcel_count == 11
-    assert Layout.of(40_000, 4, [2]).parcel_count == 1
+    assert ParcelLayout.of(40_000, 704, [32] * 11).parcel_count == 11
+    assert ParcelLayout.of(40_000, 4, [2]).parcel_count == 1
 
 
 @given(st.data(), st.booleans())
 def test_a_task_takes_its_group_out_of_a_parcel_wherever_that_is(data, in_file):
     counts = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=9))
-    layout = Layout.of(len(counts), len(counts), data.draw(NODES))
+    layout = ParcelLayout.of(len(counts), len(counts), data.draw(NODES))
     offsets = np.cumsum([0, *counts], dtype=np.int64)
     rows = np.arange(offsets[-1], dtype=np.uint64)
     store = MemoryStore()

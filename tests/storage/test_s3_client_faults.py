@@ -21,7 +21,7 @@ from deltacompact.storage import s3 as s3_store
 from deltacompact.storage.retries import Hedging, SharedBackoff
 from deltacompact.storage.s3 import S3Store
 from deltacompact.storage.s3_access import S3Settings
-from deltacompact.storage.traffic import Request, listening
+from deltacompact.storage.traffic import StoreRequest, listening
 
 DATA = hashlib.sha256(b"seed").digest() * (1 << 17)  # 4 MiB
 
@@ -218,9 +218,9 @@ def test_listeners_are_told_of_each_request(s3):
         list(store.list("y"))
     store.get("y")
     assert told == [
-        Request("PutObject", "tables/y", 3),
-        Request("GetObject", "tables/y", 3),
-        Request("ListObjectsV2", "", 0),
+        StoreRequest("PutObject", "tables/y", 3),
+        StoreRequest("GetObject", "tables/y", 3),
+        StoreRequest("ListObjectsV2", "", 0),
     ]
 
 

@@ -25,7 +25,7 @@ from deltacompact.index.keys import Encoding, KeyClass, KeyColumn
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.planner import plan
-from deltacompact.table.ports import Moment, Snapshot
+from deltacompact.table.ports import Moment, PartitionSnapshot
 
 KEYS = TableKeys.of(["k"])
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -58,10 +58,10 @@ def index_of(rows: int, *more_runs: int) -> IndexManifest:
     return IndexManifest(ENCODING, runs, rows, 0)
 
 
-def snapshot(base: Sequence[DataFile] = (), deltas: Sequence[Delta] = (), **changes: Any) -> Snapshot:
+def snapshot(base: Sequence[DataFile] = (), deltas: Sequence[Delta] = (), **changes: Any) -> PartitionSnapshot:
     ref = ObjectRef("t/index/s/0.manifest.json", "00")
     compacted = CompactedDelta(tuple(base), ref, 70, 100, "t", "l", "s", SCHEMA) if base else None
-    whole = Snapshot(
+    whole = PartitionSnapshot(
         "t",
         "t",
         Partition(),

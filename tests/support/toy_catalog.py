@@ -21,7 +21,15 @@ from deltacompact.base.errors import ConflictError, NotFoundError
 from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, OperationType, Partition, TableKeys
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
-from deltacompact.table.ports import Compaction, Moment, NothingToDo, Ports, PublishedVersion, Snapshot, Workspace
+from deltacompact.table.ports import (
+    Compaction,
+    Moment,
+    NothingToDo,
+    PartitionSnapshot,
+    Ports,
+    PublishedVersion,
+    Workspace,
+)
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -57,13 +65,13 @@ class ToyCatalog:
 
     # SnapshotSource
 
-    def fetch(self, moment: Moment | None = None) -> Snapshot | NothingToDo:
+    def fetch(self, moment: Moment | None = None) -> PartitionSnapshot | NothingToDo:
         if moment is not None:
             return self.snapshot(*self._version(int(moment.destination_version)), moment.destination_tail)
         number, document = self.newest()
         return self.snapshot(number, document) if document["deltas"] else NothingToDo("no deltas")
 
-    def snapshot(self, number: int, document: dict[str, Any], tail: int | None = None) -> Snapshot:
+    def snapshot(self, number: int, document: dict[str, Any], tail: int | None = None) -> PartitionSnapshot:
         schemas = SchemaTable(document["schemas"])
         deltas = tuple(
             Delta(delta["position"], OperationType(delta["operation"]), _read(delta["files"], schemas))
@@ -75,7 +83,7 @@ class ToyCatalog:
             compacted = _read(document["base"], schemas)
             schema = schemas[document["schema"]]
             base = CompactedDelta(compacted, index, document["watermark"], document["next"], "toy", "", "", schema)
-        return Snapshot(
+        return PartitionSnapshot(
             source_table_id="toy",
             destination_table_id="toy",
             partition=Partition(),
@@ -92,11 +100,11 @@ class ToyCatalog:
 
     # CommitTarget
 
-    def check(self, snapshot: Snapshot, session: str) -> None:
+    def check(self, snapshot: PartitionSnapshot, session: str) -> None:
         if self.newest()[0] != int(snapshot.moment.destination_version):
             raise ConflictError("toy: another compaction came first")
 
-    def publish(self, snapshot: Snapshot, session: str, result: Compaction) -> PublishedVersion:
+    def publish(self, snapshot: PartitionSnapshot, session: str, result: Compaction) -> PublishedVersion:
         number, before = self._version(int(snapshot.moment.destination_version))
         schemas = SchemaTable(before["schemas"])
         document = {

@@ -13,26 +13,26 @@ from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.reading.live_rows import live_parts, schema_of
 from deltacompact.session import attempts
-from deltacompact.session.attempts import Terms
-from deltacompact.session.driver import Published, Session
-from deltacompact.table.ports import Snapshot
+from deltacompact.session.attempts import SessionTerms
+from deltacompact.session.driver import CompactionSession, PublishedSession
+from deltacompact.table.ports import PartitionSnapshot
 
 KEYS = TableKeys.of(["k"])
 HERE = LocalExecutor(Settings(executor="local", local_threads=1))
 
 
-def terms(keys: TableKeys = KEYS, **arguments: Any) -> Terms:
+def terms(keys: TableKeys = KEYS, **arguments: Any) -> SessionTerms:
     chosen = {"rows_per_compacted_file": 4, "hash_bucket_count": 3, **arguments}
-    return Terms(keys, (), Options(**chosen))
+    return SessionTerms(keys, (), Options(**chosen))
 
 
-def snapshot(toy: ToyCatalog) -> Snapshot:
+def snapshot(toy: ToyCatalog) -> PartitionSnapshot:
     found = toy.fetch()
-    assert isinstance(found, Snapshot)
+    assert isinstance(found, PartitionSnapshot)
     return found
 
 
-def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[Session, Published]:
+def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[CompactionSession, PublishedSession]:
     chosen = terms(toy.keys, **arguments)
     own = attempts.plan_session(toy.ports, snapshot(toy), chosen, executor.capacity)
     return attempts.resume_or_begin(toy.ports, own, chosen, executor, lambda event: None)

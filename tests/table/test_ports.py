@@ -14,14 +14,14 @@ from toy_runs import HERE, KEYS, live, run, snapshot, terms
 
 from deltacompact import ConflictError, InputError, Settings
 from deltacompact.session import attempts
-from deltacompact.session.driver import Session
+from deltacompact.session.driver import CompactionSession
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store
 from deltacompact.storage.s3 import S3Store
 from deltacompact.storage.throttle import Pace, PacedStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
-from deltacompact.table.ports import Snapshot
+from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -61,7 +61,7 @@ def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
             run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS), rows_per_round=8)
         except Crash:
             toy = ToyCatalog(store, KEYS)
-            if isinstance(toy.fetch(), Snapshot):
+            if isinstance(toy.fetch(), PartitionSnapshot):
                 resumed.add(run(toy, rows_per_round=8)[0].rounds_resumed)
             assert live(toy) == EXPECTED
         else:
@@ -84,7 +84,7 @@ def test_of_two_sessions_one_is_in_conflict() -> None:
     late = attempts.plan_session(toy.ports, snapshot(toy), terms(), HERE.capacity)
     run(toy, rewrite_dead_fraction=0.5)
     with pytest.raises(ConflictError, match="another compaction came first"):
-        Session(toy.ports, late, HERE, lambda event: None).execute()
+        CompactionSession(toy.ports, late, HERE, lambda event: None).execute()
     assert live(toy) == EXPECTED
 
 
@@ -151,9 +151,9 @@ def test_the_same_on_ray(tmp_path: Path, ray_cluster: str) -> None:
     late = attempts.plan_session(toy.ports, snapshot_after(toy, 5), terms(), executor.capacity)
     run(toy, executor)
     with pytest.raises(ConflictError, match="another compaction came first"):
-        Session(toy.ports, late, executor, lambda event: None).execute()
+        CompactionSession(toy.ports, late, executor, lambda event: None).execute()
 
 
-def snapshot_after(toy: ToyCatalog, position: int) -> Snapshot:
+def snapshot_after(toy: ToyCatalog, position: int) -> PartitionSnapshot:
     toy.append(position, rows((3, "d")))
     return snapshot(toy)

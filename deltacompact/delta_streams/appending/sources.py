@@ -71,14 +71,14 @@ def canonical_name(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundPath:
     """A path below a directory or prefix, or a match of a glob. `inner` is the part that the user did not type."""
 
     path: str
     inner: str
 
 
-def _found(store: ObjectStore, name: str) -> list[_Found] | None:
+def _found(store: ObjectStore, name: str) -> list[_FoundPath] | None:
     """The paths below a directory or prefix, or the matches of a glob, in byte order; None for the name of a file."""
     if name.startswith("file://"):
         name = unquote(uri_parts(name).path, errors="surrogateescape")
@@ -104,7 +104,7 @@ def _means_hidden(pattern: str) -> bool:
     return any(part.startswith((".", "_")) for part in pattern.split("/") if _is_glob(part))
 
 
-def _below(directory: str) -> Iterator[_Found]:
+def _below(directory: str) -> Iterator[_FoundPath]:
     """Every file below a directory. Raises InputError for a directory that cannot be read."""
 
     def refuse(error: OSError) -> None:
@@ -114,10 +114,10 @@ def _below(directory: str) -> Iterator[_Found]:
         linked = [inner for inner in folders if os.path.islink(os.path.join(folder, inner))]
         for name in names + linked:
             path = os.path.join(folder, name)
-            yield _Found(path, os.path.relpath(path, directory))
+            yield _FoundPath(path, os.path.relpath(path, directory))
 
 
-def _matches(pattern: str) -> Iterator[_Found]:
+def _matches(pattern: str) -> Iterator[_FoundPath]:
     """The files that match a glob, and all files below the directories that match."""
     import glob
 
@@ -125,13 +125,13 @@ def _matches(pattern: str) -> Iterator[_Found]:
     for path in glob.glob(pattern, recursive=True):
         inner = "" if _means_hidden(pattern) else "/".join(part for part in path.split("/") if part not in typed)
         if not os.path.isdir(path):
-            yield _Found(path, inner)
+            yield _FoundPath(path, inner)
         elif "**" not in pattern:
             for found in _below(path):
-                yield _Found(found.path, os.path.join(inner, found.inner))
+                yield _FoundPath(found.path, os.path.join(inner, found.inner))
 
 
-def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
+def _remote(store: ObjectStore, name: str) -> Iterator[_FoundPath]:
     """The objects below a prefix, or those that match a glob."""
     magic = next((number for number, sign in enumerate(name) if sign in _MAGIC), len(name))
     folder = name[: magic if magic == len(name) else name.rindex("/", 0, magic) + 1]
@@ -142,7 +142,7 @@ def _remote(store: ObjectStore, name: str) -> Iterator[_Found]:
         if not path or path.endswith("/"):  # consoles make such objects for folders
             continue
         if not pattern or _fits(path.split("/"), pattern.split("/")):
-            yield _Found(folder + path, "" if _means_hidden(pattern) else path)
+            yield _FoundPath(folder + path, "" if _means_hidden(pattern) else path)
 
 
 def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -154,7 +154,7 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _fits(parts[1:], patterns[1:])
 
 
-def _data_files(found: Sequence[_Found]) -> tuple[list[str], list[tuple[str, str]]]:
+def _data_files(found: Sequence[_FoundPath]) -> tuple[list[str], list[tuple[str, str]]]:
     """Data files, and the other files with the reason."""
     chosen, skipped = [], []
     for candidate in found:
@@ -165,7 +165,7 @@ def _data_files(found: Sequence[_Found]) -> tuple[list[str], list[tuple[str, str
     return chosen, skipped
 
 
-def _skipped(found: _Found) -> str | None:
+def _skipped(found: _FoundPath) -> str | None:
     """Why a path is not a data file; None: it is."""
     if any(part.startswith((".", "_")) for part in found.inner.split("/")):
         return "its name begins with . or _"

@@ -22,7 +22,7 @@ from deltacompact.delta_streams.paths import GENESIS, is_version
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class StreamHead:
     """A version that was active once, the seal that led to it (None: not known), and the documents of its last entries.
 
     The entries before `first` are in the checkpoint of `first` entries. Without `entries` the head is a mere hint.
@@ -75,7 +75,7 @@ def encoded(stream: str, version: str, parent: str | None, seal: int | None, fir
     return hint[:-1] + b',"log":{"from":%d,"entries":%b,"sha256":"%b"}}' % (first, entries, checksum)
 
 
-def parsed(stream: str, data: bytes) -> Head | None:
+def parsed(stream: str, data: bytes) -> StreamHead | None:
     """The head in an object; None where it is damaged or of another stream."""
     try:
         document = json.loads(data)
@@ -85,13 +85,13 @@ def parsed(stream: str, data: bytes) -> Head | None:
     if not isinstance(version, str) or not is_version(version):
         return None
     known_seal = isinstance(seal, int) and isinstance(parent, str) and is_version(parent)
-    hint = Head(version, parent, seal) if known_seal else Head(version)
+    hint = StreamHead(version, parent, seal) if known_seal else StreamHead(version)
     if version != GENESIS and not known_seal:
         return hint
     try:
         first, entries = int(log["from"]), tuple(log["entries"])
         if first >= 0 and log["sha256"] == _checksum(stream, version, first, list(entries)):
-            return Head(version, hint.parent, hint.seal, first, entries)
+            return StreamHead(version, hint.parent, hint.seal, first, entries)
     except (LookupError, TypeError, ValueError):
         pass
     return hint

@@ -24,7 +24,7 @@ from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.delta_streams.log import checkpoints
 from deltacompact.delta_streams.log.effects import effect_of
 from deltacompact.delta_streams.log.entries import Carried, Entry, Fence, Opened, Retracted, Sealed
-from deltacompact.delta_streams.log.heads import Head
+from deltacompact.delta_streams.log.heads import StreamHead
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits, LogObjects, ReadEntry
 from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.log.stored_head import StoredHead
@@ -69,7 +69,7 @@ class StreamLog:
         self._begun = False
         self.was_absent = False
         """`exists` has found no stream. To begin it does no harm if somebody else has done so since."""
-        self._known_head: Head | None = None
+        self._known_head: StreamHead | None = None
         """The head as `exists` has read it, for the first look at the log."""
         self._unlisted: dict[str, int] = {}
         """Versions that a head has shown: the entry from which on a listing has yet to look for holes."""
@@ -97,7 +97,7 @@ class StreamLog:
             self._active, _ = self._hinted()
         state = self._seen.get(self._active)
         if state is None:
-            self._known_head = Head(GENESIS)  # there is nothing more to learn from it
+            self._known_head = StreamHead(GENESIS)  # there is nothing more to learn from it
         if state is None or state.sealed:
             return self.active()
         self._begun = True

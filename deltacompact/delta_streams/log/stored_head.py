@@ -14,7 +14,7 @@ from deltacompact.base.errors import NotFoundError
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.delta_streams.log import checkpoints, heads
 from deltacompact.delta_streams.log.entries import dump
-from deltacompact.delta_streams.log.heads import Head
+from deltacompact.delta_streams.log.heads import StreamHead
 from deltacompact.delta_streams.log.objects import LogObjects
 from deltacompact.delta_streams.log.state import StreamState, replay
 from deltacompact.delta_streams.paths import GENESIS
@@ -29,14 +29,14 @@ class StoredHead:
         self._led_by: dict[str, tuple[str, int]] = {}
         """The seals that led to versions: version and number of each seal."""
 
-    def read(self) -> Head | None:
+    def read(self) -> StreamHead | None:
         """The head, unchecked; None where there is none."""
         try:
             return heads.parsed(self._objects.paths.root, self._objects.store.get(self._objects.paths.hint))
         except NotFoundError:
             return None
 
-    def checked(self, head: Head, with_listing: bool) -> tuple[bool, list[ObjectStat] | None]:
+    def checked(self, head: StreamHead, with_listing: bool) -> tuple[bool, list[ObjectStat] | None]:
         """Whether the head counts: whether a seal leads to its version.
 
         `with_listing`: meanwhile list the log from the head's first entry on.
@@ -48,7 +48,7 @@ class StoredHead:
             READ_AT_ONCE if objects.keeps_heads else 1,
         )
 
-    def replayed(self, head: Head) -> StreamState:
+    def replayed(self, head: StreamHead) -> StreamState:
         """The state that the head repeats. Raises a DeltaCompactError where its checkpoint or a body is missing."""
         objects = self._objects
         known = checkpoints.read(objects, head.version, head.first) if head.first else None
@@ -75,7 +75,7 @@ class StoredHead:
             objects.store.put(objects.paths.hint, heads.encoded(root, version, parent, seal, tail - len(log), log))
             recent.written[version] = tail
 
-    def _is_released(self, head: Head) -> bool:
+    def _is_released(self, head: StreamHead) -> bool:
         """Whether a seal leads to the head's version."""
         if head.parent is None or head.seal is None:
             return self._follows_a_seal(head.version)

@@ -81,7 +81,7 @@ class Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AskedFile:
     """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
 
     `fills` are values that its rows have without the file's having them, `constants` those of its partition.
@@ -115,7 +115,7 @@ class DeadRowsTask:
     `looked_up` are files of numbers of rows that a key index knows to be dead: batch `group` is about these sources.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[AskedFile, ...]
     key_sets: tuple[tuple[int, KeySet], ...]
     columns: pa.Schema
     masks_path: str
@@ -176,7 +176,7 @@ def _kill_looked_up(asked: Sequence[_Asked], numbers: npt.NDArray[np.int64]) -> 
 class _Asked:
     """A data file, which of its rows live, and how many are dead by position."""
 
-    source: Source
+    source: AskedFile
     file: DataFile
     lives: npt.NDArray[np.bool_]
     dead_by_position: int
@@ -196,7 +196,7 @@ class _Asked:
 
 
 def dead_positions(
-    store: ObjectStore, sources: Iterable[Source], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
+    store: ObjectStore, sources: Iterable[AskedFile], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
 ) -> Iterator[list[npt.NDArray[np.int64]]]:
     """Of each file, the rows that its vector or its position deletes name, maybe several times."""
     for source, blob in begun_ahead(sources, lambda source: (source, _blob(store, source.vector))):
@@ -222,7 +222,7 @@ def _blob(store: ObjectStore, vector: Vector | None) -> Callable[[], bytes]:
     return read
 
 
-def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], source: Source) -> None:
+def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], source: AskedFile) -> None:
     """Mark rows as dead in `lives`. Raises CorruptionError for a position beyond the end."""
     for rows in dead:
         if len(rows) and (rows.max() >= len(lives) or rows.min() < 0):
@@ -233,7 +233,7 @@ def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], so
 
 
 def positions_by_path(
-    store: ObjectStore, sources: Sequence[Source], reading: ReadLimits
+    store: ObjectStore, sources: Sequence[AskedFile], reading: ReadLimits
 ) -> dict[str, list[npt.NDArray[np.int64]]]:
     """The deleted positions of these files, by path. Each position-delete file is read once."""
     wanted = {source.stored.path for source in sources if source.positions}
@@ -350,6 +350,6 @@ def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) ->
     return newer
 
 
-def in_pieces(sources: Sequence[Source], rows_max: int) -> list[tuple[Source, ...]]:
+def in_pieces(sources: Sequence[AskedFile], rows_max: int) -> list[tuple[AskedFile, ...]]:
     """Files in tasks of about so many rows."""
     return [tuple(piece) for piece in batched(sources, lambda source: source.stored.rows, rows_max)]

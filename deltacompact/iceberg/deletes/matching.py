@@ -130,7 +130,9 @@ class _Keyed:
         self._entries[:] = entries
         self._sequences = np.array([entry.sequence for entry in entries], np.int64)
         known = [number for number in ids if number in columns and not columns[number].has_default]
-        self._ranges = [_Ranges([entry.file for entry in entries], number, columns[number].type) for number in known]
+        self._ranges = [
+            _ColumnRanges([entry.file for entry in entries], number, columns[number].type) for number in known
+        ]
 
     def applying_to(self, data: Entry) -> tuple[Entry, ...]:
         """Those that are newer than the data (rule 1) and may have a key of it."""
@@ -144,7 +146,7 @@ class _Keyed:
         return self._found[chosen]
 
 
-class _Ranges:
+class _ColumnRanges:
     """What many delete files hold of one column: the ranges of its values, and whether nulls are among them."""
 
     def __init__(self, files: Sequence[ContentFile], number: int, type_: str) -> None:

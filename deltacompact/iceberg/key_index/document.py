@@ -67,7 +67,7 @@ class RunFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class IndexRun:
     """Entries of some data files: each file goes on where the one before ends. Entries have numbers of `data`."""
 
     data: tuple[IndexedFile, ...]
@@ -85,7 +85,7 @@ class KeyIndex:
 
     terms: Terms
     generation: int
-    runs: tuple[Run, ...] = ()
+    runs: tuple[IndexRun, ...] = ()
     written_s: float = 0.0
     """When it was written, by the clock of the store."""
 
@@ -163,7 +163,7 @@ def _body(data: bytes, path: str) -> dict[str, Any]:
     return body
 
 
-def _run(run: dict[str, Any], folder: str, path: str) -> Run:
+def _run(run: dict[str, Any], folder: str, path: str) -> IndexRun:
     if run["encoding"]["encoding_version"] > ENCODING_VERSION:
         raise UnknownFormatError(f"{path} has a newer key encoding")
     data = tuple(IndexedFile(*file) for file in run["data"])
@@ -174,7 +174,7 @@ def _run(run: dict[str, Any], folder: str, path: str) -> Run:
     numbers = [number for one in files for number in (one.file.rows, one.file.bytes, *one.file.crc32s, *one.fences)]
     if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
         raise ValueError("a count is no whole number")
-    found = Run(data, files, Order(encoding_of_document(run["encoding"]), bool(run["has_sequence"])))
+    found = IndexRun(data, files, Order(encoding_of_document(run["encoding"]), bool(run["has_sequence"])))
     if found.rows != sum(one.file.rows for one in files):
         raise ValueError("its files do not have all rows")
     if any(len(one.fences) != len(one.file.crc32s) for one in files):

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.iceberg.deletes.dead_rows import Source
+from deltacompact.iceberg.deletes.dead_rows import AskedFile
 from deltacompact.iceberg.deletes.ranges import prefixes_of, read_batch, write_by_bucket
 from deltacompact.iceberg.key_index.blocks import of_bucket
 from deltacompact.iceberg.key_index.document import IndexUnusableError, RunFile
@@ -43,10 +43,10 @@ class Entering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class IndexedPiece:
     """Some rows of a data file, and its number in the run."""
 
-    source: Source
+    source: AskedFile
     number: int
     rows: tuple[int, int]
 
@@ -55,7 +55,7 @@ class Piece:
 class EnterTask:
     """Rows become entries at `path`. `columns` are the table's: a file must have all that cannot be filled."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[IndexedPiece, ...]
     entering: Entering
     columns: pa.Schema
     buckets: int
@@ -130,16 +130,16 @@ def numbered(entries: Entries, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDAr
     return found[kept], entries[kept]
 
 
-def pieces_of(numbered_sources: Sequence[tuple[int, Source]], rows_max: int) -> list[tuple[Piece, ...]]:
+def pieces_of(numbered_sources: Sequence[tuple[int, AskedFile]], rows_max: int) -> list[tuple[IndexedPiece, ...]]:
     """Files, or parts of them, in tasks of at most so many rows."""
-    tasks: list[tuple[Piece, ...]] = []
-    task: list[Piece] = []
+    tasks: list[tuple[IndexedPiece, ...]] = []
+    task: list[IndexedPiece] = []
     room = rows_max
     for number, source in numbered_sources:
         start = 0
         while start < source.stored.rows:
             stop = min(source.stored.rows, start + room)
-            task.append(Piece(source, number, (start, stop)))
+            task.append(IndexedPiece(source, number, (start, stop)))
             room -= stop - start
             start = stop
             if not room:

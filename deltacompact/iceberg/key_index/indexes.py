@@ -21,13 +21,13 @@ import pyarrow as pa
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.wording import counted, text_of
-from deltacompact.iceberg.deletes.dead_rows import Source
+from deltacompact.iceberg.deletes.dead_rows import AskedFile
 from deltacompact.iceberg.key_index import storing
 from deltacompact.iceberg.key_index.document import (
     IndexedFile,
+    IndexRun,
     IndexUnusableError,
     KeyIndex,
-    Run,
     UnknownFormatError,
 )
 from deltacompact.iceberg.key_index.entering import (
@@ -116,7 +116,7 @@ class KeyIndexes:
         self,
         index: KeyIndex,
         entering: Entering,
-        asked: Sequence[tuple[IndexedFile, Source]],
+        asked: Sequence[tuple[IndexedFile, AskedFile]],
         columns: pa.Schema,
     ) -> KeyIndex:
         """The index with all these files. Those that it does not have are read, and the next generation has them.
@@ -147,10 +147,10 @@ class KeyIndexes:
         self,
         terms: Terms,
         entering: Entering,
-        new: Sequence[tuple[IndexedFile, Source]],
-        merged: Sequence[Run],
+        new: Sequence[tuple[IndexedFile, AskedFile]],
+        merged: Sequence[IndexRun],
         columns: pa.Schema,
-    ) -> Run:
+    ) -> IndexRun:
         """A run of new files, and of what is live of other runs."""
         data = [file for file, _ in new]
         merges = []
@@ -188,7 +188,7 @@ class KeyIndexes:
             for bucket in range(buckets)
         ]
         files = tuple(file for file in self.tasks.run(write_range, ranges) if file is not None)
-        run = Run(tuple(data), files, order)
+        run = IndexRun(tuple(data), files, order)
         if run.rows != sum(one.file.rows for one in files):
             raise IndexUnusableError(f"{terms.folder}: {run.rows} rows went in, not all of them are in the index")
         return run
@@ -225,7 +225,7 @@ class KeyIndexes:
         self.notes.append(f"key index: {text_of(error)}; the data files are read instead")
 
 
-def _by_itself(source: Source) -> Source:
+def _by_itself(source: AskedFile) -> AskedFile:
     """The file without what the table says about its rows: an entry depends on nothing but the file."""
     lineage: tuple[Any, ...] = (ROW_ID.name, LAST_UPDATED.name)
     return replace(source, fills=tuple(fill for fill in source.fills if fill.column.name not in lineage))

@@ -26,10 +26,10 @@ from deltacompact.base.model import Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.deletes.dead_rows import (
     ROWS_AT_ONCE,
+    AskedFile,
     DeadRowsTask,
     Found,
     KeySet,
-    Source,
     Vector,
     find_dead_rows,
     in_pieces,
@@ -176,9 +176,9 @@ class Finder:
         ids: tuple[int, ...],
         numbers: Sequence[int],
         asked: Sequence[Asked],
-        sources: Sequence[Source],
+        sources: Sequence[AskedFile],
         key_sets: _KeySets,
-        pieces: Sequence[tuple[Source, ...]],
+        pieces: Sequence[tuple[AskedFile, ...]],
     ) -> list[str] | None:
         """Files of the dead rows that these key sets have, from the key index. None: it cannot be used."""
         if self.indexes is None:
@@ -231,11 +231,11 @@ class Finder:
 
     # Dead rows
 
-    def _source(self, ordinal: Ordinal, asked: Asked, set_of: dict[str, int]) -> Source:
+    def _source(self, ordinal: Ordinal, asked: Asked, set_of: dict[str, int]) -> AskedFile:
         key_sets = tuple(sorted({set_of[entry.file.path] for entry in asked.deletes.equality}))
         return replace(self.file(asked), ordinal=ordinal, key_sets=key_sets)
 
-    def file(self, asked: Asked) -> Source:
+    def file(self, asked: Asked) -> AskedFile:
         """The file as tasks read it, whatever equality deletes apply to it."""
         source = source_of(Ordinal(0), asked)
         return replace(
@@ -282,7 +282,7 @@ class Finder:
         columns = self.metadata.schema
         return with_lineage(columns) if has_lineage(self.metadata) else columns
 
-    def _pieces(self, sources: Sequence[Source]) -> list[tuple[Source, ...]]:
+    def _pieces(self, sources: Sequence[AskedFile]) -> list[tuple[AskedFile, ...]]:
         """The files of each task that finds dead rows."""
         rows = sum(source.stored.rows for source in sources)
         share = max(self.limits.task_rows_min, math.ceil(rows / max(1, self.tasks.slots * 2)))
@@ -290,9 +290,9 @@ class Finder:
 
     def _dead_rows(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[AskedFile],
         key_sets: dict[int, KeySet],
-        pieces: Sequence[tuple[Source, ...]],
+        pieces: Sequence[tuple[AskedFile, ...]],
         looked_up: tuple[str, ...],
     ) -> DeadRows:
         tasks: list[DeadRowsTask] = []
@@ -320,7 +320,7 @@ class Finder:
         return DeadRows(tuple(found[source.ordinal] for source in sources), masks_of)
 
 
-def source_of(ordinal: Ordinal, asked: Asked) -> Source:
+def source_of(ordinal: Ordinal, asked: Asked) -> AskedFile:
     """The file as tasks know it, with its position deletes and its vector, without keys."""
     vector = None
     if asked.deletes.vector is not None:
@@ -329,7 +329,7 @@ def source_of(ordinal: Ordinal, asked: Asked) -> Source:
             raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
         vector = Vector(file.path, file.content_offset, file.content_size)
     positions = tuple(stored(entry) for entry in asked.deletes.positions)
-    return Source(ordinal, stored(asked.entry), positions=positions, vector=vector)
+    return AskedFile(ordinal, stored(asked.entry), positions=positions, vector=vector)
 
 
 def stored(entry: Entry) -> StoredFile:

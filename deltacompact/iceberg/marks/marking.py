@@ -27,7 +27,7 @@ from deltacompact.iceberg.marks.tasks import (
     DeadSource,
     DeleteFile,
     MarkTask,
-    Written,
+    WrittenDeletes,
     WrittenRows,
     write_positions,
     write_vectors,
@@ -119,8 +119,11 @@ class Marker:
         return map(tuple, batched(groups, _rows_of, share))
 
     def _written(
-        self, step: Callable[[ObjectStore, MarkTask], list[Written]], shares: Sequence[tuple[Group, ...]], suffix: str
-    ) -> Iterator[tuple[Group, str, Written]]:
+        self,
+        step: Callable[[ObjectStore, MarkTask], list[WrittenDeletes]],
+        shares: Sequence[tuple[Group, ...]],
+        suffix: str,
+    ) -> Iterator[tuple[Group, str, WrittenDeletes]]:
         """Each group, the path of its delete file, and what was written there."""
         tasks = [
             MarkTask(
@@ -165,7 +168,7 @@ def _by_partition(dead: Sequence[ToMark]) -> list[Group]:
     ]
 
 
-def _position_file(path: str, written: Written, named: Sequence[tuple[ToMark, WrittenRows]]) -> ContentFile:
+def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[ToMark, WrittenRows]]) -> ContentFile:
     """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21)."""
     data = [one.entry.file for one, _ in named]
     rows = sum(of_file.rows for _, of_file in named)
@@ -186,7 +189,7 @@ def _position_file(path: str, written: Written, named: Sequence[tuple[ToMark, Wr
     )
 
 
-def _vector_file(path: str, written: Written, one: ToMark, rows: WrittenRows) -> ContentFile:
+def _vector_file(path: str, written: WrittenDeletes, one: ToMark, rows: WrittenRows) -> ContentFile:
     data = one.entry.file
     return ContentFile(
         Content.POSITION_DELETES,

@@ -22,7 +22,7 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import side_by_side
-from deltacompact.iceberg.deletes.dead_rows import Source, dead_positions, kill, positions_by_path
+from deltacompact.iceberg.deletes.dead_rows import AskedFile, dead_positions, kill, positions_by_path
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.locations import readable
@@ -61,7 +61,7 @@ DeadRowsIn = LiveBitmap | npt.NDArray[np.int64]
 class DeadSource:
     """A data file with its former position deletes or vector, and its dead rows."""
 
-    source: Source
+    source: AskedFile
     dead: DeadRowsIn
 
 
@@ -99,21 +99,21 @@ class WrittenRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDeletes:
     """A file of deletes: its size, and what it has of each data file, in their order. Size 0: there is no file."""
 
     file_bytes: int
     sources: tuple[WrittenRows, ...]
 
 
-def write_positions(store: ObjectStore, task: MarkTask) -> list[Written]:
+def write_positions(store: ObjectStore, task: MarkTask) -> list[WrittenDeletes]:
     """Write position-delete files, in the order of path and position. Their sources are in the order of paths.
 
     Small files take as long as the store takes to confirm them, so several are written at a time.
     """
     former = _Former(store, task)
 
-    def write(file: DeleteFile) -> Written:
+    def write(file: DeleteFile) -> WrittenDeletes:
         return _write_positions(store, file, former, task.codec)
 
     # the rows of the data files are held in memory
@@ -125,11 +125,11 @@ def _rows_of_sources(file: DeleteFile) -> int:
     return sum(one.source.stored.rows for one in file.sources)
 
 
-def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> Written:
+def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> WrittenDeletes:
     found = [(now[~before[now]], one.source) for one, before, now in former.dead_rows(file)]
     written = tuple(_rows(rows, len(rows)) for rows, _ in found)
     if not any(rows.rows for rows in written):
-        return Written(0, written)
+        return WrittenDeletes(0, written)
     options = WriteOptions(ContentType.PARQUET, codec)
     with writing.writer(store, readable(file.path), POSITIONS, options) as out:
         for rows, source in found:
@@ -137,16 +137,16 @@ def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, code
                 piece = rows[start : start + _ROWS_AT_ONCE]
                 paths = pa.repeat(pa.scalar(source.stored.path, pa.string()), len(piece))
                 out.write(pa.Table.from_arrays([paths, pa.array(piece)], schema=POSITIONS))
-    return Written(out.bytes, written)
+    return WrittenDeletes(out.bytes, written)
 
 
-def write_vectors(store: ObjectStore, task: MarkTask) -> list[Written]:
+def write_vectors(store: ObjectStore, task: MarkTask) -> list[WrittenDeletes]:
     """Write Puffin files with a vector for each data file that has newly dead rows."""
     former = _Former(store, task)
     return [_write_vectors(store, file, former) for file in task.files]
 
 
-def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> Written:
+def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> WrittenDeletes:
     vectors: list[VectorBlob] = []
     counts: list[WrittenRows] = []
     for one, dead, now in former.dead_rows(file):
@@ -160,11 +160,11 @@ def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> Wri
         vectors.append(VectorBlob(one.source.stored.path, blob, len(rows)))
         counts.append(_rows(rows, new_rows))
     if not vectors:
-        return Written(0, tuple(counts))
+        return WrittenDeletes(0, tuple(counts))
     data, offsets = puffin_file(vectors)
     locations.put(store, file.path, data)
     places = iter(zip(offsets, vectors, strict=True))
-    return Written(len(data), tuple(_placed(rows, *next(places)) if rows.rows else rows for rows in counts))
+    return WrittenDeletes(len(data), tuple(_placed(rows, *next(places)) if rows.rows else rows for rows in counts))
 
 
 def _placed(rows: WrittenRows, offset: int, vector: VectorBlob) -> WrittenRows:

@@ -33,7 +33,7 @@ _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredColumn:
     """A column of a file, and what is to be said of it. `type` is Iceberg's text of it ("long", "decimal(9, 2)").
 
     length    the characters of a string, or bytes of a binary, to which bounds are cut; None: they are not cut
@@ -64,7 +64,7 @@ class Metrics:
 
 
 def metrics_of(
-    footer: pq.FileMetaData, measured: Mapping[str, Measured], nan_counts: Mapping[int, int] = _NOTHING
+    footer: pq.FileMetaData, measured: Mapping[str, MeasuredColumn], nan_counts: Mapping[int, int] = _NOTHING
 ) -> Metrics:
     """The metrics of a file, of its columns with these paths. `nan_counts`: by field id, which no footer has."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -99,7 +99,7 @@ def _first_byte(group: pq.RowGroupMetaData) -> int:
 
 
 def _bounds(
-    wanted: Measured, column: pq.ColumnSchema, statistics: Sequence[pq.Statistics | None]
+    wanted: MeasuredColumn, column: pq.ColumnSchema, statistics: Sequence[pq.Statistics | None]
 ) -> tuple[bytes | None, bytes | None]:
     """The least and the greatest value in their binary form; None: unknown."""
     known = [of_group for of_group in statistics if of_group is not None and of_group.has_min_max]

@@ -37,7 +37,7 @@ class SealedVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class VacuumMark:
     """What one vacuum knew when it ended.
 
     `objects` is the digest of what it left. `first_s` is the time from which the first object's age counts that may be
@@ -63,7 +63,7 @@ class Mark:
         return json.dumps({"format": FORMAT_VERSION, **fields, "sha256": _checksum(stream, fields)}).encode()
 
 
-def parsed(stream: str, data: bytes, now_s: float) -> Mark | None:
+def parsed(stream: str, data: bytes, now_s: float) -> VacuumMark | None:
     """The mark in an object; None where it is damaged, of another stream, or too old."""
     try:
         fields = json.loads(data)
@@ -75,7 +75,7 @@ def parsed(stream: str, data: bytes, now_s: float) -> Mark | None:
         }
         for name in ("waiting", "doubtful", "records"):
             fields[name] = tuple(fields[name])
-        mark = Mark(chain=chain, **fields)
+        mark = VacuumMark(chain=chain, **fields)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
     return mark if 0 <= now_s - mark.full_s < FULL_VACUUM_S else None

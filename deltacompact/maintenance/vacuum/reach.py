@@ -38,7 +38,7 @@ class Reached:
         return path in self.paths or (bool(self._referenced) and identity(self._store, path) in self._referenced)
 
 
-class Reach:
+class ReachableFiles:
     """Answers what a chain reaches among the listed objects. Reads each index manifest once."""
 
     def __init__(self, listing: StreamListing, chain: Chain) -> None:

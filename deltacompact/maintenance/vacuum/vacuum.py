@@ -43,8 +43,8 @@ from deltacompact.maintenance.vacuum.fences import fenced_off
 from deltacompact.maintenance.vacuum.held import Held
 from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
-from deltacompact.maintenance.vacuum.mark import Mark, digest, parsed
-from deltacompact.maintenance.vacuum.reach import Reach
+from deltacompact.maintenance.vacuum.mark import VacuumMark, digest, parsed
+from deltacompact.maintenance.vacuum.reach import ReachableFiles
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
@@ -145,7 +145,7 @@ class _Vacuum:
         evidence = Evidence.of(log, listing.all.values(), mark.records if mark else ())
         chain = read_chain(log, listing, dict(mark.chain) if mark else {})
         self._refuse(contradictions(log, evidence, chain.tails))
-        reach = Reach(listing, chain)
+        reach = ReachableFiles(listing, chain)
         reached = reach.reached()
         trusted_s = newest_s(log, listing, chain) + _TOLERANCE_S
         self._refuse(reach.doubts(reached, trusted_s))
@@ -201,7 +201,7 @@ class _Vacuum:
 
     # The mark
 
-    def _mark(self) -> Mark | None:
+    def _mark(self) -> VacuumMark | None:
         try:
             return parsed(self._paths.root, self._store.get(self._paths.vacuum_mark), self._now_s)
         except NotFoundError:
@@ -222,7 +222,7 @@ class _Vacuum:
         ages += [sealed_s(listing, state) for state in chain.retained(listing) if state.sealed]
         logs = attempts(listing, evidence, chain).values()
         ages += [max(stat.modified_s for stat in log) for log in logs if not gone.issuperset(_paths(log))]
-        mark = Mark(
+        mark = VacuumMark(
             digest(stat for stat in listing.all.values() if stat.path not in gone),
             min(ages, default=None),
             full_s,
@@ -234,7 +234,7 @@ class _Vacuum:
         )
         self._store.put(self._paths.vacuum_mark, mark.encoded(self._paths.root))
 
-    def _as_before(self, mark: Mark, listing: StreamListing, dry_run: bool) -> VacuumResult:
+    def _as_before(self, mark: VacuumMark, listing: StreamListing, dry_run: bool) -> VacuumResult:
         """The result of a vacuum that finds what the last one left."""
         begun, listed = self._unfinished(), listing.all
         if not dry_run:

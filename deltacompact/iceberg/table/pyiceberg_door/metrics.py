@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.types import LongType, NestedField
 
-from deltacompact.iceberg.table.column_metrics import Measured, metrics_of
+from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
 from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
@@ -45,7 +45,7 @@ def counted_for_nan(metadata: PyTableMetadata) -> dict[str, int]:
     return {path: one.field_id for path, one in _measured(metadata).items() if one.may_be_nan and one.counts}
 
 
-def _measured(metadata: PyTableMetadata) -> dict[str, Measured]:
+def _measured(metadata: PyTableMetadata) -> dict[str, MeasuredColumn]:
     """What is to be said of each column, by its path in a Parquet file with the schema's names."""
     schema: Schema = metadata.schema()
     if metadata.format_version >= 3:
@@ -56,5 +56,5 @@ def _measured(metadata: PyTableMetadata) -> dict[str, Measured]:
         column = plan[number]
         mode = column.mode.type
         counts, bounds = mode is not MetricModeTypes.NONE, mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
-        measured[path] = Measured(number, str(column.iceberg_type), counts, bounds, column.mode.length)
+        measured[path] = MeasuredColumn(number, str(column.iceberg_type), counts, bounds, column.mode.length)
     return measured
