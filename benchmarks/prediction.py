@@ -18,18 +18,9 @@ from typing import Any
 
 from benchmarks.grids import Grid
 from benchmarks.matrix.points import JobRun
+from benchmarks.rates import MeasuredRun, Network, NetworkRun, behind, network_of, rates_of
 from deltacompact.planning import sizing
-from deltacompact.planning.throughput import (
-    CompactionWork,
-    MeasuredRun,
-    Network,
-    NetworkRun,
-    Rates,
-    capacity_of,
-    network_of,
-    predict,
-    rates_of,
-)
+from deltacompact.planning.throughput import CompactionWork, Rates, capacity_of, predict
 from sessions.planning.prices import Prices
 
 TIB = 1 << 40
@@ -194,7 +185,7 @@ def prediction_grid(rates: Rates, prices: Prices, network: Network | None = None
                     str(found.rounds),
                     f"{found.objects:,}",
                     f"{found.task_bytes / sizing.GIB:.1f}",
-                    *(cost(predict(work, capacity, rates, network=network).seconds) if network else ()),
+                    *(cost(behind(network, work, found, capacity.slots).seconds) if network else ()),
                     PAPER.get((nodes, size), ""),
                 ]
             )

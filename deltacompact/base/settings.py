@@ -8,13 +8,12 @@ None means: measure it on the machine or cluster, or decide it by the size of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.limits import LIMITS, Limits, ReadLimits
+from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.base.model import ContentType
 
 EXECUTORS = ("auto", "ray", "local")
@@ -170,19 +169,6 @@ class Options(Settings):
         Limits and the memory of the machine are not part of it: the session records the decisions that they lead to.
         """
         return {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Options:
-        """The options that `to_json` wrote. Raises KeyError, TypeError, ValueError or InputError for anything else."""
-        limits = dict(document["limits"])
-        limits["reading"] = ReadLimits(**limits["reading"])
-        limits["local_nodes"] = tuple(limits["local_nodes"])
-        chosen = {"limits": Limits(**limits), "content_type": ContentType(document["content_type"])}
-        return cls(**{**document, **chosen})
 
 
 DEFAULTS = Options()

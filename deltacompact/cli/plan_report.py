@@ -18,6 +18,7 @@ from deltacompact.cli.words import NOTHING_HELD, Shown, named, size
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.job import PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.throughput import FIRST_RATES, CompactionWork, predict
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any
         "planned_peak_memory_bytes": decided.planned_peak_bytes,
         "planned_peak_space_bytes": decided.planned_space_bytes,
         "executor": foreseen.executor,
+        "expected_s": round(predict(CompactionWork.of(decided), foreseen.capacity, FIRST_RATES).seconds, 1),
         "capacity": {**dataclasses.asdict(foreseen.capacity), "assumed": foreseen.assumed},
         "files": forecast_documents(decided),
     }

@@ -5,21 +5,15 @@
     capacity   one node of 8 CPUs and 64 GiB
     predict    -> 2.8 s: writing 2.0, pointers 0.3, the driver …; 1 hash bucket, 1 round, 13 tasks
 
-`rates_of` takes the medians of runs on machines of the same kind. Without such runs, use FIRST_RATES. The prediction
-leaves out stragglers. Waiting for a store behind a network is in it if the measured runs waited, or with a Network:
-
-    network    30 ms to the first byte, 90 MB/s for each connection; a request for each 4 MB, 24 at once for each core
-    predict    -> 3.1 s: the same, and waiting 0.3
+FIRST_RATES are those of one machine, so a prediction is a start, not a promise: stragglers and waiting for a store are
+not in it. Sessions of the control plane learn their own rates, and take from here what a driver does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
-
-import numpy as np
 
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.base.model import OperationType
@@ -32,26 +26,6 @@ DECODED = 4
 
 READ_BYTES = 128 << 20
 """Bytes of the row groups that a task decodes: four of 32 MiB."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredRun:
-    """A measured full compaction: its input rows, the decoded bytes of a row, and wall-clock seconds by stage.
-
-    `stages_s` has the names of SessionResult.seconds. `hash_buckets` 0: as many as sizing.py plans.
-    """
-
-    name: str
-    rows: int
-    row_bytes: float
-    cores: int
-    seconds: float
-    stages_s: Mapping[str, float]
-    hash_buckets: int = 0
-
-    def core_s_per_row(self, *stages: str) -> float:
-        """Seconds of one core for each input row in these stages together."""
-        return sum(self.stages_s.get(stage, 0.0) for stage in stages) * self.cores / self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,61 +46,6 @@ class Rates:
     write_row_s: float
     write_byte_s: float
     session_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkRun:
-    """A measured full compaction on a store behind a network, beside the same one on the same store without latency.
-
-    `moved_bytes` went up or down in so many `requests`. `cpu_ratio` is its CPU time for that of local files.
-    """
-
-    rows: int
-    row_bytes: float
-    cores: int
-    requests: float
-    moved_bytes: float
-    latency_s: float
-    bytes_per_s: float
-    seconds: float
-    seconds_without: float
-    cpu_ratio: float
-
-    @property
-    def connected_s(self) -> float:
-        """The time that its requests take on their connections, added up."""
-        return self.requests * self.latency_s + self.moved_bytes / self.bytes_per_s
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """What a store behind a network adds to a session.
-
-    latency_s        seconds to the first byte of an answer
-    bytes_per_s      of one connection, each way
-    row_requests     requests for a written row,
-    byte_requests    and for each of its decoded bytes
-    row_moved        stored bytes that travel for a written row,
-    byte_moved       and for each of its decoded bytes
-    at_once          busy connections for each core. What is fetched or sent while cores work raises it: it is the
-                     time of all requests over the time by which the session takes longer
-    cpu_ratio        CPU time for that on local files
-    """
-
-    latency_s: float
-    bytes_per_s: float
-    row_requests: float
-    byte_requests: float
-    row_moved: float
-    byte_moved: float
-    at_once: float
-    cpu_ratio: float = 1.0
-
-    def waiting_s(self, rows: int, decoded_bytes: float, slots: int) -> float:
-        """Wall-clock seconds by which latency and bandwidth delay a session that writes so much."""
-        requests = rows * self.row_requests + decoded_bytes * self.byte_requests
-        moved = rows * self.row_moved + decoded_bytes * self.byte_moved
-        return (requests * self.latency_s + moved / self.bytes_per_s) / (self.at_once * slots)
 
 
 FIRST_RATES = Rates(1.5e-7, 2.4e-7, 5e-8, 3e-7, 1.6e-9, 0.5)
@@ -203,60 +122,7 @@ def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
     return Capacity(nodes * cpus, heap // cpus, store * nodes, (cpus,) * nodes)
 
 
-def rates_of(runs: Sequence[MeasuredRun]) -> Rates:
-    """The medians of the rates of full runs. For writing, a line through the runs: seconds a row and seconds a byte.
-
-    Raises ValueError if all runs have rows of the same width, because a line needs two points.
-    """
-
-    def per_row(*stages: str) -> float:
-        return median(run.core_s_per_row(*stages) for run in runs)
-
-    widths = [run.row_bytes for run in runs]
-    row_s, byte_s = _line(widths, [run.core_s_per_row("write_index", "materialize") for run in runs])
-    return Rates(
-        per_row("hash_bucket"),
-        per_row("dedupe"),
-        per_row("assign_pointers"),
-        row_s,
-        byte_s,
-        median(max(0.0, run.seconds - sum(run.stages_s.values())) for run in runs),
-    )
-
-
-def network_of(runs: Sequence[NetworkRun]) -> Network:
-    """What the network added to full runs under one latency: lines through requests and bytes, medians of the rest.
-
-    A run that took no longer than without latency counts as one that took 1 % longer. Raises ValueError as `rates_of`.
-    """
-    widths = [run.row_bytes for run in runs]
-    row_requests, byte_requests = _line(widths, [run.requests / run.rows for run in runs])
-    row_moved, byte_moved = _line(widths, [run.moved_bytes / run.rows for run in runs])
-    longer_s = [max(run.seconds - run.seconds_without, run.seconds_without / 100) for run in runs]
-    return Network(
-        median(run.latency_s for run in runs),
-        median(run.bytes_per_s for run in runs),
-        row_requests,
-        byte_requests,
-        row_moved,
-        byte_moved,
-        median(run.connected_s / longer / run.cores for run, longer in zip(runs, longer_s, strict=True)),
-        median(run.cpu_ratio for run in runs),
-    )
-
-
-def _line(widths: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """What there is for a row and for each of its bytes, from values for rows of several widths. None is negative."""
-    if len(set(widths)) < 2:
-        raise ValueError("the model needs full runs of deltacompact with narrow and with wide rows")
-    points = np.array([[1.0, width] for width in widths])
-    row, byte = np.linalg.lstsq(points, np.array(values), rcond=None)[0]
-    return max(0.0, float(row)), max(0.0, float(byte))
-
-
-def predict(
-    work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limits = LIMITS, network: Network | None = None
-) -> Prediction:
+def predict(work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limits = LIMITS) -> Prediction:
     """Predict the seconds of a session. Tasks spread evenly over the slots; the driver's time for them is added."""
     rows, entry_bytes, memory = work.delta_rows, work.entry_bytes, capacity.memory_per_task_bytes
     nodes, slots = len(capacity.node_slots), capacity.slots
@@ -282,9 +148,6 @@ def predict(
         "assign_pointers": work.written_rows * rates.pointer_row_s / slots,
         "write": (work.written_rows * rates.write_row_s + work.written_bytes * rates.write_byte_s) / slots,
     }
-    if network:
-        stages_s = {stage: seconds * network.cpu_ratio for stage, seconds in stages_s.items()}
-        stages_s["waiting"] = network.waiting_s(work.written_rows, work.written_bytes, slots)
     seconds = rates.session_s + sum(stages_s.values()) + driver_s
     bucket_rows = math.ceil(round_rows / buckets)
     peak = sizing.peak_task_bytes(task_rows, bucket_rows, entry_bytes, READ_BYTES, limits)

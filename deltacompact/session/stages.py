@@ -19,7 +19,6 @@ class SessionMeasures:
     """Time, memory and copied rows of a session, collected as tasks end. Seconds by stage; memory in bytes."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    task_seconds: float = 0.0
     scheduling_seconds: float = 0.0
     peak_task_bytes: int = 0
     rows_copied: int = 0
@@ -77,7 +76,6 @@ class Stages:
             self.measured.peak_task_bytes = max(self.measured.peak_task_bytes, stats.peak_bytes)
         seconds = time.perf_counter() - began
         self.took(stage, seconds)
-        self.measured.task_seconds += total
         self._wave.add(seconds, longest, total)
         if not overlapping:
             self.measured.scheduling_seconds += self._wave.scheduling_seconds(self._executor.capacity.slots)

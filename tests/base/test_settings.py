@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 from pathlib import Path
 
@@ -88,13 +87,6 @@ def test_options_that_change_the_output_are_part_of_the_session() -> None:
         "purge": "False",
     }
     assert DEFAULTS.output_options.keys() == OUTPUT_OPTIONS
-
-
-@pytest.mark.parametrize("options", OTHERS)
-def test_options_go_through_json(options: Options) -> None:
-    assert Options.from_json(json.loads(json.dumps(options.to_json()))) == options
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        Options.from_json({**options.to_json(), "unknown": 1})
 
 
 @pytest.mark.parametrize(

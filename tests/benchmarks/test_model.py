@@ -8,7 +8,7 @@ from measured_runs import measured, on_a_network
 
 from benchmarks.matrix.points import JobRun
 from benchmarks.prediction import NODE, SIZES_TIB, error_grid, model_grids, network_runs_of, runs_of_report
-from deltacompact.planning.throughput import MeasuredRun, NetworkRun, rates_of
+from benchmarks.rates import MeasuredRun, NetworkRun, rates_of
 from sessions.planning.prices import read_prices
 
 
