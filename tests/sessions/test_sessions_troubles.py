@@ -126,7 +126,7 @@ class World:
         real = attempts_module.SessionAttempts
         monkeypatch.setattr(
             job_run_work,
-            "Attempts",
+            "SessionAttempts",
             lambda held, asked, **named: real(held, asked, self.open_catalog, **named),
         )
         monkeypatch.setattr(job_run_work, "_ROUND_EVERY_S", 0.0)

@@ -12,13 +12,13 @@ passed over, like a damaged one. Older releases write and read the first three f
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.delta_streams.paths import GENESIS, is_version
+from deltacompact.storage.checksummed import checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def encoded(stream: str, version: str, parent: str | None, seal: int | None, fir
     if not log:
         return hint
     entries = b"[" + b",".join(log) + b"]"
-    checksum = _checksum(stream, version, first, json.loads(entries)).encode()
-    return hint[:-1] + b',"log":{"from":%d,"entries":%b,"sha256":"%b"}}' % (first, entries, checksum)
+    digest = checksum([stream, version, first, json.loads(entries)]).encode()
+    return hint[:-1] + b',"log":{"from":%d,"entries":%b,"sha256":"%b"}}' % (first, entries, digest)
 
 
 def parsed(stream: str, data: bytes) -> StreamHead | None:
@@ -90,13 +90,8 @@ def parsed(stream: str, data: bytes) -> StreamHead | None:
         return hint
     try:
         first, entries = int(log["from"]), tuple(log["entries"])
-        if first >= 0 and log["sha256"] == _checksum(stream, version, first, list(entries)):
+        if first >= 0 and log["sha256"] == checksum([stream, version, first, list(entries)]):
             return StreamHead(version, hint.parent, hint.seal, first, entries)
     except (LookupError, TypeError, ValueError):
         pass
     return hint
-
-
-def _checksum(stream: str, version: str, first: int, entries: list[Any]) -> str:
-    text = json.dumps([stream, version, first, entries], separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
