@@ -1,5 +1,46 @@
 """The nineteen traces that break a naive version of the design (found by model checking), each played step by step.
 
+What would go wrong, and below it the rule that prevents it:
+
+ 1  a stalled writer's put lands in a deleted log
+      entries in the chain are never deleted
+ 2  a vacuum takes a version that is about to be released
+      fence first; a session reads every entry before its seal
+ 3  two compactors share a successor's name
+      a version is named <number>-<uuid>
+ 4  a writer follows an unsealed successor
+      only seals are followed
+ 5  a delete that the source folded itself never reaches the destination
+      the destination is rebuilt from compacted rows and tombstones
+ 6  a late upsert lives because a tombstone was lost
+      tombstones are index entries, and every reader folds them
+ 7  a retried batch overwrites newer rows after a switch
+      tokens are carried into the successor
+ 8  an append takes another one's entry for its own
+      every append has a fresh commit id
+ 9  a CDC delete with all columns null deletes nothing
+      keyless is decided for each row, before any union
+10  two first compactions with different keys both win
+      keys.json is put if absent before the seal
+11  the winner's files have the loser's pointers
+      index paths carry the session; the entry names manifest and checksum
+12  rows of one file in two buckets get wrong destinations
+      rows are ranked by group of source files over all buckets
+13  base file 3 and delta file 3 are the same four bytes
+      rounds use session ordinals; file numbers are never reused
+14  a resume with other limits mixes two plans
+      the record overrides the arguments; losers adopt it
+15  presence bytes are counted, inverted, or widths changed
+      one place decides the encoding, and re-encodes an index
+16  the partition column is in one file and not in the next
+      it is no part of the digest
+17  a vacuum kills readers of a file that was dropped a minute ago
+      age counts from the seal
+18  fast writers starve the seal
+      one carried entry takes all late commits
+19  sequence 10 sorts before 9
+      sequence numbers have 20 digits
+
 W is a writer, C a compactor, S a source table, D its destination; entry 0.2 is number 2 of version 0.
 """
 
