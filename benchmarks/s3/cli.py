@@ -113,7 +113,8 @@ def s3(
     models = _models(document, prices)
     report.write_report(out, document, measured + report.markdown(prediction.CAVEAT, models, ()))
     if readme:
-        write_between(report.BEGIN, measured, report.END, Path(__file__).parent.parent / "README.md")
+        shown = report.markdown(facts, [("By scenario and place", report.summary(lines, titles)), tables[-1]], lines)
+        write_between(report.BEGIN, shown, report.END, Path(__file__).parent.parent / "README.md")
     console.print(facts)
     for title, grid in [*tables, *models]:
         print_grid(console, title, grid)

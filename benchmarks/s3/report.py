@@ -113,6 +113,24 @@ def grids(lines: Sequence[Line], prices: RequestPrices) -> list[tuple[str, Grid]
     return [*tables, ("Requests by kind, of one operation", _requests_grid(lines))]
 
 
+def summary(lines: Sequence[Line], places: Sequence[str]) -> Grid:
+    """For the README, a line for each scenario and executor: seconds at each place, the rest where latency is."""
+    names = ["seconds", *places, "x 0 ms", "CPU x local", "requests", "down MB", "up MB"]
+    groups = groupby(lines, lambda line: (line.scenario, line.executor))
+    return names, [_summed_up(f"{scenario}, {executor}", list(group), places) for (scenario, executor), group in groups]
+
+
+def _summed_up(name: str, lines: Sequence[Line], places: Sequence[str]) -> list[str]:
+    at = {line.place: line for line in lines}
+    seconds = [formats.NONE if at.get(place) is None else formats.seconds(at[place].seconds) for place in places]
+    last = at.get(places[-1])
+    if last is None or last.seconds is None:
+        return [name, *seconds, *[formats.NONE] * 5]
+    ratios = [formats.times(last.slower_than_0_ms), formats.times(last.cpu_of_local)]
+    traffic = [formats.megabytes(last.down_bytes), formats.megabytes(last.up_bytes)]
+    return [name, *seconds, *ratios, _count(last.request_count), *traffic]
+
+
 NAMES = (
     "", "seconds", "range", "x 0 ms", "CPU s", "CPU x local", "waited", "requests", "requests $", "$/M", "down MB",
     "up MB", "largest process MB",
