@@ -1,5 +1,7 @@
 # make setup    .venv with everything for development; fast where nothing has changed
-# make test     the tests                      make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
+# make quick    the tests that start no server and no process: two minutes
+# make test     all tests, two processes side by side
+# make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
 # make demo     deltacompact demo              make bench    rates of the kernels
 # make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
 # make release VERSION=0.2.0    checks that tree, version and changelog agree, builds the wheel, tags v0.2.0
@@ -13,11 +15,13 @@ KERNELS := deltacompact/_kernels.abi3.so
 RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
 
 DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,sessions
+# Two processes: one has all tests of Spark, one all of Ray, and what is left goes to whoever is free, module by module.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: setup test demo wheel release releasable lint bench clean help tools
+.PHONY: setup quick test demo wheel release releasable lint bench clean help tools
 
 setup: tools .venv/.installed $(KERNELS)
 
@@ -64,8 +68,11 @@ $(KERNELS): $(RUST) | .venv/.installed
 	$(BIN)/maturin develop --release --quiet --skip-install
 	@touch $@
 
+quick: setup
+	DELTACOMPACT_EXAMPLES=quick $(PYTEST) -q -m "not processes"
+
 test: setup .venv/.installed-readers
-	$(BIN)/pytest
+	$(PYTEST) --durations=20
 
 demo: setup
 	$(BIN)/deltacompact demo

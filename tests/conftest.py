@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import hypothesis
 import pytest
+from budgets import examples
 from spark_fixtures import catalog, moto_endpoint, s3_bucket, s3_catalog_uri, s3_endpoint, spark  # noqa: F401  (fixtures)
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_local_fs_capacity_threshold", "1")  # Ray spills nothing to a disk that is 95 % full
 hypothesis.settings.register_profile(
-    "default", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    print_blob=True,
+    max_examples=examples(100),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("default")
 
@@ -40,3 +46,42 @@ def ray_cluster():
     )
     yield context.address_info["gcs_address"]
     ray.shutdown()
+
+
+STARTS_PROCESSES = {"spark", "ray_cluster", "moto_endpoint", "browser"}
+"""Fixtures that start a server or processes. What uses one of them, directly or not, is not in `make quick`."""
+ONE_PROCESS = ("spark", "ray_cluster")
+"""Fixtures that take so long to start that one of the two processes has all tests of each."""
+
+
+def pytest_collection_modifyitems(items):
+    """Mark tests by their fixtures, and put first what takes long: what is left at the end fits in anywhere."""
+    for item in items:
+        if STARTS_PROCESSES & set(item.fixturenames):
+            item.add_marker(pytest.mark.processes)
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(
+        key=lambda item: ("spark" not in item.fixturenames, "ray_cluster" not in item.fixturenames, is_quick(item))
+    )
+
+
+def group_of(item):
+    """The tests of a group run in one process: Spark, Ray and the fixtures of a module are started once."""
+    return next((name for name in ONE_PROCESS if name in item.fixturenames), item.path.stem)
+
+
+def is_quick(item):
+    return item.get_closest_marker("processes") is None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """`make quick` shows which test lacks the mark."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.config.option.markexpr == "not processes":
+            patch.setattr(subprocess.Popen, "__init__", refuse)
+        return (yield)
+
+
+def refuse(*_, **__):
+    raise AssertionError("a test that starts a process is marked with @pytest.mark.processes")

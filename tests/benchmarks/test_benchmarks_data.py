@@ -21,6 +21,8 @@ from benchmarks.data import inputs_of as synthetic_inputs_of
 from benchmarks.refresh import GAP, refresh_streams, status_streams
 from benchmarks.tpch import TABLES, TpchTable, inputs_of
 
+pytestmark = pytest.mark.processes
+
 PRICE = pa.decimal128(15, 2)
 
 

@@ -11,6 +11,8 @@ from benchmarks import sla
 from benchmarks.grids import write_between
 from benchmarks.sla import BEGIN, END, Ran, lines_of, markdown_of, noise_of
 
+pytestmark = pytest.mark.processes
+
 ONE = Ran("t", "later", 1_000, 10**6, expected_s=1.0, low_s=0.8, high_s=1.2, seconds=1.0, again_s=None, load=0.5)
 
 

@@ -19,6 +19,8 @@ from benchmarks.s3.places import Local
 from benchmarks.s3.scenarios import NAMES, TABLE, scenarios
 from deltacompact import Settings, open_catalog
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 FULL = {"floor", "deltacompact local", "polars", "duckdb row_number", "duckdb max_by"}
 INCREMENTAL = {"floor", "deltacompact local", "delta-rs merge"}

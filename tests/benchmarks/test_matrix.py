@@ -27,6 +27,8 @@ from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
 from deltacompact.storage.opening import open_store
 from sessions.planning.prices import read_prices
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -199,6 +199,7 @@ class Echo(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.mark.processes
 def test_chunked_bodies_go_through_on_one_connection() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()

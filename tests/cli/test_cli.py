@@ -136,6 +136,7 @@ def test_help_teaches(run, command, capfd):
     assert said.startswith("Usage: deltacompact") and "CATALOG" in said
 
 
+@pytest.mark.processes
 def test_ctrl_c_leaves_the_table_as_it_was_and_is_resumed(tmp_path):
     catalog = deltacompact.open_catalog(tmp_path / "lake")
     catalog.create_table("t", primary_keys=["id"])

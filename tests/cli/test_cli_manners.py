@@ -245,6 +245,7 @@ def test_the_class_of_a_key_has_the_right_article(tmp_path):
 # Pipes and terminals
 
 
+@pytest.mark.processes
 def test_show_cuts_off_no_name_when_it_is_piped(tmp_path):
     catalog = deltacompact.open_catalog(tmp_path)
     for name in (LONG[:150], "short [red]:smile:"):
@@ -291,6 +292,7 @@ def one_after_another(*commands, **environment):
     return list(zip(map(int, outputs[1::2]), outputs[:-1:2], errors[:-1:2], strict=True))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("terminal", [{"LANG": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "POSIX"}], ids=str)
 def test_a_terminal_that_is_not_utf8_gets_ascii(tmp_path, terminal):
     catalog = deltacompact.open_catalog(tmp_path / "lake")
@@ -314,11 +316,13 @@ def test_a_terminal_that_is_not_utf8_gets_ascii(tmp_path, terminal):
     assert status == 0 and out.isascii() and err == b"" and b"b\\xfccher..." in out
 
 
+@pytest.mark.processes
 def test_a_utf8_terminal_gets_the_letters(tmp_path):
     deltacompact.open_catalog(tmp_path / "lake").create_table("bücher", primary_keys=["id"])
     assert "bücher".encode() in process("show", tmp_path / "lake", LANG="C.UTF-8")[1]
 
 
+@pytest.mark.processes
 def test_a_pipe_that_is_closed_is_silent(tmp_path):
     catalog = deltacompact.open_catalog(tmp_path / "lake")
     catalog.create_table("t", primary_keys=["id"])
@@ -329,6 +333,7 @@ def test_a_pipe_that_is_closed_is_silent(tmp_path):
         assert done.stderr == b"" and done.stdout.count(b"\n") == 1
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=str)
 def test_help_and_version_load_neither_numpy_nor_pyarrow(arguments):
     program = (

@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from budgets import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -215,7 +216,7 @@ class FeatureMachine(RuleBasedStateMachine):
 
 class TestFeatures(FeatureMachine.TestCase):
     settings = settings(
-        max_examples=10,
+        max_examples=examples(10),
         stateful_step_count=20,
         deadline=None,
         print_blob=True,

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from columns import bag
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -374,7 +375,9 @@ def deltas(draw: st.DrawFn, first_key: int) -> pa.Table:
 
 
 @given(deltas(0), deltas(10), deltas(20), st.sampled_from(["parquet", "feather", "orc"]), st.booleans())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_deltas_of_any_schemas_are_compacted_or_refused_by_file_and_column(
     first: pa.Table, second: pa.Table, third: pa.Table, content_type: str, compacted_between: bool
 ) -> None:

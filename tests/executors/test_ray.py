@@ -22,6 +22,8 @@ from deltacompact import Settings, compact
 from deltacompact.base.events import StageStarted
 from deltacompact.maintenance.check import check, rehash_table
 
+pytestmark = pytest.mark.processes
+
 STAGES = ["hash_bucket", "dedupe", "assign_pointers", "write_index", "materialize"]
 DRIVER = Path(__file__).with_name("ray_driver.py")
 

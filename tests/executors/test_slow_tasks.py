@@ -21,6 +21,8 @@ from deltacompact.maintenance.check import check
 from deltacompact.planning.slow_tasks import TIMES_EXPECTED, Timed, to_repeat
 from deltacompact.storage.local import LocalStore
 
+pytestmark = pytest.mark.processes
+
 EVEN = [Timed(number, 1e6, 2.0 + number / 10) for number in range(6)]
 
 

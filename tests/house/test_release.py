@@ -16,6 +16,8 @@ import pytest
 
 from deploy.release import PLACES, versions
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parent.parent.parent
 
 

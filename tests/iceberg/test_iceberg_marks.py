@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from hand_made_tables import BY_DAY, data, equality, positions, state, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +68,7 @@ def as_former(marks: list[Mark], sequence: int) -> dict[str, Deletes]:
     return by_path
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(2, 3),
     st.sampled_from(["file", "partition"]),

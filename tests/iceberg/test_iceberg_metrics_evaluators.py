@@ -18,6 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from iceberg_lake import SETTINGS
@@ -112,7 +113,7 @@ def predicates(type_, value):
 
 
 @pytest.mark.parametrize("type_", VALUES, ids=str)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data(), length=st.sampled_from([16, 1, None]), is_counted=st.booleans())
 def test_no_row_is_lost_or_missed_by_what_evaluators_conclude(type_, data, length, is_counted):
     """Of row groups with few values, for each of them as a literal."""

@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from hand_made_tables import data, state
 from hypothesis import given, settings
 from iceberg_lake import SETTINGS, Lake
@@ -556,7 +557,7 @@ class History:
             check_ranges(self.lake)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(STEPS)
 def test_random_histories_keep_rows_and_their_lineage(steps):
     with tempfile.TemporaryDirectory() as folder:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from conversions import (
     COLUMNS,
     T,
@@ -579,7 +580,9 @@ class Oracle:
             assert of is None or repr(scopes[of]) == repr((entry.file.spec_id, entry.file.partition))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(
     rows_of_a_commit(),
     st.lists(commits(), min_size=2, max_size=7),

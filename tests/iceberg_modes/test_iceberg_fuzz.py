@@ -3,18 +3,18 @@
 After every commit a naive reader's view of both branches equals that of an oracle, which knows rows and no files.
 Others commit while a compaction is between its plan and its commit.
 
-DELTACOMPACT_FUZZ_EXAMPLES=500 pytest tests/iceberg_modes/test_iceberg_fuzz.py        looks longer
+DELTACOMPACT_EXAMPLES=nightly pytest tests/iceberg_modes/test_iceberg_fuzz.py        looks longer
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake
@@ -31,7 +31,6 @@ from deltacompact.iceberg_modes.convert.options import convert_options
 
 T = "ns.t"
 BRANCHES = ("main", "audit")
-EXAMPLES = int(os.environ.get("DELTACOMPACT_FUZZ_EXAMPLES", 25))
 TINY = Sizes(keys_per_bucket=1, delete_files_per_task=1, delete_rows_per_task=1, rows_at_once=2)
 ID, DAY, NAME = 1, 2, 3
 MODES = ("rewrite", "convert")
@@ -218,8 +217,8 @@ interrupted = compactions(
 histories = st.lists(st.one_of(appends, deletes, changes, interrupted, interrupted), min_size=3, max_size=12)
 
 
-@pytest.mark.timeout(max(600, 10 * EXAMPLES))
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.timeout(max(600, 10 * examples(25)))
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories)
 def test_whatever_happens_meanwhile_readers_see_the_rows_of_the_oracle(tmp_path_factory, history) -> None:
     world = World(Lake(tmp_path_factory.mktemp("lake")))

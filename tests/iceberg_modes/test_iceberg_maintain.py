@@ -22,6 +22,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from hand_made_tables import BY_DAY, SPECS, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -227,7 +228,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=5, max_size=14))
 def test_random_histories_stay_readable_and_leave_nothing_behind(lake, steps):
     history = History(lake, f"ns.t{time.time_ns()}")
@@ -317,7 +318,7 @@ AGES = st.none() | st.integers(0, 12)
 REFS = st.tuples(st.integers(0, 7), st.sampled_from(["branch", "tag"]), AGES, AGES, st.none() | st.integers(1, 4))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     parents=st.lists(st.none() | st.integers(0, 7), min_size=8, max_size=8),
     refs=st.lists(REFS, max_size=4),
@@ -1070,7 +1071,7 @@ def test_a_session_that_is_taken_over_while_we_look_keeps_its_files(lake):
 # A plan never wants what it has made
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9) | st.none(), min_size=1, max_size=12), max_size=12))
 def test_any_plan_is_a_fixed_point(held):
     """Manifests are lists of days, a day takes a byte, and manifests are to have 6 bytes."""

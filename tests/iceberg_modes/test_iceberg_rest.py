@@ -21,6 +21,8 @@ from deltacompact.iceberg.table.pyiceberg_door import table as door_table
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
 from deltacompact.iceberg_modes.maintain.options import DAY_MS
 
+pytestmark = pytest.mark.processes
+
 T = "ns.t"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}

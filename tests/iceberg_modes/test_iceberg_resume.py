@@ -101,6 +101,7 @@ def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, m
     assert len(places) > 20
 
 
+@pytest.mark.processes
 def test_a_killed_process_is_resumed_at_once(lake, materialized):
     table_of(lake)
     program = f"""

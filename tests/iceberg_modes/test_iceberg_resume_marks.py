@@ -10,6 +10,7 @@ from pathlib import Path
 import conversions
 import pyarrow as pa
 import pytest
+from budgets import examples
 from conversions import convert, delete_by_vector, kinds
 from dead_sessions import Death, Died, dying, journals
 from hypothesis import HealthCheck, settings
@@ -472,7 +473,9 @@ class DyingInVersion3(Dying, WritersOfVersion3):
 
 @pytest.mark.parametrize("machine", [Dying, DyingInVersion3])
 def test_whatever_others_write_between_a_death_and_the_next_run_the_view_stays(machine):
-    quick = settings(max_examples=6, stateful_step_count=5, deadline=None, suppress_health_check=list(HealthCheck))
+    quick = settings(
+        max_examples=examples(6), stateful_step_count=5, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     run_state_machine_as_test(machine, settings=quick)
 
 

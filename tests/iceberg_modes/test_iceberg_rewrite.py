@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import Lake, sorted_rows
@@ -515,7 +516,7 @@ def histories(draw):
     return [("append", draw(st.lists(keys, min_size=1, max_size=4))), *commits]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.booleans(), st.sampled_from([1, 2, 1000]))
 def test_random_histories_end_in_the_rows_of_an_oracle(tmp_path_factory, history, tiny, keys_per_bucket):
     lake = Lake(tmp_path_factory.mktemp("lake"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import hand_made_tables as hand
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -323,9 +324,9 @@ class Histories(RuleBasedStateMachine):
 def test_whatever_was_rewritten_expired_and_rolled_back_the_newest_row_of_each_key_wins():
     Histories.done = {"refused": 0, "settled": 0}
     run_state_machine_as_test(
-        Histories, settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None)
+        Histories, settings=settings(max_examples=examples(HISTORIES), stateful_step_count=STEPS, deadline=None)
     )
-    assert Histories.done["settled"] > HISTORIES  # it does not just refuse
+    assert Histories.done["settled"] > examples(HISTORIES)  # it does not just refuse
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hand_made_tables import BY_DAY, UNPARTITIONED, data, equality, positions, state, vector
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -245,7 +246,7 @@ def test_rule_20_a_commit_without_an_answer_that_landed_counts_once(tmp_path, mo
 @pytest.mark.parametrize("machine", [Writers, WritersOfVersion3])
 def test_beside_live_writers_no_key_is_lost_and_no_row_comes_back(machine):
     quick = settings(
-        max_examples=10,
+        max_examples=examples(10),
         stateful_step_count=5,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -56,7 +57,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["upsert", "upsert", "delete"]), KEY
 
 
 @given(EVENTS, st.booleans(), st.sampled_from([5, 12, 4_000_000]), st.sampled_from([1, 3]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_sessions_of_small_changes_give_the_oracles_rows(
     events: list[tuple[str, list[int], int]], sorted_: bool, rows_per_file: int, buckets: int
 ) -> None:

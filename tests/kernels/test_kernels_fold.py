@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_kernels as reference
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_columns import digest_of
@@ -132,7 +133,7 @@ def split(entries: list[Entry], sizes: list[int], sort_key_bytes: int) -> list[r
     return [reference.to_matrix(entries[a:b], sort_key_bytes) for a, b in itertools.pairwise(ends)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(histories())
 def test_fold_is_that_of_the_twin(history: dict[str, Any]) -> None:
     width = history["sort_key_bytes"]

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_kernels as reference
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_columns import KINDS, UNITS, Kind, binary_view, drawn_column, int_array, key_columns
@@ -40,7 +41,7 @@ def backends() -> list[str]:
     return names
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(key_columns())
 def test_key_bytes_and_digests_are_those_of_the_twin(drawn: tuple[list[pa.Array], list[int], int]) -> None:
     columns, tags, rows = drawn
@@ -51,7 +52,7 @@ def test_key_bytes_and_digests_are_those_of_the_twin(drawn: tuple[list[pa.Array]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind[0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.data())
 def test_every_type_has_its_key_bytes(kind: Kind, data: st.DataObject) -> None:
     array, tag = data.draw(drawn_column([kind], 5))

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_kernels as reference
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_columns import KINDS, SORTABLE, Kind, drawn_column
@@ -13,7 +14,7 @@ from kernel_columns import KINDS, SORTABLE, Kind, drawn_column
 from deltacompact import _kernels as kernels
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data(), st.integers(0, 8))
 def test_sort_keys_are_those_of_the_twin(data: st.DataObject, rows: int) -> None:
     columns = [array for array, _ in data.draw(st.lists(drawn_column(SORTABLE, rows), max_size=3))]
@@ -24,7 +25,7 @@ def test_sort_keys_are_those_of_the_twin(data: st.DataObject, rows: int) -> None
 
 
 @pytest.mark.parametrize("kind", SORTABLE, ids=lambda kind: str(kind[0]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.data())
 def test_sort_key_bytes_order_as_values_do(kind: Kind, data: st.DataObject) -> None:
     array, _ = data.draw(drawn_column([kind], 6))
@@ -49,7 +50,7 @@ def encoded(value: str | bytes) -> bytes:
 TEXTS = st.text("a\0é", max_size=8) | st.sampled_from(["", "\0", "a", "a\0", "ab", "z" * 32, "é" * 16])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data(), st.integers(0, 8))
 def test_sort_keys_of_strings_and_binaries_are_those_of_the_twin(data: st.DataObject, rows: int) -> None:
     columns, widths = [], []
@@ -63,7 +64,7 @@ def test_sort_keys_of_strings_and_binaries_are_those_of_the_twin(data: st.DataOb
     assert [line.tobytes() for line in result] == reference.sort_keys(columns, descending, rows, widths)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TEXTS, TEXTS, st.integers(0, 32))
 def test_sort_keys_of_strings_order_as_their_bytes_do(a: str, b: str, width: int) -> None:
     width = max(width, len(a.encode()), len(b.encode()))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hand_made import LARGE, MIB, SCHEMA, delete, file, planned, upsert
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -237,7 +238,7 @@ def live_rows_of(plan: CompactionPlan, source: SourceFile) -> st.SearchStrategy[
 
 
 @given(plans_and_live_rows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_live_row_has_one_place_whatever_dies(drawn: tuple[CompactionPlan, list[int]]) -> None:
     plan, live = drawn
     outputs = plan_outputs(plan, np.array(live, np.int64))
@@ -255,7 +256,7 @@ def test_every_live_row_has_one_place_whatever_dies(drawn: tuple[CompactionPlan,
 
 
 @given(plans_and_live_rows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_forecast_holds_for_files_that_are_alone(drawn: tuple[CompactionPlan, list[int]]) -> None:
     """Merging depends on the other files; all else comes as it was said."""
     plan, live = drawn

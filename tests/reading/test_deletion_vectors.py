@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -122,7 +123,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.sampled_from([5, 4_000_000]), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_whatever_stays_the_rows_are_the_oracles(
     events: list[tuple[str, list[int], float, bool]], rows_per_file: int, several_buckets: bool
 ) -> None:

@@ -391,6 +391,7 @@ def on_disk(tmp_path: Path) -> Iterator[tuple[str, str]]:
     yield lake, str(file)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_sigint_in_the_put_of_a_commit(tmp_path: Path, on_disk: tuple[str, str], when: str) -> None:
     lake, file = on_disk
@@ -401,6 +402,7 @@ def test_sigint_in_the_put_of_a_commit(tmp_path: Path, on_disk: tuple[str, str],
     assert deltacompact.open_catalog(lake).read("t").num_rows == (when == "after")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_sigint_in_the_seal_of_a_compaction(tmp_path: Path, on_disk: tuple[str, str], when: str) -> None:
     lake, file = on_disk

@@ -265,6 +265,7 @@ def peak_and_plan() -> tuple[int, int]:
     return peak[0], planned_bytes
 
 
+@pytest.mark.processes
 def test_the_memory_of_the_process_stays_within_the_plans_of_all_that_run() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # the tests' own process holds gigabytes
         peak, planned_bytes = pool.submit(peak_and_plan).result()

@@ -31,6 +31,8 @@ from botocore.config import Config
 from sessions.aws.task_token import HEARTBEAT_S, HEARTBEAT_TIMEOUT_S, TaskToken
 from sessions.records.state_store import StateStore
 
+pytestmark = pytest.mark.processes
+
 DEPLOY = Path(__file__).parents[2] / "deploy" / "aws"
 MACHINE = DEPLOY / "dispatchers.asl.json"
 TEMPLATE = DEPLOY / "dispatchers.yaml"

@@ -28,6 +28,8 @@ from sessions.queues.opening import open_queue
 from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
+pytestmark = pytest.mark.processes
+
 SEED = int(os.environ.get("DELTACOMPACT_CHAOS_SEED", "20261122"))
 PARTITIONS = 10
 TABLES_LOCAL = 19

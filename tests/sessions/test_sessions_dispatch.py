@@ -17,6 +17,8 @@ from sessions.base.model import JobRunState, SessionState
 from sessions.cli import run
 from sessions.queues.opening import open_queue
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def place(tmp_path):

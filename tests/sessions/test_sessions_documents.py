@@ -12,6 +12,7 @@ import sys
 from dataclasses import fields
 
 import pytest
+from budgets import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from judged_documents import GOOD, SCHEMA, agree_on_a_broken, names, refused
@@ -98,7 +99,7 @@ def test_good_documents_are_accepted_by_schema_and_validator(document):
     assert values_of(parse(json.dumps(values))) == values
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(good_documents, st.data())
 def test_schema_and_validator_refuse_the_same_broken_documents(document, data):
     agree_on_a_broken(document, data)

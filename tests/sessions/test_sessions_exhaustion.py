@@ -17,6 +17,8 @@ from sessions.base.model import JobRunState
 from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 
 SOAK = """

@@ -79,6 +79,7 @@ def slow_past(place, table_id):
     rates.learn([Session(one.id, "past", {}, one.state, plan=plan, outcome=took) for one in past])
 
 
+@pytest.mark.processes
 def test_what_waits_says_why_and_an_sla_that_cannot_be_met_is_said_at_once(place, capsys):
     place.table("orders")
     slow_past(place, "orders")
@@ -104,6 +105,7 @@ def test_what_waits_says_why_and_an_sla_that_cannot_be_met_is_said_at_once(place
     assert learned[-1].session_id == "run-1/all" and len(learned) == 9
 
 
+@pytest.mark.processes
 def test_the_expected_sla_is_refined_while_a_session_runs(place):
     place.table("orders", rows=2000)
     place.submit("orders", "run-1", desired_sla=900, settings=SLOW)
@@ -152,6 +154,7 @@ def test_written_groups_of_an_iceberg_branch_are_progress():
     assert progress.share == pytest.approx((1 + 3 * 3 / 4) / 4)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("ends_late_s", [0.0, 0.5])
 def test_what_a_start_takes_is_learned(place, monkeypatch, ends_late_s):
     """The dispatcher's own share of a job run: the process, and that its end is noticed.
@@ -196,6 +199,7 @@ def test_starts_forget_the_old_ones_and_what_they_do_not_understand():
     assert starts.read().seconds == {"kuberay/ray": tuple(float(number) for number in range(4, KEPT + 4))}
 
 
+@pytest.mark.processes
 def test_what_fits_no_machine_fails_and_says_so(place, monkeypatch):
     monkeypatch.setattr(command, "_MEMORY_SHARE", 0.002)
     place.table("orders")

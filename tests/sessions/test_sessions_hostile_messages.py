@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from budgets import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ def send_between_good_ones(body: bytes) -> None:
         assert letter.reason in (DeadReason.INVALID_DOCUMENT, DeadReason.CATALOG_NOT_ALLOWED) and letter.text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @example(FULL, ["catalog"], "s3://[x/t")
 @example(GOOD, ["source_table_id"], DEEP)
 @example(ICEBERG, ["options", "x"], 1e999)
@@ -115,7 +116,7 @@ def test_a_hostile_value_anywhere_costs_no_other_job_run(document, path, value):
     send_between_good_ones(json.dumps(values).encode())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.sampled_from([FULL, ICEBERG]),
     st.lists(

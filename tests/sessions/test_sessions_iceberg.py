@@ -36,6 +36,8 @@ from sessions.runner import branch, group
 from sessions.runner.branch import outcome_of
 from sessions.runner.reporting import Superseded
 
+pytestmark = pytest.mark.processes
+
 T = "ns.t"
 LOCAL = {"executor": "local", "local_threads": 1}
 DELETED = {"delete-file-threshold": 1}

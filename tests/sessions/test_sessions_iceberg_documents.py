@@ -6,6 +6,7 @@ import json
 
 import jsonschema
 import pytest
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_documents import GOOD, SCHEMA, agree_on_a_broken, refused
@@ -43,7 +44,7 @@ def test_good_documents_are_accepted_by_schema_and_validator(document):
     assert values_of(parse(json.dumps(values))) == values
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(documents, st.data())
 def test_schema_and_validator_refuse_the_same_broken_documents(document, data):
     agree_on_a_broken(document, data)

@@ -8,6 +8,7 @@ import signal
 import time
 
 import pyarrow as pa
+import pytest
 from sessions_processes import dispatching, until
 from stores import InterceptedStore
 
@@ -22,6 +23,8 @@ from sessions.launchers.launcher import GroupSpec, GroupState
 from sessions.launchers.local import LocalLauncher
 from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
+
+pytestmark = pytest.mark.processes
 
 GROUP = "run-1.3.g0.1.1"
 PATH = f"logs/{GROUP}.log"

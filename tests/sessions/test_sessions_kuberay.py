@@ -20,6 +20,8 @@ from sessions.launchers.kuberay import MANAGED_BY, MANAGER, KubeRayLauncher, ren
 from sessions.launchers.launcher import GroupState
 from sessions.launchers.tools import NAME_CHARACTERS_MAX, Launched, cluster_name
 
+pytestmark = pytest.mark.processes
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "rayjob.yaml"
 
 

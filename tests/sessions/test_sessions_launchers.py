@@ -18,6 +18,8 @@ from sessions.launchers.launcher import GroupState
 from sessions.launchers.local import LocalLauncher
 from sessions.launchers.tools import cluster_name
 
+pytestmark = pytest.mark.processes
+
 TEMPLATE = str(Path(__file__).parents[2] / "cluster.yaml")
 
 

@@ -26,6 +26,8 @@ from sessions.page.app import PageServer
 from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
 
+pytestmark = pytest.mark.processes
+
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u202e\u0000"
 SESSIONS = 1000
 CONTRAST = """() => {

@@ -22,6 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import tenacity.nap
+from budgets import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -259,7 +260,7 @@ class Dispatching(RuleBasedStateMachine):
 
 
 Dispatching.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     print_blob=True,

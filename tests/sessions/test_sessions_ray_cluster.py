@@ -29,6 +29,8 @@ from sessions.launchers.reaper import Reaper, orphans
 from sessions.launchers.tools import Launched, cluster_name
 from sessions.planning.prices import read_prices
 
+pytestmark = pytest.mark.processes
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "cluster.yaml"
 TEMPLATE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "cluster.yaml").read_text())
 PRICES = read_prices()

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from budgets import examples
 from counting_store import CountingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,7 +139,7 @@ def test_a_writer_with_if_match_that_lost_learns_it_however_late(memory):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_whoever_is_told_that_he_won_has_won_although_replies_are_lost_and_puts_repeated(data):
     """The client puts again where a reply was lost, and is refused for its own put, which others may have replaced."""
     memory = MemoryStore()

@@ -19,6 +19,8 @@ from sessions.documents.streams import NamedStreams
 from sessions.planning.turns import Turn, held_up
 from sessions.records.leases import NOBODY
 
+pytestmark = pytest.mark.processes
+
 ORDERS = {"version": 1, "catalog": "s3://lake/tables", "source_table_id": "orders"}
 
 

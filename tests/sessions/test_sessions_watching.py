@@ -26,6 +26,8 @@ from sessions.overview.overview import OverviewReader
 from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 SECRET = "hunter2"
 

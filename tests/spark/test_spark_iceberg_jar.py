@@ -11,6 +11,8 @@ import pytest
 
 from deltacompact.spark.jars import ICEBERG_RUNTIME
 
+pytestmark = pytest.mark.processes
+
 _LINE = ".".join(pyspark.__version__.split(".")[:2])
 _ARTIFACT = ICEBERG_RUNTIME.rpartition(":")[0]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import unmeasured  # noqa: F401
@@ -63,7 +64,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_dead_rows_of_deltas_count_nowhere(steps: list[Step]) -> None:
     toy, expected, waiting = ToyCatalog(MemoryStore(), KEYS), dict[int, str](), []
     for position, step in enumerate(steps, 1):

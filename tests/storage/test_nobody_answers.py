@@ -24,6 +24,8 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.storage import s3 as s3_store
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def closed_port():

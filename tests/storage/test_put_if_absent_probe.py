@@ -98,6 +98,7 @@ def test_readers_of_s3_do_not_probe(
     assert asked and not [what for what in asked if PROBE in what]
 
 
+@pytest.mark.processes
 def test_an_s3_that_ignores_the_condition_is_refused_at_the_first_write(
     moto_endpoint: str, in_a_new_process: Callable[[], None]
 ) -> None:

@@ -23,6 +23,8 @@ from deltacompact.storage.s3 import S3Store
 from deltacompact.storage.s3_access import S3Settings
 from deltacompact.storage.traffic import StoreRequest, listening
 
+pytestmark = pytest.mark.processes
+
 DATA = hashlib.sha256(b"seed").digest() * (1 << 17)  # 4 MiB
 
 

@@ -100,6 +100,7 @@ def test_an_upload_that_is_given_up_leaves_nothing(store, error):
     assert [stat.path for stat in store.list("")] == ["source"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("fault", ["reset", "lost", "500", "503", "stall"])
 @pytest.mark.parametrize("request_of", ["uploads", "partNumber=1", "partNumber=2", "POST"])
 def test_each_request_of_an_upload_is_tried_again(s3_endpoint, s3_catalog_uri, fault, request_of):
@@ -112,6 +113,7 @@ def test_each_request_of_an_upload_is_tried_again(s3_endpoint, s3_catalog_uri, f
         assert store.get("x") == DATA[: 17 * MIB]
 
 
+@pytest.mark.processes
 def test_an_upload_that_cannot_be_sent_fails_and_leaves_nothing(s3_endpoint, s3_catalog_uri):
     with faulty_s3(s3_endpoint) as s3:
         store = open_store(s3_catalog_uri, S3Settings(endpoint_url=s3.url, max_attempts=2))
@@ -121,6 +123,7 @@ def test_an_upload_that_cannot_be_sent_fails_and_leaves_nothing(s3_endpoint, s3_
         assert uploads_of(store) == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("then", [["500"], ["500", "503", "reset"], ["500"] * 3])
 def test_an_upload_whose_completion_was_answered_by_nobody_is_complete(s3_endpoint, s3_catalog_uri, then):
     """The answer is lost, and the attempts after it fail, some or all of them."""
@@ -136,6 +139,7 @@ def test_an_upload_whose_completion_was_answered_by_nobody_is_complete(s3_endpoi
         assert [stat.path for stat in store.list("")] == ["x"] and uploads_of(store) == []
 
 
+@pytest.mark.processes
 def test_a_copy_that_fails_half_way_is_tried_again_or_leaves_nothing(s3_endpoint, s3_catalog_uri, monkeypatch):
     monkeypatch.setattr(uploads, "LARGEST_COPY_BYTES", 6 * MIB)
     monkeypatch.setattr(s3_parts, "_COPIES", {})
@@ -197,6 +201,7 @@ def test_other_stores_copy_nothing(store, tmp_path, moto_endpoint):
                 assert not (isinstance(sink, Copies) and sink.copy_from(source, "source", 0, 20 * MIB))
 
 
+@pytest.mark.processes
 def test_a_store_that_does_not_copy_into_uploads_with_checksums_gets_them_without(s3_endpoint, s3_catalog_uri):
     """MinIO is one. The first copy is replaced by its bytes."""
     with faulty_s3(s3_endpoint) as s3:
@@ -227,6 +232,7 @@ def test_a_missing_source_is_named(store):
     assert uploads_of(store) == []
 
 
+@pytest.mark.processes
 def test_a_killed_process_leaves_an_upload_that_can_be_discarded(store):
     program = (
         "import sys; from deltacompact.storage.opening import open_store\n"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from budgets import examples
 from columns import ALL_KINDS, KINDS, PAYLOADS, Kind, bag
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from deltacompact.base.limits import Limits
 from deltacompact.storage.memory import MemoryStore
 
 PROFILE = settings(
-    max_examples=150,
+    max_examples=examples(150),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

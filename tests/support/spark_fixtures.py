@@ -9,6 +9,7 @@ The session has Iceberg's runtime and sqlite's JDBC driver from Maven, or it has
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -44,6 +45,7 @@ def moto_endpoint():
     """The URL of an AWS of our own; for the rest of the session the environment leads to it, or to the given S3."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # or each request is a line of a failed test
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from budgets import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -216,7 +217,7 @@ class Evolving:
 
 
 @given(ACTIONS)
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 def test_any_evolution_is_read_by_id(actions: list[tuple[str, Any, Any]]) -> None:
     lake = Evolving()
     for position, (kind, first, second) in enumerate(actions, 1):

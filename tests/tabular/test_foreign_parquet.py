@@ -117,6 +117,7 @@ def path_of(catalog: DeltaStreamCatalog) -> str:
     return str(Path(catalog.store.root) / file.path)
 
 
+@pytest.mark.processes
 def test_floats_of_copied_files_are_read_by_old_and_new_engines(
     catalog: DeltaStreamCatalog,
     tmp_path: Path,
@@ -181,6 +182,7 @@ def old_file(writer: str) -> Callable[[pa.Table, Path], Path]:
     return write
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "write",
     [duckdb_file, polars_file, old_file("polars"), old_file("pyarrow"), old_file("datafusion")],
@@ -199,6 +201,7 @@ def test_files_of_other_writers_go_round(
     check_all_readers(path_of(catalog), rest)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("timestamps", "legacy", "first"),
     [("TIMESTAMP_MICROS", "false", 0), ("TIMESTAMP_MICROS", "true", 64), ("INT96", "false", 0)],
@@ -347,6 +350,7 @@ STYLES: dict[Callable[[Struct], None], int] = {  # style -> rows that the first 
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("style", STYLES, ids=lambda style: style.__name__)
 def test_footers_of_every_style_go_round(
     catalog: DeltaStreamCatalog,
@@ -371,6 +375,7 @@ def test_footers_of_every_style_go_round(
         assert all(group["k"].has_min_max for group in statistics_of(path_of(catalog)))
 
 
+@pytest.mark.processes
 def test_column_indexes_of_new_writers_are_made_readable_for_old_readers(
     catalog: DeltaStreamCatalog,
     tmp_path: Path,

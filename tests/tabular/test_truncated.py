@@ -51,6 +51,7 @@ def write(table: pa.Table, path: Path) -> None:
             feather.write_feather(table, path, compression="uncompressed")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("suffix", "reference"), [(".parquet", True), (".arrow", True), (".parquet", False)])
 def test_a_file_that_is_cut_short_during_a_compaction_is_named(tmp_path: Path, suffix: str, reference: bool) -> None:
     from deltacompact import DeltaStreamCatalog

@@ -215,6 +215,7 @@ CASES: dict[str, Callable[[], pa.Table]] = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("case", CASES)
 def test_memory_stays_within_the_plan(tmp_path: Path, case: str) -> None:
     """Appended as we write it; then with a row deleted, decoded because another codec is asked for, and copied."""
@@ -236,6 +237,7 @@ def test_memory_stays_within_the_plan(tmp_path: Path, case: str) -> None:
             assert group.num_rows == 1 or group.total_byte_size <= ROW_GROUP_BYTES * 1.1
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("wide", "rows"), [(noise, (100_000, 150)), (noise, (0, 300)), (same, (200_000, 1_000))])
 def test_memory_stays_within_the_plan_for_one_large_row_group_of_others(
     tmp_path: Path, wide: Callable[..., pa.Table], rows: tuple[int, int]

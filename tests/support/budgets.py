@@ -1,0 +1,19 @@
+"""How many examples hypothesis looks at: fewer while somebody waits, more at night.
+
+DELTACOMPACT_EXAMPLES    examples of a test that asks for 100
+quick                    20       what `make quick` sets
+(nothing)                100      what `make test` does
+nightly                  2,000
+"""
+
+from __future__ import annotations
+
+import os
+
+FACTORS = {"quick": 0.2, "": 1.0, "nightly": 20.0}
+FACTOR = FACTORS[os.environ.get("DELTACOMPACT_EXAMPLES", "")]
+
+
+def examples(many: int) -> int:
+    """So many examples in `make test`."""
+    return max(3, round(many * FACTOR))
