@@ -22,8 +22,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from iceberg_lake import Lake
+from pyiceberg import catalog
+from pyiceberg.utils.config import Config
 
+import sessions.cli
 from deltacompact import cli
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +38,12 @@ TOUR = "/tmp/tour"
 """Where the documents run."""
 _BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?^```(python|console|text)\n(.*?)^```$", re.M | re.S)
 _LINK = re.compile(r"\]\(([^()#:]+)?(#[^()]+)?\)")
-_NAMES = re.compile(r"\b1[78]\d{11}\b|\b[0-9a-f]{32}\b|\b[0-9a-f]{24}\b")
-_MEASURED = re.compile(r"[\d.]+ (?:B|KiB|MiB|GiB)\b|\b\d+\.\d(?=[,;])|\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+_NAMES = re.compile(r"\b1[78]\d{11}\b|\b\d{17,19}\b|\b[0-9a-f]{32}\b|\b[0-9a-f]{24}\b")
+_MEASURED = re.compile(
+    r"[\d.,]+ (?:B|KiB|MiB|GiB|bytes|core-seconds)\b|\b\d+\.\d(?=[,;]| s\b)|\b\d+ slots?\b"
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d UTC| {2,}|[ ]+$",
+    re.M,
+)
 
 
 @dataclass
@@ -74,12 +83,12 @@ class Page:
     def _command(self, told: str) -> str:
         line, _, expected = told.partition("\n")
         program, *arguments = shlex.split(_NAMES.sub(lambda name: self.names.get(name[0], name[0]), line[2:]))
-        if program == "deltacompact":
+        if run := {"deltacompact": cli.run, "deltacompact-sessions": sessions.cli.run}.get(program):
             self.capfd.readouterr()
-            self.status = cli.run(arguments)
+            self.status = run(arguments)
             printed, errors = self.capfd.readouterr()
             if self.status:
-                printed += "".join(said for said in errors.splitlines(True) if said.startswith("deltacompact: "))
+                printed += "".join(said for said in errors.splitlines(True) if said.startswith(f"{program}: "))
         else:
             assert line == "$ echo $?"
             printed = f"{self.status}\n"
@@ -104,6 +113,26 @@ def _comparable(text: str) -> str:
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory):
     return tmp_path_factory.mktemp("tour")
+
+
+@pytest.fixture(scope="module")
+def full_of_deletes(tmp_path_factory):
+    """What the reader of the README has: a catalog `prod`, in it a table with ten equality deletes of 300 rows each."""
+    lake = Lake(tmp_path_factory.mktemp("prod"), "prod")
+    lake.catalog.create_namespace("db")
+    lake.create("db.orders", pa.schema([("id", pa.int64()), ("status", pa.string())]))
+    for first in range(0, 10_000, 1_000):
+        lake.append("db.orders", pa.table({"id": list(range(first, first + 1_000)), "status": ["new"] * 1_000}))
+        lake.delete_by_key("db.orders", {"id": list(range(first, first + 300))})
+    return lake
+
+
+@pytest.fixture(autouse=True)
+def prod_is_configured(full_of_deletes, monkeypatch):
+    described = {"TYPE": "sql", "URI": f"sqlite:///{full_of_deletes.database}", "WAREHOUSE": full_of_deletes.warehouse}
+    for name, value in described.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name}", value)
+    monkeypatch.setattr(catalog, "_ENV_CONFIG", Config())  # PyIceberg reads the environment once, when it is imported
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
