@@ -54,6 +54,7 @@ ONE_PROCESS = ("spark", "ray_cluster")
 """Fixtures that take so long to start that one of the two processes has all tests of each."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items):
     """Mark tests by their fixtures, and put first what takes long: what is left at the end fits in anywhere."""
     for item in items:
