@@ -50,7 +50,6 @@ def _statistics(asked: Instruction, inputs: Sequence[tuple[Entry, Deletes]], sma
         partition=branch_of({"branch": asked.branch}),
         delta_file_rows=(*(file.rows for file in deletes), *hashed),
         delta_bytes=sum(file.file_bytes for file in deletes),
-        base_files=len(written),
         base_small_files=small,
         base_rows=sum(file.rows for file in written),
         base_bytes=sum(file.file_bytes for file in written),

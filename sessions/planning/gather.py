@@ -88,7 +88,6 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         text_bytes=sum(file.bytes for file in files if file.content_type in _TEXT),
         kept_bytes=_kept_bytes(plan),
         delete_rows=sum(source.file.rows for source in deltas if source.operation is OperationType.DELETE),
-        base_files=len(base),
         base_small_files=sum(plan.is_small(file.rows, file.bytes) for file in base),
         base_rows=sum(file.rows for file in base),
         base_bytes=sum(file.bytes for file in base),

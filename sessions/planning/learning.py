@@ -9,19 +9,17 @@ what it finds. A session counts once, however often it is added.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from deltacompact.base.errors import CorruptionError, NotFoundError
-from deltacompact.base.wording import one_line
 from sessions.base.model import Session, SessionState
 from sessions.planning.rates import Expectation, Observation, PoolRates, expectation
 from sessions.planning.work import TERMS
+from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
-_LOG = logging.getLogger("sessions")
 _RATES = TypeAdapter(PoolRates)
 
 
@@ -57,13 +55,7 @@ class RateStore:
 
     def rates(self, pool: str) -> PoolRates:
         """The rates of a pool. They are empty if nobody has added to it, or if the record cannot be understood."""
-        try:
-            return _understood(pool, self._records.read_to_update(_folder(pool)).value)
-        except NotFoundError:
-            return PoolRates(pool)
-        except CorruptionError as error:
-            self._records.unreadable.note(_folder(pool), error)
-            return PoolRates(pool)
+        return self._record(pool).read()
 
     def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:
         """The rates of these pools for a mode, ready to plan with."""
@@ -76,28 +68,14 @@ class RateStore:
             if found := observation_of(session):
                 by_pool.setdefault(found[0], []).append(found[1])
         for pool, observations in by_pool.items():
-            self._add(pool, observations)
+            self._record(pool).update(partial(_learned, observations=observations))
 
-    def _add(self, pool: str, observations: list[Observation]) -> None:
-        self._records.update(
-            _folder(pool),
-            lambda found: _document(
-                (PoolRates(pool) if found is None else _understood(pool, found)).learned(observations)
-            ),
-        )
+    def _record(self, pool: str) -> LearnedRecord[PoolRates]:
+        return LearnedRecord(self._records, _folder(pool), _RATES, PoolRates(pool))
 
 
-def _document(rates: PoolRates) -> object:
-    return _RATES.dump_python(rates, mode="json")
-
-
-def _understood(pool: str, document: object) -> PoolRates:
-    """The rates in a record. A record of another format is begun anew: rates are learned again soon."""
-    try:
-        return _RATES.validate_python(document)
-    except ValidationError as error:
-        _LOG.warning("the rates of %s cannot be understood and are begun anew: %s", pool, one_line(error))
-        return PoolRates(pool)
+def _learned(known: PoolRates, observations: list[Observation]) -> PoolRates:
+    return known.learned(observations)
 
 
 def _folder(pool: str) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field, replace
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from deltacompact.base.errors import CorruptionError, NotFoundError
 from sessions.planning.prices import Offer
+from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
 KEPT = 25
@@ -42,34 +42,15 @@ class StartStore:
     """The starts of a state. Safe to use from several threads and processes."""
 
     def __init__(self, records: SwappedRecords) -> None:
-        self._records = records
+        self._record = LearnedRecord(records, _FOLDER, _STARTS, Starts())
 
     def read(self) -> Starts:
-        try:
-            return _understood(self._records.read_to_update(_FOLDER).value)
-        except NotFoundError:
-            return Starts()
-        except CorruptionError as error:
-            self._records.unreadable.note(_FOLDER, error)
-            return Starts()
+        return self._record.read()
 
     def learn(self, way: str, seconds: float) -> None:
         """Raises StoreError where the record cannot be replaced; nothing is lost but that."""
-        self._records.update(
-            _FOLDER,
-            lambda found: _STARTS.dump_python(
-                (Starts() if found is None else _understood(found)).learned(way, seconds), mode="json"
-            ),
-        )
+        self._record.update(lambda known: known.learned(way, seconds))
 
 
 def way_of(offer: Offer) -> str:
     return f"{offer.launcher}/{offer.executor}"
-
-
-def _understood(document: object) -> Starts:
-    """The starts in a record. A record of another format is begun anew: starts are learned again soon."""
-    try:
-        return _STARTS.validate_python(document)
-    except ValidationError:
-        return Starts()

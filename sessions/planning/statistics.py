@@ -45,7 +45,6 @@ class PartitionStatistics:
     text_bytes: int = 0
     kept_bytes: int = 0
     delete_rows: int = 0
-    base_files: int = 0
     base_small_files: int = 0
     base_rows: int = 0
     base_bytes: int = 0

@@ -59,14 +59,14 @@ def entries():
 
 def test_a_rewrite_is_expected_by_its_plan():
     found = branch_statistics(HandMade(*entries()), asked(options={"delete-file-threshold": 1}))
-    assert (found.base_files, found.base_rows, found.base_bytes) == (3, 3_000_010, 1101 * MIB)
+    assert (found.base_rows, found.base_bytes) == (3_000_010, 1101 * MIB)
     assert found.delete_files == 3 and found.key_rows == 2
     rows = [0, 1, 1, 3, 1_000_000, 2_000_000]
     assert sorted(found.delta_file_rows) == rows, "all are opened; two may be hit by key, so they are asked for keys"
     assert found.read_bytes == 3 * 600 * MIB and found.delta_bytes == 30
     assert found.stream == "ns.t (main, rewrite)" and found.read_through == 4
     nothing = branch_statistics(HandMade(*entries()), asked())
-    assert nothing.base_files == nothing.delta_files == 0
+    assert nothing.base_rows == nothing.delta_files == 0
 
 
 def test_a_conversion_reads_keys_and_writes_no_data():

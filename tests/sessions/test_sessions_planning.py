@@ -39,11 +39,11 @@ NO_WISH = Wish()
 ALL = Situation((*HERE, *CLUSTERS), {})
 
 BIG = PartitionStatistics(
-    "orders", {"day": "1"}, (10**9,) * 30, 3 * 10**12, base_files=100, base_rows=10**10, base_bytes=10**13,
+    "orders", {"day": "1"}, (10**9,) * 30, 3 * 10**12, base_rows=10**10, base_bytes=10**13,
     read_bytes=1 << 28, index=IndexStatistics(200, (10**10,), 10**10),
 )  # fmt: skip
 SMALL = PartitionStatistics(
-    "orders", {"day": "2"}, (1_000,) * 10, 10**5, base_files=1, base_small_files=1, base_rows=10**5, base_bytes=10**7,
+    "orders", {"day": "2"}, (1_000,) * 10, 10**5, base_small_files=1, base_rows=10**5, base_bytes=10**7,
     read_bytes=1 << 20, index=IndexStatistics(1, (10**5,), 10**5),
 )  # fmt: skip
 
@@ -68,7 +68,6 @@ def statistics(draw: st.DrawFn) -> PartitionStatistics:
         files,
         delta_bytes,
         text_bytes=draw(st.sampled_from([0, delta_bytes // 2, delta_bytes])),
-        base_files=draw(st.integers(1, 10_000)) if base_rows else 0,
         base_rows=base_rows,
         base_bytes=base_rows * row_bytes // 3,
         entry_bytes=draw(st.sampled_from([32, 41, 64])),
@@ -394,7 +393,7 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
     catalog.append("orders", pa.table({"id": [1], "text": ["n"]}), {"day": "2"})
     (again,) = gather(catalog, Request("orders", partitions=[{"day": "2"}]))
     assert again.statistics is not None and again.statistics.index == IndexStatistics(1, (100,), 100)
-    assert (again.statistics.base_rows, again.statistics.base_files, again.statistics.base_small_files) == (100, 1, 1)
+    assert (again.statistics.base_rows, again.statistics.base_small_files) == (100, 1)
     assert again.statistics.read_through == 2 and again.statistics.stream == "orders"
     first_again, missing = gather(catalog, Request("orders", partitions=[{"day": "1"}, {"day": "9"}, {"day": "1"}]))
     assert first_again == first and isinstance(missing.error, NotFoundError)

@@ -78,7 +78,7 @@ def test_shipped_rates_expect_the_runs_of_the_readme_within_a_factor_of_one_and_
 ) -> None:
     index = IndexStatistics(8, (base_rows,), base_rows) if base_rows else None
     given = PartitionStatistics(
-        "t", {}, delta_rows, sum(delta_rows) * row_bytes, base_files=int(base_rows > 0), base_rows=base_rows,
+        "t", {}, delta_rows, sum(delta_rows) * row_bytes, base_rows=base_rows,
         base_bytes=base_rows * row_bytes, index=index,
     )  # fmt: skip
     (plan,) = plan_job_run([given], Wish(), Situation(offers_here(2, 24 << 30)[:1], {}))
@@ -212,7 +212,7 @@ def test_what_is_kept_is_bounded_and_no_table_pushes_others_out() -> None:
 
 
 def finished(name: str, seconds: float = 2.0, **changes: object) -> Session:
-    statistics = PartitionStatistics("orders", {}, (1_000,), 10**5, base_rows=10**6, base_bytes=10**8, base_files=1)
+    statistics = PartitionStatistics("orders", {}, (1_000,), 10**5, base_rows=10**6, base_bytes=10**8)
     statistics = replace(statistics, index=IndexStatistics(1, (10**6,), 10**6))
     (plan,) = plan_job_run([statistics], Wish(), Situation(offers_here(2, 24 << 30), {}))
     done = Session(

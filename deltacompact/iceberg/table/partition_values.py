@@ -71,14 +71,15 @@ def constant_of(value: PartitionValue, type_: pa.DataType) -> pa.Scalar | None:
     if isinstance(value, int) and pa.types.is_decimal(type_):
         with decimal.localcontext(prec=type_.precision):
             number = decimal.Decimal(value).scaleb(-type_.scale)
-        return _scalar(number, type_)
+        return scalar_of(number, type_)
     if isinstance(value, bytes) and isinstance(type_, pa.BaseExtensionType):
-        found = _scalar(value, type_.storage_type)
+        found = scalar_of(value, type_.storage_type)
         return None if found is None else pa.ExtensionScalar.from_storage(type_, found)
-    return _scalar(value, type_)
+    return scalar_of(value, type_)
 
 
-def _scalar(value: object, type_: pa.DataType) -> pa.Scalar | None:
+def scalar_of(value: object, type_: pa.DataType) -> pa.Scalar | None:
+    """The value in Arrow's type; None: Arrow cannot hold it."""
     try:
         return pa.scalar(value, type_)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):

@@ -22,6 +22,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.iceberg.table.content_files import Spec, SpecField
 from deltacompact.iceberg.table.metadata import Column, Ref, Snapshot, StatisticsFile, TableMetadata
+from deltacompact.iceberg.table.partition_values import scalar_of
 from deltacompact.tabular.field_ids import field_id
 
 
@@ -89,7 +90,7 @@ def _columns(metadata: PyTableMetadata) -> dict[int, Column]:
     for number, (field, is_top_level) in _newest(metadata).items():
         in_arrow = arrow[number] if number in arrow else schema_to_pyarrow(Schema(field)).field(0)
         value = field.initial_default
-        default = None if value is None else _scalar(value, in_arrow.type)
+        default = None if value is None else scalar_of(value, in_arrow.type)
         is_dropped = number not in current.field_ids
         columns[number] = Column(in_arrow, str(field.field_type), is_top_level, value is not None, default, is_dropped)
     return columns
@@ -111,14 +112,6 @@ def _fields_by_id(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Field]]:
         if number is not None:
             yield number, field
         yield from _fields_by_id(field.type.field(place) for place in range(field.type.num_fields))
-
-
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
-    """The value in Arrow's type; None: Arrow cannot hold it."""
-    try:
-        return pa.scalar(value, type_)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return None
 
 
 def _spec(spec: PartitionSpec, types: Mapping[int, IcebergType]) -> Spec:

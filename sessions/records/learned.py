@@ -1,0 +1,55 @@
+"""A record of what was learned from sessions that have ended. Whoever cannot read it begins anew: it is learned again.
+
+rates/local-local     {"pool": "local/local", "observations": […]}      read, learned from, swapped
+rates/local-local     damaged, or of another format                     as if there were none
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from deltacompact.base.errors import CorruptionError, NotFoundError
+from deltacompact.base.wording import one_line
+from sessions.records.swapping import SwappedRecords
+
+_LOG = logging.getLogger("sessions")
+Learned = TypeVar("Learned")
+
+
+class LearnedRecord(Generic[Learned]):
+    """One record of a kind; `nothing` is what is known without it."""
+
+    def __init__(self, records: SwappedRecords, folder: str, kind: TypeAdapter[Learned], nothing: Learned) -> None:
+        self._records = records
+        self._folder = folder
+        self._kind = kind
+        self._nothing = nothing
+
+    def read(self) -> Learned:
+        try:
+            return self._understood(self._records.read_to_update(self._folder).value)
+        except NotFoundError:
+            return self._nothing
+        except CorruptionError as error:
+            self._records.unreadable.note(self._folder, error)
+            return self._nothing
+
+    def update(self, learn: Callable[[Learned], Learned]) -> None:
+        """Raises StoreError where the record cannot be replaced; nothing is lost but what would have been learned."""
+
+        def changed(found: Any) -> Any:
+            known = self._nothing if found is None else self._understood(found)
+            return self._kind.dump_python(learn(known), mode="json")
+
+        self._records.update(self._folder, changed)
+
+    def _understood(self, document: Any) -> Learned:
+        try:
+            return self._kind.validate_python(document)
+        except ValidationError as error:
+            _LOG.warning("%s cannot be understood and is begun anew: %s", self._folder, one_line(error))
+            return self._nothing
