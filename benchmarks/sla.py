@@ -27,7 +27,7 @@ from benchmarks.sla_tables import GrowingTable, tables
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.job import Request
 from deltacompact.storage.opening import open_store
-from sessions.base.model import Outcome, Session, SessionPlan, SessionState
+from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore
 from sessions.planning.plan import Situation, Wish, plan_job_run, settings_of
@@ -126,8 +126,8 @@ def _compacted(home: Path, table: GrowingTable, plan: SessionPlan) -> float:
     return time.perf_counter() - began
 
 
-def _finished(name: str, plan: SessionPlan, seconds: float) -> Session:
-    done = Session(name, "sla", plan.partition, SessionState.SUCCEEDED, plan=plan, expected_first=plan.expected)
+def _finished(name: str, plan: SessionPlan, seconds: float) -> JobRunSession:
+    done = JobRunSession(name, "sla", plan.partition, SessionState.SUCCEEDED, plan=plan, expected_first=plan.expected)
     return replace(done, outcome=Outcome(seconds), finished_s=time.time())
 
 

@@ -21,7 +21,7 @@ from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
 from deltacompact.delta_streams.snapshots import choose
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.certain_put import telling_interrupts
-from deltacompact.table.ports import Compaction, Moment, NothingToDo, PartitionSnapshot, Ports, PublishedVersion
+from deltacompact.table.ports import CompactionOutput, Moment, NothingToDo, PartitionSnapshot, Ports, PublishedVersion
 
 
 class DeltaStreamPartition:
@@ -92,7 +92,7 @@ class DeltaStreamPartition:
         if base != GENESIS or self._log.exists():  # a new destination has no log before it is published
             self._check(snapshot, session, self._log.state(base))
 
-    def publish(self, snapshot: PartitionSnapshot, session: str, result: Compaction) -> PublishedVersion:
+    def publish(self, snapshot: PartitionSnapshot, session: str, result: CompactionOutput) -> PublishedVersion:
         """Write the successor in full, then seal the base in its favour."""
         source, base = self._states[snapshot.moment]
         compacted = CompactedDelta(

@@ -33,7 +33,7 @@ from deltacompact.session.stages import SessionMeasures, Stages
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.dedupe import FoldCounts
 from deltacompact.storage.throttle import paced
-from deltacompact.table.ports import Compaction, Ports
+from deltacompact.table.ports import CompactionOutput, Ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class CompactionSession:
         """Put the result into force through the commit target, and record it."""
         plan = self.plan
         next_number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
-        result = Compaction(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema)
+        result = CompactionOutput(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema)
         in_force = self._bench.target.publish(plan.input, self.id, result)
         done = {
             **completion(plan, plan.rounds[-1], last.index),

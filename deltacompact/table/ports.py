@@ -82,7 +82,7 @@ class PartitionSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactionOutput:
     """A session's result, to be published: files with one live row per key, and the index that points to the rows."""
 
     keys: TableKeys
@@ -109,7 +109,7 @@ class CommitTarget(Protocol):
     def check(self, snapshot: PartitionSnapshot, session: str) -> None:
         """Raises ConflictError if the session may not publish any more."""
 
-    def publish(self, snapshot: PartitionSnapshot, session: str, result: Compaction) -> PublishedVersion:
+    def publish(self, snapshot: PartitionSnapshot, session: str, result: CompactionOutput) -> PublishedVersion:
         """Put the whole result into force.
 
         Raises ConflictError if another session was faster, OutcomeUnknownError if the store does not tell.

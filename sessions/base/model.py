@@ -212,7 +212,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class JobRunSession:
     """One partition of a job run, or one branch of an Iceberg table: {"branch": "main"}.
 
     `engine_session_id` is the engine's name for it, which the seal carries; on Iceberg tables there is none.

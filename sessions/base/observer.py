@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sessions.base.model import JobRun, Session
+from sessions.base.model import JobRun, JobRunSession
 
-Record = JobRun | Session
+Record = JobRun | JobRunSession
 
 
 class Observer(Protocol):

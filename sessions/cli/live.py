@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sessions.base.model import Delay, JobRun, Session, SessionState
+from sessions.base.model import Delay, JobRun, JobRunSession, SessionState
 from sessions.cli.printed import visible
 from sessions.page.documents import partition_label
 
@@ -113,7 +113,7 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
     ]
 
 
-def _of_session(seen: JobRunSeen, session: Session, now_s: float) -> list[RenderableType]:
+def _of_session(seen: JobRunSeen, session: JobRunSession, now_s: float) -> list[RenderableType]:
     progress = session.progress
     round_ = f", round {min(progress.round + 1, progress.rounds)} of {progress.rounds}" if progress.rounds > 1 else ""
     failed = session.state is SessionState.FAILED

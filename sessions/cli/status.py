@@ -12,7 +12,7 @@ from sessions.cli.options import json_option, state_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sessions.base.model import Delay, JobRun, Session
+    from sessions.base.model import Delay, JobRun, JobRunSession
     from sessions.records.state_store import StateStore
 
 _LOGS_NAMED = 5
@@ -109,7 +109,7 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
         return
     names = ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
     table = plain_table(names, folded="why")
-    sessions: list[Session] = []
+    sessions: list[JobRunSession] = []
     now_s = clock_of(store)()
     delays = _delays(store, runs)
     for run in runs:
@@ -171,7 +171,7 @@ def _print_unreadable(store: StateStore) -> None:
         out.print(visible(f"{counted(len(why), 'object')} left out: {path}: {text}"), soft_wrap=True)
 
 
-def _sessions_table(sessions: list[Session]) -> Any:
+def _sessions_table(sessions: list[JobRunSession]) -> Any:
     from sessions.cli.printed import plain_table, visible
 
     names = ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
@@ -192,7 +192,7 @@ def _sessions_table(sessions: list[Session]) -> Any:
     return table
 
 
-def _waits(session: Session) -> str:
+def _waits(session: JobRunSession) -> str:
     return f"waits: {session.delay.text}" if session.delay else ""
 
 
@@ -201,7 +201,7 @@ def _nearest(run: JobRun) -> str:
     return "" if run.nearest_sla_s is None else f" (nearest {_seconds(run.nearest_sla_s)})"
 
 
-def _counts(sessions: list[Session]) -> str:
+def _counts(sessions: list[JobRunSession]) -> str:
     """ "7 succeeded, 1 running" """
     counts: dict[str, int] = {}
     for session in sessions:

@@ -27,7 +27,7 @@ from deltacompact.catalog.delta_streams import open_catalog
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.table.ports import PublishedVersion
 from sessions.base.ids import attempt_name
-from sessions.base.model import Delay, Outcome, Progress, Session, SessionState, Trouble
+from sessions.base.model import Delay, JobRunSession, Outcome, Progress, SessionState, Trouble
 from sessions.base.troubles import RetryPolicy, cause_of, given_up, told
 from sessions.documents.instruction import Instruction
 from sessions.records.leases import HeldJobRun, LeaseLostError
@@ -55,7 +55,7 @@ class SessionAttempts:
         self._policy = policy or RetryPolicy()
         self._clock = clock
 
-    def next(self, session_id: str, failures: int = 0, trouble: Trouble | None = None) -> Session:
+    def next(self, session_id: str, failures: int = 0, trouble: Trouble | None = None) -> JobRunSession:
         """The session with a new attempt, or as it has ended. `failures` is how many more there were.
 
         `trouble` is what the latest try met. Where the former attempt cannot be fenced off now, the session keeps it,
@@ -76,7 +76,7 @@ class SessionAttempts:
             if swapped is not None:
                 return swapped.value
 
-    def give_up(self, session_id: str, error: str | None, state: SessionState = SessionState.FAILED) -> Session:
+    def give_up(self, session_id: str, error: str | None, state: SessionState = SessionState.FAILED) -> JobRunSession:
         """The session as failed for good, or cancelled, unless it has ended otherwise.
 
         Where its last attempt cannot be fenced off, that one may still publish, as a whole.
@@ -91,7 +91,7 @@ class SessionAttempts:
                 if (swapped := self._state.change_session(stored, failed)) is not None:
                     return swapped.value
 
-    def _not_fenced(self, session: Session, error: Exception) -> Session:
+    def _not_fenced(self, session: JobRunSession, error: Exception) -> JobRunSession:
         """The session whose table or partition is gone or damaged, or whose catalog does not answer now."""
         self._catalog = None  # it may be opened with other credentials
         if (cause := cause_of(error)) is not None:
@@ -105,7 +105,7 @@ class SessionAttempts:
         failed = replace(_at_rest(session), state=SessionState.FAILED, finished_s=self._clock())
         return replace(failed, error=one_line(error), error_named=type(error).__name__)
 
-    def _after(self, session: Session, failures: int, trouble: Trouble | None) -> Session:
+    def _after(self, session: JobRunSession, failures: int, trouble: Trouble | None) -> JobRunSession:
         if session.attempt is not None and session.engine_session_id is not None:
             published = self._fenced_off(session, session.attempt, session.engine_session_id)
             if published is not None:
@@ -125,7 +125,7 @@ class SessionAttempts:
             delay=Delay(trouble.cause, told(trouble), trouble.again_s) if trouble else session.delay,
         )
 
-    def _fenced_off(self, session: Session, attempt: str, engine_session_id: str) -> PublishedVersion | None:
+    def _fenced_off(self, session: JobRunSession, attempt: str, engine_session_id: str) -> PublishedVersion | None:
         """What a session has published, now that an attempt of it can publish nothing any more."""
         stream = self._stream(session)
         published = stream.published_by(engine_session_id)
@@ -134,7 +134,7 @@ class SessionAttempts:
             published = stream.published_by(engine_session_id)  # before the fence was there, perhaps
         return published
 
-    def _stream(self, session: Session) -> DeltaStreamPartition:
+    def _stream(self, session: JobRunSession) -> DeltaStreamPartition:
         asked = self._instruction
         if self._catalog is None:
             self._catalog = self._open_catalog(asked.catalog)
@@ -147,12 +147,12 @@ class SessionAttempts:
         return DeltaStreamPartition(self._catalog, source, destination, partition, keys)
 
 
-def _at_rest(session: Session) -> Session:
+def _at_rest(session: JobRunSession) -> JobRunSession:
     """The session without what it was waiting for."""
     return replace(session, cause=None, trouble=None, delay=None)
 
 
-def _adopted(session: Session, published: PublishedVersion, now_s: float) -> Session:
+def _adopted(session: JobRunSession, published: PublishedVersion, now_s: float) -> JobRunSession:
     compacted = published.compacted
     outcome = Outcome(
         seconds=round(max(0.0, now_s - (session.started_s or now_s)), 3),

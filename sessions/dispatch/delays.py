@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import one_line
-from sessions.base.model import Delay, Session, SessionState
+from sessions.base.model import Delay, JobRunSession, SessionState
 from sessions.dispatch.asking import each
 from sessions.dispatch.held_group import HeldGroup
 from sessions.planning.admission import Postponed
@@ -39,7 +39,7 @@ class Delays:
         self._left -= len(untold)
         group.update(each(untold, lambda session: self._told(session, delay)))
 
-    def _told(self, session: Session, delay: Delay) -> Session:
+    def _told(self, session: JobRunSession, delay: Delay) -> JobRunSession:
         try:
             stored = self._state.session(session.job_run_id, session.id)
             told = replace(stored.value, delay=delay)

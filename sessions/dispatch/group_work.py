@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.wording import counted, one_line
-from sessions.base.model import Session, SessionState
+from sessions.base.model import JobRunSession, SessionState
 from sessions.base.troubles import Cause
 from sessions.dispatch.asking import asking, each
 from sessions.dispatch.delays import Delays
@@ -47,7 +47,7 @@ class GroupWork:
     retries: Retries
     delays: Delays
 
-    def taken(self, sessions: Iterable[Session]) -> list[HeldGroup]:
+    def taken(self, sessions: Iterable[JobRunSession]) -> list[HeldGroup]:
         """The sessions in groups. What an earlier epoch has launched can publish no more."""
         sessions = list(sessions)
         groups: dict[str, HeldGroup] = {}
@@ -130,7 +130,7 @@ class GroupWork:
         group.not_before_s = time.monotonic() + self.means.policy.wait_s(failures)
         group.wait_for_trouble(self.means.clock())
 
-    def _tried(self, group: HeldGroup, sessions: list[Session], why: str, cause: Cause | None) -> None:
+    def _tried(self, group: HeldGroup, sessions: list[JobRunSession], why: str, cause: Cause | None) -> None:
         """These sessions were tried in vain."""
         group.update(each(sessions, lambda session: self.retries.after(session, why, cause)))
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sessions.base.model import Estimate, Session, SessionPlan, SessionState, Trouble
+from sessions.base.model import Estimate, JobRunSession, SessionPlan, SessionState, Trouble
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.planning.admission import WaitingGroup
 from sessions.planning.prices import LOCAL
@@ -34,7 +34,7 @@ class HeldGroup:
     """
 
     name: str
-    sessions: dict[str, Session]
+    sessions: dict[str, JobRunSession]
     launched: str | None = None
     log: LogKeeper | None = None
     done_s: float | None = None
@@ -47,15 +47,15 @@ class HeldGroup:
     waits_since_s: float = 0.0
     launched_s: float = 0.0
     not_before_s: float = 0.0
-    learnable: list[Session] = field(default_factory=list)
+    learnable: list[JobRunSession] = field(default_factory=list)
 
-    def update(self, sessions: Iterable[Session]) -> None:
+    def update(self, sessions: Iterable[JobRunSession]) -> None:
         self.sessions.update({session.id: session for session in sessions})
         if not self.unended and self.done_s is None:
             self.done_s = time.monotonic()
 
     @property
-    def unended(self) -> list[Session]:
+    def unended(self) -> list[JobRunSession]:
         return [session for session in self.sessions.values() if not session.state.ended]
 
     @property
@@ -68,7 +68,7 @@ class HeldGroup:
     def plans_left(self) -> list[SessionPlan]:
         return [session.plan for session in self.unended if session.plan is not None]
 
-    def unnamed(self, epoch: int) -> list[Session]:
+    def unnamed(self, epoch: int) -> list[JobRunSession]:
         """The sessions that have no attempt of this epoch, or one that was launched already."""
         return [
             session

@@ -18,7 +18,7 @@ import time
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
-from sessions.base.model import JobRunState, Session, SessionPlan, SessionState, Trouble
+from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
 from sessions.base.troubles import Cause, cause_of, given_up, told
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
@@ -108,7 +108,7 @@ class JobRunWork:
 
     # Plan
 
-    def _sessions(self, instruction: Instruction) -> list[Session] | None:
+    def _sessions(self, instruction: Instruction) -> list[JobRunSession] | None:
         """The sessions as they are recorded. None: the job run has ended, or waits for what passes."""
         held = self._held
         if held.run.state is not JobRunState.ACCEPTED:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from deltacompact.base.errors import StoreError
 from sessions.base.ids import session_id
-from sessions.base.model import JobRunState, Session, SessionPlan, SessionState
+from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState
 from sessions.dispatch.asking import each
 from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.means import Means
@@ -22,7 +22,7 @@ from sessions.records.leases import HeldJobRun
 _LOG = logging.getLogger("sessions")
 
 
-def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -> list[Session]:
+def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -> list[JobRunSession]:
     """Record the sessions, then that the job run is running. What an earlier epoch recorded stays as it is."""
     run = held.run
     plans = tuple(replace(plan, group=f"{plan.group}.{held.epoch}") for plan in plans)
@@ -52,9 +52,9 @@ def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -
     return sessions
 
 
-def _recorded(held: HeldJobRun, plan: SessionPlan) -> Session:
+def _recorded(held: HeldJobRun, plan: SessionPlan) -> JobRunSession:
     name, run = session_id(plan.partition), held.run
-    session = Session(name, run.id, plan.partition, plan=plan, life=run.life)
+    session = JobRunSession(name, run.id, plan.partition, plan=plan, life=run.life)
     session = replace(session, expected_first=plan.expected, expected=plan.expected)
     if held.state.add_session(session):
         return session
@@ -66,7 +66,7 @@ def _recorded(held: HeldJobRun, plan: SessionPlan) -> Session:
     return again
 
 
-def _again(stored: Session, planned: Session, was_ours: bool) -> Session:
+def _again(stored: JobRunSession, planned: JobRunSession, was_ours: bool) -> JobRunSession:
     """A session that was recorded before, as it is planned now.
 
     One of this life was not launched: it begins. Of an earlier life, what has succeeded for this document stays; the

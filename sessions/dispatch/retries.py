@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from deltacompact.base.wording import counted
-from sessions.base.model import Session, SessionState
+from sessions.base.model import JobRunSession, SessionState
 from sessions.base.troubles import Cause, given_up, told
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
@@ -29,17 +29,17 @@ class Retries:
         self._policy = means.policy
         self._clock = means.clock
 
-    def next(self, session: Session) -> Session:
+    def next(self, session: JobRunSession) -> JobRunSession:
         """The session with a new attempt, or as it has ended."""
         return asking(lambda: self._attempts.next(session.id))
 
-    def give_up(self, session: Session, why: str) -> Session:
+    def give_up(self, session: JobRunSession, why: str) -> JobRunSession:
         return asking(lambda: self._attempts.give_up(session.id, why))
 
-    def cancel(self, session: Session) -> Session:
+    def cancel(self, session: JobRunSession) -> JobRunSession:
         return asking(lambda: self._attempts.give_up(session.id, _CANCELLED, SessionState.CANCELLED))
 
-    def after(self, session: Session, how: str, launch: Cause | None) -> Session:
+    def after(self, session: JobRunSession, how: str, launch: Cause | None) -> JobRunSession:
         """The session after a try that did not end it: another one follows, unless there were enough.
 
         `how` the process ended counts where the session has recorded no error, `launch` is why the launch failed.
@@ -52,7 +52,7 @@ class Retries:
         _LOG.warning("session %s is tried again: %s", session.id, why)
         return asking(lambda: self._attempts.next(session.id, failures=1))
 
-    def _later(self, session: Session, cause: Cause, why: str) -> Session:
+    def _later(self, session: JobRunSession, cause: Cause, why: str) -> JobRunSession:
         now_s = self._clock()
         trouble = self._policy.next(session.trouble, cause, why, now_s, session.progress.round)
         if trouble is None:

@@ -13,7 +13,7 @@ import math
 import re
 from typing import Any
 
-from sessions.base.model import Estimate, JobRun, JobRunState, Outcome, Session, SessionState, Trouble
+from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, Outcome, SessionState, Trouble
 from sessions.events.event import EventType, JobRunEvent
 
 _STEP = math.log(1.05)
@@ -50,7 +50,7 @@ def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
     return events
 
 
-def events_of_session(session: Session, run: JobRun | None) -> list[JobRunEvent]:
+def events_of_session(session: JobRunSession, run: JobRun | None) -> list[JobRunEvent]:
     """All that a session's record says, but for estimates."""
     common = _of_session(session, run)
     said: list[tuple[EventType, int, float, dict[str, Any]]] = []
@@ -102,12 +102,12 @@ def _delayed(kind: EventType, job_run_id: str, subject: str, trouble: Trouble, c
     return JobRunEvent(kind, job_run_id, subject, round(trouble.since_s * 1000), trouble.since_s, data)
 
 
-def estimate_told(record: JobRun | Session, run: JobRun | None) -> JobRunEvent | None:
+def estimate_told(record: JobRun | JobRunSession, run: JobRun | None) -> JobRunEvent | None:
     """The event of the estimate that a record holds."""
     expected = record.expected
     if expected is None:
         return None
-    if isinstance(record, Session):
+    if isinstance(record, JobRunSession):
         job_run_id, subject, common = record.job_run_id, record.id, _of_session(record, run)
         share = record.progress.share
     else:
@@ -146,11 +146,11 @@ def _of_job_run(run: JobRun) -> dict[str, Any]:
     return {"table": run.document.get("source_table_id"), "desired_sla_s": run.desired_sla_s}
 
 
-def _of_session(session: Session, run: JobRun | None) -> dict[str, Any]:
+def _of_session(session: JobRunSession, run: JobRun | None) -> dict[str, Any]:
     return {**(_of_job_run(run) if run else {}), "session_id": session.id, "partition": session.partition}
 
 
-def _outcome(session: Session) -> dict[str, Any]:
+def _outcome(session: JobRunSession) -> dict[str, Any]:
     outcome = session.outcome
     return {
         "nothing_to_do": session.state is SessionState.NOTHING_TO_DO,

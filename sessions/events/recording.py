@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
-from sessions.base.model import JobRun, Session
+from sessions.base.model import JobRun, JobRunSession
 from sessions.events.due import estimate_told, events_of_job_run, events_of_session, is_news
 from sessions.events.event import JobRunEvent
 from sessions.events.outbox import Outbox
@@ -39,12 +39,12 @@ class EventRecorder:
         """A job run that was read already: events say of it what never changes."""
         self._job_runs.setdefault(run.id, run)
 
-    def changed(self, before: JobRun | Session | None, after: JobRun | Session) -> None:
+    def changed(self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession) -> None:
         if isinstance(after, JobRun):
             assert before is None or isinstance(before, JobRun)
             self._job_run_changed(before, after)
         else:
-            assert before is None or isinstance(before, Session)
+            assert before is None or isinstance(before, JobRunSession)
             self._session_changed(before, after)
 
     def _job_run_changed(self, before: JobRun | None, after: JobRun) -> None:
@@ -64,7 +64,7 @@ class EventRecorder:
         if after.state.ended:
             del self._job_runs[after.id]
 
-    def _session_changed(self, before: Session | None, after: Session) -> None:
+    def _session_changed(self, before: JobRunSession | None, after: JobRunSession) -> None:
         run = self._job_run(after.job_run_id)
         tried_again = before is None or (before.epoch, before.attempts) != (after.epoch, after.attempts)
         known = [] if tried_again or before is None else events_of_session(before, run)
@@ -77,7 +77,9 @@ class EventRecorder:
             if event.name not in told:
                 self._outbox.record(event)
 
-    def _record_estimate(self, before: JobRun | Session | None, after: JobRun | Session, run: JobRun | None) -> None:
+    def _record_estimate(
+        self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession, run: JobRun | None
+    ) -> None:
         desired_s = run.desired_sla_s if run else None
         if is_news(before.expected if before else None, after.expected, desired_s):
             event = estimate_told(after, run)
@@ -104,7 +106,7 @@ def record_missing(state: StateStore, run: JobRun) -> None:
             outbox.record(event)
 
 
-def _sessions(state: StateStore, run: JobRun) -> Iterable[Session]:
+def _sessions(state: StateStore, run: JobRun) -> Iterable[JobRunSession]:
     """By their names, where all are there: a listing costs a request more, and finds what is damaged or missing."""
     try:
         return state.some_sessions(run.id, run.session_ids)

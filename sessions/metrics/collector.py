@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from sessions.base.model import JobRunState, Session, SessionState
+from sessions.base.model import JobRunSession, JobRunState, SessionState
 from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
 
@@ -111,7 +111,7 @@ def _of_dispatchers(overview: Overview) -> Iterator[Metric]:
     yield _counter("late_heartbeats", "Renewals of leases that came late", sum(run.late_heartbeats for run in runs))
 
 
-def _of_work(sessions: tuple[Session, ...]) -> Iterator[Metric]:
+def _of_work(sessions: tuple[JobRunSession, ...]) -> Iterator[Metric]:
     outcomes = [session.outcome for session in sessions if session.outcome is not None]
     rows = {(kind,): sum(getattr(outcome, kind) for outcome in outcomes) for kind in _ROWS}
     yield _counters("session_rows", "Rows of sessions that ended", ["kind"], rows)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessions.base.clock import lasted_s
-from sessions.base.model import Estimate, JobRun, JobRunState, Session, SessionState
+from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionState
 from sessions.overview.overview import Overview
 from sessions.planning.rates import BUFFER
 
@@ -173,7 +173,7 @@ def _slack_s(run: JobRun, now_s: float) -> float | None:
     return run.desired_sla_s - max(since_s, waited_s + run.expected.seconds)
 
 
-def _of_session(session: Session, run: JobRun, table: str) -> Outturn:
+def _of_session(session: JobRunSession, run: JobRun, table: str) -> Outturn:
     """The outturn of a session. One that had nothing to do was expected to do something, so it does not count."""
     failed, cancelled = session.state is SessionState.FAILED, session.state is SessionState.CANCELLED
     idle = session.state is SessionState.NOTHING_TO_DO

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError, StoreError
 from sessions.base.clock import StoreClock
-from sessions.base.model import Delay, DispatcherSign, JobRun, Session
+from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
 from sessions.base.troubles import told
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
@@ -36,7 +36,7 @@ class JobRunSeen:
     """One job run with its sessions, in the order of their ids."""
 
     run: JobRun
-    sessions: tuple[Session, ...]
+    sessions: tuple[JobRunSession, ...]
 
     @property
     def table(self) -> str:
@@ -67,7 +67,7 @@ class Overview:
         return tuple(said for said in self.dispatchers if said.is_there(self.at_s))
 
     @property
-    def sessions(self) -> tuple[Session, ...]:
+    def sessions(self) -> tuple[JobRunSession, ...]:
         return tuple(session for seen in self.job_runs for session in seen.sessions)
 
 
@@ -110,7 +110,7 @@ class OverviewReader:
         self._queue = queue
         self._clock = clock
         self._ended: dict[str, JobRunSeen] = {}
-        self._open: dict[str, dict[str, StoredRecord[Session]]] = {}
+        self._open: dict[str, dict[str, StoredRecord[JobRunSession]]] = {}
         self._listed_s: float | None = None
         self._decisions: list[KeptDecision] = []
         self._decided_s: float | None = None

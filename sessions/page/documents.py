@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sessions.base.model import Delay, Estimate, JobRun, Session, SessionState
+from sessions.base.model import Delay, Estimate, JobRun, JobRunSession, SessionState
 from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
 from sessions.records.decisions import KeptDecision
@@ -120,7 +120,7 @@ def job_run(seen: JobRunSeen, delay: Delay | None = None) -> dict[str, Any]:
     }
 
 
-def row(session: Session) -> dict[str, Any]:
+def row(session: JobRunSession) -> dict[str, Any]:
     progress = session.progress
     return {
         "id": session.id,
@@ -140,7 +140,7 @@ def row(session: Session) -> dict[str, Any]:
     }
 
 
-def details(session: Session, run: JobRun) -> dict[str, Any]:
+def details(session: JobRunSession, run: JobRun) -> dict[str, Any]:
     document = as_document(session)
     for choice in (document.get("plan") or {}).get("choices", ()):
         choice["text"] = _short(choice["text"])

@@ -14,7 +14,7 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
-from sessions.base.model import Session, SessionState
+from sessions.base.model import JobRunSession, SessionState
 from sessions.planning.rates import Expectation, Observation, PoolRates, expectation
 from sessions.planning.work import TERMS
 from sessions.records.learned import LearnedRecord
@@ -23,7 +23,7 @@ from sessions.records.swapping import SwappedRecords
 _RATES = TypeAdapter(PoolRates)
 
 
-def observation_of(session: Session) -> tuple[str, Observation] | None:
+def observation_of(session: JobRunSession) -> tuple[str, Observation] | None:
     """The pool that a session ran in and what it took there; None where that says nothing about rates.
 
     Sessions that resumed the rounds of another attempt took less than their work does.
@@ -61,7 +61,7 @@ class RateStore:
         """The rates of these pools for a mode, ready to plan with."""
         return {pool: expectation(self.rates(pool_of(pool, mode))) for pool in dict.fromkeys(pools)}
 
-    def learn(self, sessions: Iterable[Session]) -> None:
+    def learn(self, sessions: Iterable[JobRunSession]) -> None:
         """Add what sessions took. Raises StoreError where the record cannot be replaced; nothing is lost but that."""
         by_pool: dict[str, list[Observation]] = {}
         for session in sessions:

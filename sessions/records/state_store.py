@@ -38,16 +38,16 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
 from sessions.base.clock import stale_after_s
 from sessions.base.ids import JOB_RUN_ID
-from sessions.base.model import DispatcherSign, JobRun, Session
+from sessions.base.model import DispatcherSign, JobRun, JobRunSession
 from sessions.base.observer import Observer, Unobserved
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
 from sessions.records.versions import NEW, Version
 
-R = TypeVar("R", JobRun, Session)
+R = TypeVar("R", JobRun, JobRunSession)
 
 _LOG = logging.getLogger("sessions")
-_JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(Session), TypeAdapter(DispatcherSign)
+_JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(JobRunSession), TypeAdapter(DispatcherSign)
 _GROUP = TypeAdapter(list[str])
 _READERS = 16
 _FORMAT = 2
@@ -212,25 +212,25 @@ class StateStore:
 
     # Sessions
 
-    def add_session(self, session: Session) -> bool:
+    def add_session(self, session: JobRunSession) -> bool:
         """Record a session that nobody has recorded."""
         added = self._records.create(_session_folder(session), _value(_SESSION, session))
         if added:
             self._tell(None, session)
         return added
 
-    def session(self, job_run_id: str, session_id: str) -> StoredRecord[Session]:
+    def session(self, job_run_id: str, session_id: str) -> StoredRecord[JobRunSession]:
         """Raises NotFoundError."""
         return _stored(_SESSION, self._records.read(f"job-runs/{job_run_id}/sessions/{session_id}"))
 
     def changed_sessions(
-        self, job_run_id: str, known: Mapping[str, StoredRecord[Session]]
-    ) -> dict[str, StoredRecord[Session]]:
+        self, job_run_id: str, known: Mapping[str, StoredRecord[JobRunSession]]
+    ) -> dict[str, StoredRecord[JobRunSession]]:
         """All sessions of a job run by id. Of those that are known, only those that were replaced are read."""
         folder = f"job-runs/{job_run_id}/sessions/"
         versions = {folder + name: stored.version for name, stored in known.items()}
         read = self._records.read_changed(folder, versions)
-        now: dict[str, StoredRecord[Session]] = {}
+        now: dict[str, StoredRecord[JobRunSession]] = {}
         for path, version in read.items():
             name = path.removeprefix(folder)
             same = known.get(name) if version is versions.get(path) else None
@@ -238,21 +238,23 @@ class StateStore:
                 now[name] = stored
         return now
 
-    def stored_sessions(self, job_run_id: str) -> Iterator[StoredRecord[Session]]:
+    def stored_sessions(self, job_run_id: str) -> Iterator[StoredRecord[JobRunSession]]:
         for version in self._records.read_all(f"job-runs/{job_run_id}/sessions/"):
             if (stored := self._understood(_SESSION, version)) is not None:
                 yield stored
 
-    def sessions(self, job_run_id: str) -> Iterator[Session]:
+    def sessions(self, job_run_id: str) -> Iterator[JobRunSession]:
         for stored in self.stored_sessions(job_run_id):
             yield stored.value
 
-    def some_sessions(self, job_run_id: str, session_ids: Sequence[str]) -> list[Session]:
+    def some_sessions(self, job_run_id: str, session_ids: Sequence[str]) -> list[JobRunSession]:
         """The named sessions, in this order. Raises NotFoundError where one is missing."""
         with ThreadPoolExecutor(_READERS) as threads:
             return [stored.value for stored in threads.map(lambda name: self.session(job_run_id, name), session_ids)]
 
-    def change_session(self, stored: StoredRecord[Session], after: Session) -> StoredRecord[Session] | None:
+    def change_session(
+        self, stored: StoredRecord[JobRunSession], after: JobRunSession
+    ) -> StoredRecord[JobRunSession] | None:
         """Replace exactly the version that was read; None where somebody else has replaced it."""
         return self._swapped(_SESSION, stored, after)
 
@@ -327,7 +329,7 @@ class StateStore:
         """A job run cannot be read: it is named, and the others go on."""
         self.unreadable.note(_run_folder(job_run_id), error)
 
-    def _tell(self, before: JobRun | Session | None, after: JobRun | Session) -> None:
+    def _tell(self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession) -> None:
         try:
             self._observer.changed(before, after)
         except Exception as error:
@@ -381,7 +383,7 @@ def _run_folder(job_run_id: str) -> str:
     return f"job-runs/{job_run_id}/run"
 
 
-def _session_folder(session: Session) -> str:
+def _session_folder(session: JobRunSession) -> str:
     return f"job-runs/{session.job_run_id}/sessions/{session.id}"
 
 
@@ -393,12 +395,12 @@ def _dispatcher_path(owner: str) -> str:
     return f"dispatchers/{owner}.json"
 
 
-def as_document(record: JobRun | Session | DispatcherSign) -> dict[str, Any]:
+def as_document(record: JobRun | JobRunSession | DispatcherSign) -> dict[str, Any]:
     """A record as JSON values."""
     match record:
         case JobRun():
             document: dict[str, Any] = _JOB_RUN.dump_python(record, mode="json")
-        case Session():
+        case JobRunSession():
             document = _SESSION.dump_python(record, mode="json")
         case DispatcherSign():
             document = _DISPATCHER.dump_python(record, mode="json")

@@ -29,7 +29,7 @@ from deltacompact.job import Request, compact_job
 from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
-from sessions.base.model import Outcome, Session, SessionState
+from sessions.base.model import JobRunSession, Outcome, SessionState
 from sessions.base.troubles import Cause, cause_of
 from sessions.documents.instruction import Instruction, of_values
 from sessions.documents.request import request_of
@@ -104,7 +104,7 @@ class GroupRun:
                 again |= not self._run(stored)
         return EXIT_AGAIN if again else EXIT_ENDED
 
-    def _run(self, stored: StoredRecord[Session]) -> bool:
+    def _run(self, stored: StoredRecord[JobRunSession]) -> bool:
         """One session; whether it has ended."""
         report = SessionReport(self._state, stored, self._watch, self._now_s)
         report.begin()
@@ -157,7 +157,7 @@ class GroupRun:
             report.write(state=SessionState.PLANNED, **said)
 
 
-def _request(instruction: Instruction, session: Session) -> Request:
+def _request(instruction: Instruction, session: JobRunSession) -> Request:
     """What a document and a plan decide. Events go out through the records alone, so no topic is named."""
     plan = session.plan
     settings = instruction.engine_settings(**(settings_of(plan) if plan else {}))

@@ -31,7 +31,7 @@ from deltacompact.base.events import (
 )
 from deltacompact.base.wording import one_line
 from sessions.base.clock import StoreClock
-from sessions.base.model import JobRun, Progress, Session, SessionState
+from sessions.base.model import JobRun, JobRunSession, Progress, SessionState
 from sessions.base.patience import patiently
 from sessions.planning.refine import later, refine, share_done
 from sessions.records.state_store import StateStore, StoredRecord
@@ -85,7 +85,7 @@ class SessionReport:
     def __init__(
         self,
         state: StateStore,
-        stored: StoredRecord[Session],
+        stored: StoredRecord[JobRunSession],
         still_ours: Callable[[], None],
         now_s: StoreClock | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class SessionReport:
         self.error_named: str | None = None
 
     @property
-    def session(self) -> Session:
+    def session(self) -> JobRunSession:
         return self._stored.value
 
     def __call__(self, event: Event) -> None:

@@ -16,7 +16,7 @@ from tables import lake_of_release_0_1
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, cli
 from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
-from deltacompact.delta_streams.log.entries import Carried, Committed, Opened, from_document, to_document
+from deltacompact.delta_streams.log.entries import Carried, CommittedEntry, Opened, from_document, to_document
 from deltacompact.delta_streams.log.state import replay
 from deltacompact.delta_streams.log.tokens import TOKEN_RETENTION_S, Commits
 from deltacompact.storage.local import LocalStore
@@ -127,7 +127,7 @@ def test_every_token_comes_back_from_an_entry_as_it_was() -> None:
     tokens = [Token("étl:7"), Token("a:b", 7), Token("etl:007", joined=True), Token("nightly", joined=True), None]
     for token in tokens:
         commit = Commit("id", 0, (Delta(1, OperationType.UPSERT),), token)
-        entry = Committed(commit)
+        entry = CommittedEntry(commit)
         assert from_document(json.loads(json.dumps(to_document(entry))), "entry") == entry
 
 
@@ -207,7 +207,7 @@ def test_what_release_0_1_committed_stays_known_in_either_form() -> None:
 def test_a_producer_of_today_makes_no_name_known() -> None:
     state = replay("1", [(old_opened({"etl": [7, 7]}, {}), None)])
     commit = Commit("c", 0, (Delta(11, OperationType.UPSERT),), Token("etl", 9))
-    newer = replay("1", [(Committed(commit), None)], state)
+    newer = replay("1", [(CommittedEntry(commit), None)], state)
     inherited = replay("2", [(Opened(2, "1", "0", newer.tokens_inherited(1), 11), None)])
     for each in (newer, inherited):
         assert each.known(Token("etl", 8)) and not each.known(Token("etl:8")) and each.known(Token("etl:7"))

@@ -15,7 +15,7 @@ from deltacompact.base.partitions import all_done, done_for_each
 from deltacompact.base.settings import Settings
 from deltacompact.delta_streams import partition as partition_module
 from deltacompact.delta_streams.file_lists import publish
-from deltacompact.delta_streams.log.entries import Committed
+from deltacompact.delta_streams.log.entries import CommittedEntry
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
@@ -53,7 +53,7 @@ def let_in(catalog, table, name="b"):
 
     def commit(state):
         delta = Delta(state.last_position + 1, OperationType.UPSERT, (file,))
-        return Committed(Commit("let in", 0, (delta,)))
+        return CommittedEntry(Commit("let in", 0, (delta,)))
 
     catalog.log("t", Partition((("p", name),))).extend(commit)
 

@@ -10,11 +10,11 @@ from sessions.base.model import (
     Choice,
     Estimate,
     JobRun,
+    JobRunSession,
     JobRunState,
     Lease,
     Outcome,
     Progress,
-    Session,
     SessionPlan,
     SessionState,
 )
@@ -65,9 +65,9 @@ def plan(partition: dict[str, str | None], **changes: Any) -> SessionPlan:
     return replace(planned, **changes)
 
 
-def session(day: str = "2024-01-01", run: str = "run-1", **changes: Any) -> Session:
+def session(day: str = "2024-01-01", run: str = "run-1", **changes: Any) -> JobRunSession:
     partition: dict[str, str | None] = {"day": day}
-    made = Session(
+    made = JobRunSession(
         session_id(partition),
         run,
         partition,
@@ -96,7 +96,7 @@ OUTCOME = Outcome(
 )
 
 
-def succeeded(made: Session) -> Session:
+def succeeded(made: JobRunSession) -> JobRunSession:
     return replace(
         made, state=SessionState.SUCCEEDED, finished_s=(made.started_s or NOW_S) + OUTCOME.seconds, outcome=OUTCOME
     )

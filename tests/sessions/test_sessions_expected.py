@@ -16,7 +16,7 @@ from sessions_records import plan, session
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.events import GroupWritten
 from deltacompact.storage.memory import MemoryStore
-from sessions.base.model import JobRunState, Outcome, Session, SessionState
+from sessions.base.model import JobRunSession, JobRunState, Outcome, SessionState
 from sessions.base.settings import DispatcherSettings
 from sessions.cli import dispatch as command
 from sessions.cli import run
@@ -74,9 +74,9 @@ def slow_past(place, table_id):
     rates = rates_of(place)
     document = {"version": 1, "catalog": place.lake, "source_table_id": table_id}
     (plan,) = Planner(rates, starts_of(place), offers_here(2, 8 << 30), 2)(of_values(document))
-    past = [Session(f"s{number}", "past", {}, SessionState.SUCCEEDED, plan=plan) for number in range(8)]
+    past = [JobRunSession(f"s{number}", "past", {}, SessionState.SUCCEEDED, plan=plan) for number in range(8)]
     took = Outcome(200 * plan.expected.seconds)
-    rates.learn([Session(one.id, "past", {}, one.state, plan=plan, outcome=took) for one in past])
+    rates.learn([JobRunSession(one.id, "past", {}, one.state, plan=plan, outcome=took) for one in past])
 
 
 @pytest.mark.processes

@@ -14,7 +14,7 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
 from deltacompact.storage.memory import MemoryStore
-from sessions.base.model import Outcome, Session, SessionState
+from sessions.base.model import JobRunSession, Outcome, SessionState
 from sessions.documents.instruction import of_values
 from sessions.planning.branches import branch_statistics
 from sessions.planning.learning import RateStore
@@ -152,7 +152,7 @@ def test_sessions_on_iceberg_tables_teach_rates_of_their_own(tmp_path, records):
         outcome = Outcome(seconds=40 * first.expected.seconds)
         rates.learn(
             [
-                Session(
+                JobRunSession(
                     "branch=main",
                     f"run-{number}",
                     {"branch": "main"},

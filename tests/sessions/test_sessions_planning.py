@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.job import Request
 from deltacompact.planning import sizing
 from deltacompact.storage.memory import MemoryStore
-from sessions.base.model import Outcome, Session, SessionPlan, SessionState
+from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.documents.instruction import of_values
 from sessions.planning.gather import gather
 from sessions.planning.grouping import WORK_OVER_START, Groupable, grouped
@@ -448,7 +448,7 @@ def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
     assert [plan.partition for plan in plans] == [{"day": "1"}, {"day": "2"}]
     assert [plan.delta_rows for plan in plans] == [100, 0], "the session of the second says that there is nothing to do"
     assert {plan.executor for plan in plans} == {"local"} and reason(plans[0], "desired_sla") == PlanReason.MET
-    session = Session("day=1", "run-1", {"day": "1"}, SessionState.SUCCEEDED, plan=plans[0])
+    session = JobRunSession("day=1", "run-1", {"day": "1"}, SessionState.SUCCEEDED, plan=plans[0])
     slow = 50 * plans[0].expected.seconds
     rates.learn([replace(session, id=f"{name}", outcome=Outcome(slow)) for name in range(5)])
     (again,) = planner(of_values({**document, "partitions": [{"day": 1}]}))

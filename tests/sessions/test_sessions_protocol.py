@@ -33,7 +33,7 @@ from stores import unmeasured  # noqa: F401
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import Partition
 from sessions.base.ids import session_id
-from sessions.base.model import JobRunState, Session, SessionState
+from sessions.base.model import JobRunSession, JobRunState, SessionState
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.intake import Intake
 from sessions.documents.allow_list import AllowList
@@ -196,7 +196,7 @@ class Dispatching(RuleBasedStateMachine):
         instruction = of_values(held.run.document)
         name = session_id({})
         if held.run.state is JobRunState.ACCEPTED:
-            state.add_session(Session(name, job_run_id, {}))
+            state.add_session(JobRunSession(name, job_run_id, {}))
             state.put_group(job_run_id, "g", [name])
             held.change(state=JobRunState.RUNNING, session_ids=(name,))
         attempts = SessionAttempts(held, instruction, lambda uri: catalog)

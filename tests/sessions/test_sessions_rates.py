@@ -15,7 +15,7 @@ from hypothesis import given
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
-from sessions.base.model import Outcome, Session, SessionState
+from sessions.base.model import JobRunSession, Outcome, SessionState
 from sessions.planning.learning import RateStore, observation_of
 from sessions.planning.plan import Situation, Wish, plan_job_run
 from sessions.planning.prices import offers_here
@@ -211,11 +211,11 @@ def test_what_is_kept_is_bounded_and_no_table_pushes_others_out() -> None:
 # The record
 
 
-def finished(name: str, seconds: float = 2.0, **changes: object) -> Session:
+def finished(name: str, seconds: float = 2.0, **changes: object) -> JobRunSession:
     statistics = PartitionStatistics("orders", {}, (1_000,), 10**5, base_rows=10**6, base_bytes=10**8)
     statistics = replace(statistics, index=IndexStatistics(1, (10**6,), 10**6))
     (plan,) = plan_job_run([statistics], Wish(), Situation(offers_here(2, 24 << 30), {}))
-    done = Session(
+    done = JobRunSession(
         name, "run-1", {}, SessionState.SUCCEEDED, plan=plan, expected_first=plan.expected, finished_s=1e9,
         outcome=Outcome(seconds),
     )  # fmt: skip

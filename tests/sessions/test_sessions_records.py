@@ -19,7 +19,7 @@ from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.clock import allowed_skew_s
 from sessions.base.ids import session_id
-from sessions.base.model import DispatcherSign, JobRun, JobRunState, Lease, Session, SessionState
+from sessions.base.model import DispatcherSign, JobRun, JobRunSession, JobRunState, Lease, SessionState
 from sessions.records import swapping
 from sessions.records.leases import LeaseLostError, Stillness, claim, free_in_s, is_free
 from sessions.records.state_store import StateStore
@@ -248,8 +248,8 @@ def test_sessions_by_job_run_in_any_number(state):
     state.accept(RUN)
     names = [session_id({"day": str(number)}) for number in range(30)]
     for name in names:
-        assert state.add_session(Session(name, "run-1", {"day": name}))
-    assert not state.add_session(Session(names[0], "run-1", {}))
+        assert state.add_session(JobRunSession(name, "run-1", {"day": name}))
+    assert not state.add_session(JobRunSession(names[0], "run-1", {}))
     assert sorted(session.id for session in state.sessions("run-1")) == sorted(names)
     assert [session.id for session in state.some_sessions("run-1", names[::-1])] == names[::-1]
     assert list(state.sessions("run-2")) == []

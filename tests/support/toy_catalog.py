@@ -22,7 +22,7 @@ from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, 
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 from deltacompact.table.ports import (
-    Compaction,
+    CompactionOutput,
     Moment,
     NothingToDo,
     PartitionSnapshot,
@@ -104,7 +104,7 @@ class ToyCatalog:
         if self.newest()[0] != int(snapshot.moment.destination_version):
             raise ConflictError("toy: another compaction came first")
 
-    def publish(self, snapshot: PartitionSnapshot, session: str, result: Compaction) -> PublishedVersion:
+    def publish(self, snapshot: PartitionSnapshot, session: str, result: CompactionOutput) -> PublishedVersion:
         number, before = self._version(int(snapshot.moment.destination_version))
         schemas = SchemaTable(before["schemas"])
         document = {

@@ -39,7 +39,7 @@ from deltacompact.delta_streams.appending.incoming import Rows, incoming, key_co
 from deltacompact.delta_streams.appending.new_columns import added, check_fixed, check_names
 from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, shape_of
 from deltacompact.delta_streams.appending.sources import canonical_name
-from deltacompact.delta_streams.log.entries import Committed, Entry, Opened
+from deltacompact.delta_streams.log.entries import CommittedEntry, Entry, Opened
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import Known
 from deltacompact.delta_streams.paths import TablePaths, refuse_files_of_other_streams
@@ -134,7 +134,7 @@ class StreamWriter:
             self._catalog.check_age(begun_s)
             positioned = _positioned(fitting, self._first_position(terms.position, state.last_position, len(deltas)))
             outcome.append(tuple(replace(delta, new_columns=new.get(delta.operation, ())) for delta in positioned))
-            return Committed(Commit(commit_id, self._now_ms(), positioned, terms.token))
+            return CommittedEntry(Commit(commit_id, self._now_ms(), positioned, terms.token))
 
         with telling_interrupts():
             self._catalog.begin_stream(self._table_id, self._partition).extend(decide)
@@ -155,7 +155,7 @@ class StreamWriter:
         number = base.opened.number + 1
         opened = Opened(number, base.version, lineage, log.tokens_inherited(base, now_ms), position, now_ms)
         commit = Commit(lineage, now_ms, (Delta(position, OperationType.UPSERT, files),))
-        successor = log.write_version(number, [opened, Committed(commit)])
+        successor = log.write_version(number, [opened, CommittedEntry(commit)])
 
         def check(state: StreamState) -> None:
             if state.sealed:

@@ -7,14 +7,14 @@ fence                        nothing, because no user waits for it
 
 from __future__ import annotations
 
-from deltacompact.delta_streams.log.entries import Committed, Entry, IndexReplaced, Retracted, Sealed
+from deltacompact.delta_streams.log.entries import CommittedEntry, Entry, IndexReplaced, Retracted, Sealed
 from deltacompact.storage.certain_put import Effect
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:
     """What an entry in the active version does, in words; None for a fence, because no user waits for it."""
     match entry:
-        case Committed(commit):
+        case CommittedEntry(commit):
             advice = "repeat it with the same token, which is committed once"
             if commit.token is None:
                 advice = "it has no token, so see with `show` whether it is there before you repeat it"

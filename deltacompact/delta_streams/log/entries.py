@@ -65,7 +65,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedEntry:
     commit: Commit
 
 
@@ -95,12 +95,12 @@ class Sealed:
     time_ms: int = 0
 
 
-Entry = Opened | Compacted | Committed | Carried | Fence | IndexReplaced | Retracted | Sealed
+Entry = Opened | Compacted | CommittedEntry | Carried | Fence | IndexReplaced | Retracted | Sealed
 
 _KINDS: dict[str, type] = {
     "opened": Opened,
     "compacted": Compacted,
-    "committed": Committed,
+    "committed": CommittedEntry,
     "carried": Carried,
     "fence": Fence,
     "index": IndexReplaced,
@@ -143,7 +143,7 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
             delta = _compacted_from(document["delta"], schemas)
             return Compacted(dataclasses.replace(delta, far=far_from_json(document)))
         case "committed":
-            return Committed(_commit_from(document["commit"], schemas))
+            return CommittedEntry(_commit_from(document["commit"], schemas))
         case "carried":
             return Carried(tuple(_commit_from(commit, schemas) for commit in document["commits"]))
         case "fence":
@@ -195,7 +195,7 @@ def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
                     "schema": schemas.add(delta.schema),
                 },
             }
-        case Committed(commit):
+        case CommittedEntry(commit):
             return {"commit": _commit_to(commit, schemas)}
         case Carried(commits):
             return {"commits": [_commit_to(commit, schemas) for commit in commits]}

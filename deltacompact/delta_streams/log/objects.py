@@ -20,7 +20,7 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.model import FORMAT_VERSION
 from deltacompact.delta_streams.log.entries import (
-    Committed,
+    CommittedEntry,
     Entry,
     Fence,
     Opened,
@@ -125,7 +125,9 @@ class LogObjects:
                 entry, _ = self.read(version, sequence)
             except NotFoundError:  # a vacuum is deleting this log
                 return None
-            written = isinstance(entry, Committed) and entry.commit.commit_id != opened.lineage  # not a restatement's
+            written = (
+                isinstance(entry, CommittedEntry) and entry.commit.commit_id != opened.lineage
+            )  # not a restatement's
             if written or isinstance(entry, Fence | Sealed):
                 return self.paths.entry(version, sequence)
         return None

@@ -14,7 +14,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
 from deltacompact.delta_streams.log.entries import (
     Carried,
-    Committed,
+    CommittedEntry,
     Compacted,
     Entry,
     Fence,
@@ -123,7 +123,7 @@ def replay(version: str, entries: Iterable[tuple[Entry, str | None]], state: Str
                 state = StreamState(version, 0, entry)
             case Compacted(delta):
                 state = _known(state, compacted=delta, index=delta.index, indices=(delta.index,))
-            case Committed(commit):
+            case CommittedEntry(commit):
                 commits.append(commit)
             case Carried(carried):
                 commits += carried
