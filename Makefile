@@ -85,6 +85,7 @@ lint: setup .venv/.installed-docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/house/test_named_files.py
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --manifest-path $(CRATE)/Cargo.toml --release -- --deny warnings
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -298,7 +298,7 @@ class Token:
     Token("nightly")     a name; no character in it has a meaning
     Token("etl", 7)      batch 7 of a producer that counts upwards
 
-    `joined` marks a token that release 0.1 wrote as one text, which may mean either form: see catalog/tokens.py.
+    `joined` marks a token that release 0.1 wrote as one text, which may mean either form: see log/tokens.py.
     """
 
     name: str

@@ -14,12 +14,12 @@ objects that are newer than the last log entry are kept and reported: a removed 
 
 Vacuum lists candidates first and reads reachability afterwards, so it sees commits in between as reached.
 
-    listing, chain    what is there, then the versions that the log leads to     vacuum_listing.py, vacuum_chain.py
-    reach             what readers of these versions need                        vacuum_reach.py
-    fences            sessions that may still publish                            vacuum_fences.py
-    garbage           objects out of reach, lost logs, old checkpoints           vacuum_logs.py
+    listing, chain    what is there, then the versions that the log leads to     listing.py, chain.py
+    reach             what readers of these versions need                        reach.py
+    fences            sessions that may still publish                            fences.py
+    garbage           objects out of reach, lost logs, old checkpoints           logs.py
 
-It leaves a mark (vacuum_mark.py). If the next vacuum lists the same objects, and none of them has become old enough, it
+It leaves a mark (mark.py). If the next vacuum lists the same objects, and none of them has become old enough, it
 has nothing to do. Otherwise it reads the log back to the versions that the mark knows.
 """
 
