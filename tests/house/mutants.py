@@ -2,7 +2,7 @@
 
     python tests/house/mutants.py 40                      forty of them, drawn by seed 20
     deltacompact/planning/decisions.py:71    <  ->  <=    killed    2.1 s
-    deltacompact/iceberg/commit/window.py:33 and -> or    LIVES     9.8 s
+    deltacompact/iceberg/commit/attempts.py:33 and -> or    LIVES     9.8 s
 
 It works in a copy of the tree. A mutant that lives is a missing test, or a change that changes nothing: look at it.
 `DELTACOMPACT_EXAMPLES=quick` asks the tests that `make quick` runs with as few random examples.

@@ -1,6 +1,6 @@
 """Docstrings, comments and documents name files that exist.
 
-docstring   "held back by vacuum.py"                 no file vacuum.py: named, with the line
+docstring   "see" a module that went                 no such file: named, with the line
 page        `deltacompact/table/vacuum.py`           no such path: named
 page        `tests/iceberg/…`, `lake/*.parquet`      patterns and examples are not looked up
 """
