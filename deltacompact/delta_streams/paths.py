@@ -198,7 +198,7 @@ def refuse_files_of_other_streams(store: ObjectStore, uri: str, stream: StreamPa
 
 
 def is_fresh_name(name: str) -> bool:
-    """Whether a file's name has the form of those that we give."""
+    """Whether a file's name looks like the names that we give."""
     return bool(_FRESH_NAME.fullmatch(name))
 
 

@@ -34,7 +34,7 @@ class RequestAttempts:
     failed: int = 0
 
     def pause_s(self) -> float | None:
-        """After a failure: how long to wait before the next attempt. None: there is none."""
+        """How long to wait after a failure before the next attempt. None: do not try again."""
         self.failed += 1
         if self.failed >= self.most or time.monotonic() > self.began_s + TRIED_S:
             return None

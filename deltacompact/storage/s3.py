@@ -367,7 +367,7 @@ class S3Store:
             return by_boto3()
 
     def _objects(self, path: str) -> Objects | None:
-        """By which to ask for an object. None: boto3 must."""
+        """The client of obstore that asks for this object. None: boto3 has to ask."""
         objects = self._connected().objects
         able = self.settings in ANSWERED and not self._elsewhere and s3_objects.usable()
         return objects if able and s3_objects.can_name(self.prefix + path) else None

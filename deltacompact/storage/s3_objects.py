@@ -60,7 +60,7 @@ class RequestFailed(Exception):
 
     @property
     def may_be_done(self) -> bool:
-        """Whether S3 may have carried out the request all the same."""
+        """Whether S3 may have carried out the request although it failed."""
         return self.status is None or self.status >= 500
 
     @property
@@ -332,7 +332,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """Drop what is under way: an answer must not find an interpreter that is no more."""
+    """Drop requests under way, so that no answer comes after the interpreter has ended."""
 
     async def drop() -> None:
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

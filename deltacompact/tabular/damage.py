@@ -30,7 +30,7 @@ CANNOT_BE_READ = "cannot be read"
 
 @contextlib.contextmanager
 def naming(path: str, *kinds: type[DeltaCompactError]) -> Iterator[None]:
-    """Make every error of a reader name its file, in one line; so are errors of these kinds, which name none."""
+    """Turn a reader's errors, and errors of these kinds, into one line that names the file."""
     try:
         yield
     except NotFoundError:

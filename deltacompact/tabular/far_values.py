@@ -62,7 +62,7 @@ def ranged_columns(schema: pa.Schema) -> list[str]:
 
 
 def fits(type_: pa.DataType, low: int, high: int) -> bool:
-    """Whether a type holds a range of far values. Of types that have no range, the schema decides."""
+    """Whether a type holds a range of far values. For types without a range, the schema decides."""
     if _has_unit(type_):
         unit = _NS[type_.unit]
         return _truncated(low, unit) >= _INT64_MIN and _truncated(high, unit) <= INT64_MAX

@@ -31,7 +31,7 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def assigned(columns: pa.Schema) -> pa.Schema:
-    """Columns of a file whose ids somebody else knew: the file lacks them."""
+    """The columns of a file that lacks ids, with ids that come from elsewhere."""
     return columns.with_metadata(_ASSIGNED)
 
 
@@ -63,7 +63,7 @@ def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
 
 
 def fills_of(file: DataFile) -> dict[int | None, Fill]:
-    """What rows have where the file has nothing, by field id; null in all other columns. The first fill counts."""
+    """The values of columns that the file lacks, by field id; other columns are null. The first fill counts."""
     return {field_id(fill.column): fill for fill in reversed(file.fills)}
 
 
@@ -170,7 +170,7 @@ def _agree(stored: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> bool:
 
 
 def fields_below(type_: pa.DataType) -> Iterator[pa.Field]:
-    """The fields below a type whose names count: children of structs, also inside of lists and maps.
+    """The named fields below a type: children of structs, also inside of lists and maps.
 
     The names of a list's items and of a map's keys and items have no meaning.
     """

@@ -90,7 +90,7 @@ def inspect(
 
 
 def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
-    """Whether all pages of an opened file are known to decode. With `decoded`, those of a file that is near are.
+    """Whether all pages of an opened file are known to decode. `decoded`: decode the pages of a local file to find out.
 
     Raises the errors of a reader: a file that cannot be read must not get into a table.
     """
@@ -115,7 +115,7 @@ def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """What inspecting an opened file tells. None: not known without reading."""
+    """What is known of an opened file without reading its rows. None: not known."""
 
     schema: pa.Schema
     rows: int
@@ -270,7 +270,7 @@ class FileReader:
             self._fetched = None
 
     def reads(self, part: Part) -> None:
-        """Read this part of the file instead, of which more may be known by now. The file stays open."""
+        """Read this part of the file from now on. More may be known of it by now. The file stays open."""
         self.file, self._part = part.file, part
         self._announced, self._chunks = False, None
 

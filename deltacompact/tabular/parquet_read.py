@@ -107,7 +107,7 @@ class GroupChunks:
     chunks: list[Range]
 
     def wanted(self, stop: int, limits: ReadLimits) -> list[Range]:
-        """What is read to decode the rows before `stop`, in the order of reading. Batches are decoded whole."""
+        """The ranges to read, in order, for the rows before `stop`. Batches are decoded whole."""
         rows = max(1, self.stop - self.first)
         batch_rows = max(1, limits.batch_bytes * rows // max(1, self.decoded_bytes))
         share = min(1.0, -(-(stop - self.first) // batch_rows) * batch_rows / rows)

@@ -96,7 +96,7 @@ def copyable_ranges(
 
 
 def may_be_copied(file: DataFile, options: WriteOptions, group_share_min: float) -> bool:
-    """Whether a file may have row groups to copy. That all of its rows make less than a small group needs no footer."""
+    """Whether a file may have row groups to copy. With fewer rows than a small group it has none."""
     if file.content_type is not ContentType.PARQUET or options.content_type is not ContentType.PARQUET:
         return False
     # Levels and page headers are not in the decoded bytes, but together they are smaller than the values.

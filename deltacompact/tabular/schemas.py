@@ -169,7 +169,7 @@ def computable(table: pa.Table, path: str) -> pa.Table:
 
 
 def with_columns(table: pa.Table, changed: Mapping[int, tuple[pa.Field, pa.ChunkedArray]]) -> pa.Table:
-    """The table with other columns at these places. All at once: each `set_column` touches every column."""
+    """The table with these columns replaced, all at once: each `set_column` touches every column."""
     if not changed:
         return table
     both = [changed.get(place, (field, None)) for place, field in enumerate(table.schema)]

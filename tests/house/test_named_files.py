@@ -1,8 +1,7 @@
 """Docstrings, comments and documents name files that exist.
 
-docstring   "see" a module that went                 no such file: named, with the line
-page        `deltacompact/table/vacuum.py`           no such path: named
-page        `tests/iceberg/…`, `lake/*.parquet`      patterns and examples are not looked up
+a docstring names a module that went       the test names file, line and module
+a page names such a path in backticks      the test names the path
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The shape of the files that fit each other, these files with their deltas, and the others."""
+    """The files that fit each other, with their shape and their deltas, and the files that do not fit."""
 
     shape: StreamShape
     fitting: Sequence[tuple[Delta, DataFile]]
@@ -52,7 +52,7 @@ class Examined:
 
 
 def measuring(store: ObjectStore, keys: TableKeys | None) -> Measure:
-    """A function that measures what the log does not tell of a file: lengths of sort values, and far values."""
+    """A function that measures what the log does not say about a file: lengths of sort values, and far values."""
     return lambda file: with_far_values(store, measured_file(store, file, keys))
 
 

@@ -39,13 +39,13 @@ class FarOfStream:
         return cls().with_files(file for file in compacted.files if may_have(file))
 
     def with_files(self, files: Iterable[DataFile]) -> FarOfStream:
-        """These and the far values of more files, which are not checked."""
+        """The far values of these and of more files. Nothing is checked."""
         files = list(files)
         known = far_values.merged([self.known, *(file.far for file in files if file.far)])
         return FarOfStream(known, (*self.unmeasured, *(file for file in files if file.far is None)))
 
     def measured(self, measure: Measure) -> FarOfStream:
-        """The same, with every file measured."""
+        """The far values of the stream after every file has been measured."""
         return FarOfStream(self.known).with_files(map(measure, self.unmeasured)) if self.unmeasured else self
 
     def check(self, incoming: DataFile, types: pa.Schema) -> None:
@@ -80,7 +80,7 @@ def may_have(file: DataFile) -> bool:
 
 
 def has_changed(before: pa.Schema, after: pa.Schema) -> bool:
-    """Whether a leaf that may have far values has another type afterwards."""
+    """Whether the type of a leaf that may have far values changes."""
     if before == after:
         return False
     types = dict(far_values.leaves(after))
@@ -90,7 +90,7 @@ def has_changed(before: pa.Schema, after: pa.Schema) -> bool:
 
 
 def of_delta(operation: OperationType, file: DataFile, keys: TableKeys | None) -> DataFile:
-    """The file with the far values that count: of a delete, only its sort columns are kept."""
+    """The file with the far values that count. Of a delete, only those of sort columns do."""
     if operation is OperationType.UPSERT or not file.far:
         return file
     return replace(file, far=far_values.of_columns(file.far, [key.name for key in keys.sort] if keys else []))

@@ -13,7 +13,7 @@ _AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
 
 
 def checked_position(position: int | None, deltas: int, force: bool, now_s: float) -> int | None:
-    """The position of the first of so many deltas, as an int; None: the log chooses it.
+    """The position of the first of so many deltas as an int. None: the log chooses one.
 
     `now_s` is the clock, in seconds since the epoch. Raises PositionError for a position that is no int64, that leaves
     no room for the deltas, or whose unit is probably not milliseconds.

@@ -145,7 +145,7 @@ def shape_of(
 
 
 def lengths_of(file: DataFile, keys: TableKeys | None, measure: Measure) -> DataFile:
-    """The file with the longest values of its sort columns: a file that is older than the keys has none in the log."""
+    """The file with the lengths of its sort values. The log lacks them if the file came before the keys."""
     return measure(file) if is_unmeasured(file, keys) else file
 
 

@@ -12,7 +12,7 @@ from deltacompact.storage.certain_put import Effect
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:
-    """What an entry in the active version does, in words; None for a fence, because no user waits for it."""
+    """In words, what an entry of the active version does. None: it is a fence, and no user waits for it."""
     match entry:
         case CommittedEntry(commit):
             advice = "repeat it with the same token, which is committed once"

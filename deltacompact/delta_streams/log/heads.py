@@ -41,7 +41,7 @@ class StreamHead:
 
 
 class RecentEntries:
-    """By version, the entries since its last checkpoint as they are stored: what a head repeats."""
+    """The stored entries of each version since its last checkpoint. A head repeats them."""
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[int, bytes]] = {}
