@@ -1,5 +1,5 @@
 # make setup    .venv with everything for development; fast where nothing has changed
-# make quick    the tests that start no server and no process: two minutes
+# make quick    the tests that start no server and no process and take less than a second each
 # make test     all tests, two processes side by side
 # make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
 # make demo     deltacompact demo              make bench    rates of the kernels
@@ -69,7 +69,7 @@ $(KERNELS): $(RUST) | .venv/.installed
 	@touch $@
 
 quick: setup
-	DELTACOMPACT_EXAMPLES=quick $(PYTEST) -q -m "not processes"
+	DELTACOMPACT_EXAMPLES=quick $(PYTEST) -q -m "not processes and not slow"
 
 test: setup .venv/.installed-readers
 	$(PYTEST) --durations=20

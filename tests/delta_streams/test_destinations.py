@@ -184,6 +184,7 @@ def continue_as_own(catalog: DeltaStreamCatalog) -> None:
 # The race
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["append", "compaction"])
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_first_append_and_a_first_compaction_that_meet_anywhere_leave_one_in_the_right(
@@ -234,6 +235,7 @@ def test_a_first_append_and_a_first_compaction_that_meet_anywhere_leave_one_in_t
     assert set(winners) == {True, False}
 
 
+@pytest.mark.slow
 def test_two_first_compactions_from_two_tables_leave_one_in_the_right() -> None:
     at = 0
     while True:

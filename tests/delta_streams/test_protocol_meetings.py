@@ -26,6 +26,7 @@ from deltacompact.delta_streams.log.objects import LogLimits
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacting", [folding, folding_otherwise])
 def test_a_writer_may_commit_between_any_two_operations_of_a_compaction(compacting: Callable[[World], Task]) -> None:
     for world, compactor, writer in each_meeting(compacting, one_batch):
@@ -41,6 +42,7 @@ def test_a_compaction_may_publish_between_any_two_operations_of_a_writer() -> No
         world.assert_sound()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [folding, folding_otherwise], ids=["same arguments", "other arguments"])
 def test_of_two_compactions_that_meet_anywhere_exactly_one_publishes(other: Callable[[World], Task]) -> None:
     conflicts = 0
@@ -89,6 +91,7 @@ def test_a_compaction_may_publish_between_any_two_operations_of_a_rehash() -> No
         world.assert_sound()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacting", [folding, folding_otherwise])
 def test_a_restatement_that_meets_a_compaction_anywhere_wins_or_loses_whole(
     compacting: Callable[[World], Task],
@@ -100,6 +103,7 @@ def test_a_restatement_that_meets_a_compaction_anywhere_wins_or_loses_whole(
             world.assert_sound()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacting", [folding, folding_otherwise])
 def test_a_vacuum_days_later_between_any_two_operations_of_a_compaction_loses_nothing(
     compacting: Callable[[World], Task],

@@ -225,6 +225,7 @@ def measured() -> dict[str, dict[str, int]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_keeps_its_bound(operation: Operation, measured: dict[str, dict[str, int]]) -> None:
     assert max(measured[operation.name].values()) <= operation.bound, measured[operation.name]

@@ -374,6 +374,7 @@ def deltas(draw: st.DrawFn, first_key: int) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.slow
 @given(deltas(0), deltas(10), deltas(20), st.sampled_from(["parquet", "feather", "orc"]), st.booleans())
 @settings(
     max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -236,6 +236,7 @@ def seconds(catalog: DeltaStreamCatalog, count: int, token: Any) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [lambda n: f"batch {n}", lambda n: ("etl", n)], ids=["names", "a producer"])
 def test_appends_with_tokens_cost_little_more_than_those_without(token: Any) -> None:
     ratios = []

@@ -196,6 +196,7 @@ def test_trap_6_a_null_in_a_dictionarys_values_is_a_null(tmp_path: Path) -> None
     assert read_both_ways(catalog) == []
 
 
+@pytest.mark.slow
 def test_trap_7_a_column_may_hold_more_than_two_gigabytes_of_strings() -> None:
     text = "x" * (1 << 20)
     same = pa.array([text] * 64)  # the chunks share it: what is large is only what is read back

@@ -74,7 +74,18 @@ def mutated(source: str, number: int) -> tuple[str, int]:
 
 def tested(tree: Path, rooms: tuple[str, ...]) -> bool:
     """Whether the tests that start no process pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not processes", "-p", "no:cacheprovider", *rooms]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-m",
+        "not processes and not slow",
+        "-p",
+        "no:cacheprovider",
+        *rooms,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
 

@@ -580,6 +580,7 @@ class Oracle:
             assert of is None or repr(scopes[of]) == repr((entry.file.spec_id, entry.file.partition))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

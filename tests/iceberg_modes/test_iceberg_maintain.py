@@ -228,6 +228,7 @@ STEPS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=5, max_size=14))
 def test_random_histories_stay_readable_and_leave_nothing_behind(lake, steps):
@@ -460,6 +461,7 @@ def crashing(monkeypatch, at):
         monkeypatch.setattr(LocalStore, name, dies(getattr(LocalStore, name)))
 
 
+@pytest.mark.slow
 def test_a_kill_at_every_operation_loses_nothing_and_the_next_run_completes(lake, monkeypatch):
     """Deleting one file after the other, each of which may be the last thing that happens."""
     monkeypatch.setattr(locations, "DELETED_AT_ONCE", 1)

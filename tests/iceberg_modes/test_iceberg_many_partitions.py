@@ -145,6 +145,7 @@ def test_an_upsert_of_many_partitions_opens_its_files_ahead(lake, far):
     assert ids(lake) == list(range(2 * PARTITIONS))
 
 
+@pytest.mark.slow
 def test_a_rewrite_opens_each_position_delete_once(lake, far):
     table_of(lake)
     deleted_in_each(lake, by_position)
@@ -154,6 +155,7 @@ def test_a_rewrite_opens_each_position_delete_once(lake, far):
     assert ids(lake) == list(range(PARTITIONS, 2 * PARTITIONS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("has_index", ["true", "false"])
 def test_a_conversion_of_many_partitions_opens_its_files_ahead(lake, far, version, has_index):

@@ -63,6 +63,7 @@ def materialized(monkeypatch):
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, materialized, partial):
     places = []

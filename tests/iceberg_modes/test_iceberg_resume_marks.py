@@ -107,6 +107,7 @@ def path_of(lake, sequence):
 # A kill at every step
 
 
+@pytest.mark.slow
 def test_a_conversion_that_is_killed_before_any_change_loses_nothing_and_leaves_nothing(lake, work):
     conversions.table_of(lake, range(60))
     storage, places = Storage(lake), []
@@ -130,6 +131,7 @@ def test_a_conversion_that_is_killed_before_any_change_loses_nothing_and_leaves_
     assert len(places) > 15
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_resumes_a_conversion_leaves_it_to_the_next(lake, work):
     conversions.table_of(lake, range(60), version=3)
     storage, places = Storage(lake), []
@@ -151,6 +153,7 @@ def test_a_run_that_is_killed_while_it_resumes_a_conversion_leaves_it_to_the_nex
     assert len(places) > 8
 
 
+@pytest.mark.slow
 def test_an_upsert_that_is_killed_before_any_change_loses_nothing_and_leaves_nothing(tmp_path, work):
     lake = table(tmp_path, partitioned=True)
     lake.append(T, rows((1, "first", 1), (1, "first", 2)))

@@ -321,6 +321,7 @@ class Histories(RuleBasedStateMachine):
                 assert len(keys) == len(set(keys)), branch
 
 
+@pytest.mark.slow
 def test_whatever_was_rewritten_expired_and_rolled_back_the_newest_row_of_each_key_wins():
     Histories.done = {"refused": 0, "settled": 0}
     run_state_machine_as_test(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import hand_made_tables as hand
 import pyarrow as pa
+import pytest
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
@@ -199,6 +200,7 @@ def compared(number, source, planned, dead, guards):
     return ComparedFile(Ordinal(number), 0, deletes.count(False), deletes.count(True), path in guards, None)
 
 
+@pytest.mark.slow
 def test_marks_that_the_head_allows_do_not_change_its_view():
     allowed = 0
     for seed in range(TABLES):

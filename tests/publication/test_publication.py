@@ -443,6 +443,7 @@ def test_other_formats_are_refused_once_it_is_published(orders):
         orders.compact(compacted_file_content_type="orc")
 
 
+@pytest.mark.slow
 def test_delta_files_with_field_ids_of_another_table_never_stay(orders, tmp_path):
     """Readers would follow the ids and not the names."""
     schema = pa.schema(

@@ -87,6 +87,7 @@ def lakes(tmp_path, monkeypatch):
         yield published
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monkeypatch):
     fresh = lakes(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
@@ -120,6 +121,7 @@ def read(published):
     return plain([{k: v for k, v in row.items() if v is not None} for row in published.catalog.read(T).to_pylist()])
 
 
+@pytest.mark.slow
 def test_a_first_publication_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monkeypatch, lake):
     configure(lake, monkeypatch)
     with monkeypatch.context() as patch:

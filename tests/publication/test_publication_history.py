@@ -88,6 +88,7 @@ def carry_out(published, number, step):
             vacuum(catalog, T, age_min_s=0, force=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINK)
 @given(st.lists(STEPS, min_size=4, max_size=14))
 def test_the_publication_has_the_rows_of_the_table_after_every_compaction(steps):

@@ -82,6 +82,7 @@ class History:
         return not deltacompact.open_catalog(self.root).state("t", self.catalog.partition("t", {"p": name})).deltas
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_whatever_is_bad_about_one_partition_the_others_are_compacted_and_lose_nothing(tmp_path, kind):
     history = History(tmp_path, f"{kind} of {PARTITIONS}")

@@ -60,6 +60,7 @@ def test_two_hundred_outputs_take_few_requests_for_records(filled: MemoryStore) 
     assert sum(batches(store)) == OUTPUTS
 
 
+@pytest.mark.slow
 def test_a_crash_loses_at_most_a_batch(filled: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compacted_files, "BATCH_TASK_S", 0.0)  # a batch for each output
     for written in (1, 57, 199):
@@ -83,6 +84,7 @@ def test_a_crash_loses_at_most_a_batch(filled: MemoryStore, monkeypatch: pytest.
         assert batches(store) == [1] * OUTPUTS and rows_of(store) == list(range(OUTPUTS))
 
 
+@pytest.mark.slow
 def test_the_loser_of_a_slot_adopts_what_is_in_it(filled: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another attempt records its outputs while ours works: each output is recorded once, and ours publishes them."""
     monkeypatch.setattr(compacted_files, "BATCH_TASK_S", 0.0)

@@ -59,6 +59,7 @@ def expected() -> Rows:
     return before
 
 
+@pytest.mark.slow
 def test_after_a_crash_at_any_operation_the_rerun_goes_on_and_gives_the_same_rows(expected: Rows) -> None:
     resumed = set()
     for store, crash in each_crash(THREE_ROUNDS):
@@ -76,6 +77,7 @@ def test_after_a_crash_at_any_operation_the_rerun_goes_on_and_gives_the_same_row
     assert resumed == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_deltas_that_arrive_before_the_rerun_are_left_to_the_next_session(expected: Rows) -> None:
     for store, crash in each_crash(THREE_ROUNDS):
         published, recorded = was_published(store), recorded_rounds(store)
@@ -99,6 +101,7 @@ def own_session(store: MemoryStore) -> list[Any]:
     return [stat for stat in plans if json.loads(store.get(stat.path))["destination_version"] == active]
 
 
+@pytest.mark.slow
 def test_a_rerun_with_other_arguments_is_another_session(expected: Rows) -> None:
     for store, crash in each_crash(THREE_ROUNDS):
         published = was_published(store)
@@ -110,6 +113,7 @@ def test_a_rerun_with_other_arguments_is_another_session(expected: Rows) -> None
         assert run(store, THREE_ROUNDS).nothing_to_do
 
 
+@pytest.mark.slow
 def test_a_rerun_that_dies_as_well_can_be_resumed_in_turn(expected: Rows) -> None:
     for place, (store, crash) in enumerate(each_crash(THREE_ROUNDS)):
         for at in (3 + place % 7, 11, 23):
@@ -122,6 +126,7 @@ def test_a_rerun_that_dies_as_well_can_be_resumed_in_turn(expected: Rows) -> Non
         assert_sound(store)
 
 
+@pytest.mark.slow
 def test_a_destination_that_died_half_written_reads_as_empty_until_the_rerun_publishes_it(expected: Rows) -> None:
     to_another_table = {**THREE_ROUNDS, "destination_compacted_table_id": "d"}
 

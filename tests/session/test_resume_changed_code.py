@@ -55,6 +55,7 @@ def expected() -> Rows:
     return live_rows(table_with_a_base_and_deltas())
 
 
+@pytest.mark.slow
 def test_a_release_with_other_file_sizes_writes_the_outputs_that_were_recorded(
     expected: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_release_with_other_file_sizes_writes_the_outputs_that_were_recorded(
     assert resumed_after_the_decision > 3
 
 
+@pytest.mark.slow
 def test_another_planner_begins_another_session(expected: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     crashes = [store for store, _ in each_crash(THREE_ROUNDS)]
     monkeypatch.setattr(session_records, "PLANNER_VERSION", session_records.PLANNER_VERSION + 1)

@@ -63,6 +63,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=examples(150))
 def test_dead_rows_of_deltas_count_nowhere(steps: list[Step]) -> None:

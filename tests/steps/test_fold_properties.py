@@ -55,6 +55,7 @@ EVENTFUL: dict[str, Any] = {
 """Three keys to which much happens, one event at a time, compacted after each."""
 
 
+@pytest.mark.slow
 @given(cases(sort_kinds=st.just(["boolean"]), retention=st.integers(0, 3), gaps=st.integers(1, 2), **EVENTFUL))
 @PROFILE
 def test_a_tombstone_blocks_for_as_long_as_it_is_retained_however_the_deltas_are_divided(case: Case) -> None:
@@ -102,6 +103,7 @@ def held(kind: Kind, type_: pa.DataType | str) -> list[Any]:
     return [None, *(value for value in kind.values if kind.array([value], type_).type == type_)]
 
 
+@pytest.mark.slow
 @given(cases())
 @PROFILE
 def test_merge_on_read_gives_the_oracles_rows_after_each_delta(case: Case) -> None:

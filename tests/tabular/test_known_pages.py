@@ -116,6 +116,7 @@ def test_what_polars_writes(dictionary: bool) -> None:
         assert all(judged(sink.getvalue()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["V1", "V2"])
 def test_what_duckdb_writes_is_known_but_for_packed_differences(tmp_path: Path, version: str) -> None:
     known = list[bool]()
