@@ -46,7 +46,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def cli() -> None:
-    """Fold the deltas of merge-on-read tables into few large files, one live row per primary key.
+    """Compact data-lake tables: fold delta streams into one live row per key, and compact Iceberg tables.
 
     \b
     CATALOG is a local path, file:///path or s3://bucket/prefix. A first table:

@@ -207,7 +207,9 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
 @click.command(cls=WithSections, says=lambda: option_sections(MODES))
 @compaction_options
 @delta_stream_option("--sns-topic", metavar="ARN", help="Send the start, the rounds and the end to this SNS topic.")
-@delta_stream_option("--sla", type=click.IntRange(min=1), metavar="SECONDS", help="A desired SLA to send with them.")
+@delta_stream_option(
+    "--sla", type=click.IntRange(min=1), metavar="SECONDS", help="The desired SLA to send with these events."
+)
 @iceberg_options
 @iceberg_option("--from-plan", metavar="PLAN.json", help="Carry out a plan that `plan --out` wrote.")
 def compact(
@@ -219,7 +221,7 @@ def compact(
 ) -> None:
     """Fold the deltas of a table: one live row per key. After an interruption, the same command resumes.
 
-    Of an Iceberg table, the files are rewritten with all deletes applied, or --mode chooses something else.
+    For an Iceberg table, --mode says what is done. By default, files are rewritten with all deletes applied.
 
     \b
     deltacompact compact ./lake orders

@@ -83,8 +83,13 @@ def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], qui
 @json_option
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
-@iceberg_option("--before", type=int, metavar="ID", help="A snapshot. Default: what the newest compaction found.")
-@iceberg_option("--after", type=int, metavar="ID", help="The other one. Default: what the newest compaction left.")
+@iceberg_option(
+    "--before",
+    type=int,
+    metavar="ID",
+    help="The snapshot before. Default: the one on which the newest compaction began.",
+)
+@iceberg_option("--after", type=int, metavar="ID", help="The snapshot after. Default: that of the newest compaction.")
 def validate(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,

@@ -24,8 +24,12 @@ TABLES = {"orders": (4, 60), "visits": (2, 120), "returns": (3, 5)}
 @click.option(
     "--folder", metavar="FOLDER", help="Where the tables, the queue and the state go. Default: a temporary folder."
 )
-@click.option("--rows", type=click.IntRange(min=100), default=200_000, show_default=True, help="Rows of a partition.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="P", help="Of the page. Default: any.")
+@click.option(
+    "--rows", type=click.IntRange(min=100), default=200_000, show_default=True, metavar="N", help="Rows of a partition."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="P", help="Port of the page. Default: any free one."
+)
 @click.option("--stay/--no-stay", default=None, help="Keep the page up until Ctrl-C. Default: on a terminal.")
 def demo(folder: str | None, rows: int, port: int, stay: bool | None) -> None:
     """Run three job runs on this machine.

@@ -46,7 +46,7 @@ _MEMORY_SHARE = 0.8
     type=click.IntRange(1, 10_000),
     default=DEFAULTS.max_sessions,
     metavar="N",
-    help="Most sessions at once. Default: one for each CPU of this machine.",
+    help="Most groups of sessions at once. Default: one for each CPU of this machine.",
 )
 @click.option(
     "--max-workers",
@@ -79,22 +79,21 @@ _MEMORY_SHARE = 0.8
     default=DEFAULTS.tries,
     show_default=True,
     metavar="N",
-    help="After so many failures of a session, its job run has failed.",
+    help="A session is tried so many times; then its job run has failed.",
 )
 @seconds_option(
     "give-up-after",
     DEFAULTS.give_up_after_s,
     0,
     None,
-    "So long a job run waits for what passes: a catalog that does not answer, expired credentials, no memory.",
+    "How long a job run waits for what passes: a catalog that does not answer, expired credentials, no memory.",
 )
 @seconds_option(
     "stall",
     DEFAULTS.stall_s,
     1,
     None,
-    "End a session and try it again, if it records nothing for so long, and for ten times of what it is expected to "
-    "take.",
+    "End a session and try it again if it has recorded nothing for so long and for ten times its expected time.",
 )
 @click.option(
     "--port",
