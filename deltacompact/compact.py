@@ -13,10 +13,10 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.model import ContentType, SortKey
-from deltacompact.base.modes import CONVERT, MODES, UPSERT
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
+from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.job import Request, compact_job
 from deltacompact.results import CompactionResult
 from deltacompact.tabular.formats import suffix_of
@@ -180,15 +180,12 @@ def _compact_iceberg(
     settings: Settings | None,
     event_sinks: Sequence[EventSink],
 ) -> RewriteResult | ConvertResult | UpsertResult:
-    if mode is not None and mode not in MODES:
-        raise InputError(f"mode {mode!r} is none of: {', '.join(MODES)}")
+    chosen = mode_named(mode)
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     emit = fan_out([expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)])
-    if mode == CONVERT:
-        return catalog.convert(table_id, options, branch, settings, emit=emit)
-    if mode == UPSERT:
-        return catalog.upsert(table_id, options, branch, settings, emit=emit)
-    return catalog.rewrite(table_id, options, branch, settings, emit=emit)
+    result: RewriteResult | ConvertResult | UpsertResult
+    result = catalog.run(chosen, table_id, options, branch, settings, emit=emit)
+    return result
 
 
 def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:

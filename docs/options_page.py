@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deltacompact.iceberg_modes.modes import OPTIONS
+from deltacompact.iceberg_modes.modes import MAINTAIN, names, options_of
 from deltacompact.iceberg_modes.options import Option, declared
 
 PATH = Path(__file__).with_name("iceberg-options.md")
@@ -22,12 +22,12 @@ _OF = {
 
 def page() -> str:
     """The page, with a table for each mode."""
-    return _HEAD + "".join(map(_of_mode, OPTIONS))
+    return _HEAD + "".join(map(_of_mode, (*names(), MAINTAIN)))
 
 
 def _of_mode(name: str) -> str:
     said = f"{_OF[name]}\n\n" if name in _OF else ""
-    rows = "\n".join(map(_row, declared(OPTIONS[name]).values()))
+    rows = "\n".join(map(_row, declared(options_of(name)).values()))
     return f"\n## {name}\n\n{said}| option | default | what it means |\n|---|---|---|\n{rows}\n"
 
 

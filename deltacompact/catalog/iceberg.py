@@ -11,7 +11,7 @@ catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base import expect
@@ -25,22 +25,21 @@ from deltacompact.iceberg.comparison import Comparison, comparison
 from deltacompact.iceberg.table import pyiceberg_door
 from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.convert.convert import Convert, ConvertResult
-from deltacompact.iceberg_modes.convert.expected import expected as expected_conversion
-from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.convert.convert import ConvertResult
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+from deltacompact.iceberg_modes.driver import Compaction
 from deltacompact.iceberg_modes.expected import Expected
 from deltacompact.iceberg_modes.maintain.maintain import Maintain, MaintainResult
-from deltacompact.iceberg_modes.mode import no_sink
-from deltacompact.iceberg_modes.rewrite.expected import expected as expected_rewrite
-from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.mode import Mode, Plan, Result
+from deltacompact.iceberg_modes.modes import mode_named
+from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
-from deltacompact.iceberg_modes.rewrite.rewrite import Rewrite
-from deltacompact.iceberg_modes.upsert.expected import expected as expected_upsert
-from deltacompact.iceberg_modes.upsert.options import upsert_options
+from deltacompact.iceberg_modes.steps import no_sink
+from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
-from deltacompact.iceberg_modes.upsert.upsert import Upsert, UpsertResult
+from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
 from deltacompact.iceberg_modes.watching import WatchedBranch
 
 
@@ -64,21 +63,39 @@ class IcebergCatalog:
         """As PyIceberg was configured: type, uri, warehouse, …"""
         return {name: str(value) for name, value in self._catalog.properties.items()}
 
-    def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
-        """What a rewrite of a branch would do. Writes nothing."""
-        return self._prepared(table_id, options, branch, Settings()).plan()
+    def planned(
+        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> Plan:
+        """What a mode would do with a branch. Writes nothing."""
+        return self._call(mode, table_id, options, branch).plan()
+
+    def run(
+        self,
+        mode: Mode[Plan, Result],
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> Result:
+        """Do to a branch what the mode does. `plan`: the JSON of a plan to carry out, with its own options.
+
+        Before that, what a session that died had written is committed. `emit` gets WaitingForSession, ModeStarted,
+        GroupWritten, GroupsCommitted and ModeFinished events.
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        return self._call(mode, table_id, options, branch, settings, emit).run(plan)
 
     def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:
         """How long carrying out a plan is expected to take. Starts no cluster."""
         settings = settings or Settings()
         capacity = foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity
-        match plan:
-            case RewritePlan():
-                return expected_rewrite(plan, capacity)
-            case ConvertPlan():
-                return expected_conversion(plan, capacity)
-            case UpsertPlan():
-                return expected_upsert(plan, capacity)
+        return mode_named(plan.mode).steps().expected(plan, capacity)
+
+    def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
+        """What a rewrite of a branch would do. Writes nothing."""
+        return self.planned(REWRITE, table_id, options, branch)
 
     def rewrite(
         self,
@@ -89,13 +106,42 @@ class IcebergCatalog:
         plan: str | bytes | None = None,
         emit: EventSink = no_sink,
     ) -> RewriteResult:
-        """Rewrite a branch with all deletes applied. `plan`: the JSON of a plan to carry out, with its own options.
+        """Rewrite a branch with all deletes applied. See `run`."""
+        return self.run(REWRITE, table_id, options, branch, settings, plan, emit)
 
-        Before that, what a session that died had written is committed. `emit` gets WaitingForSession, ModeStarted,
-        GroupWritten, GroupsCommitted and ModeFinished events.
-        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
-        """
-        return replace(self._prepared(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
+    def plan_conversion(
+        self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> ConvertPlan:
+        """What a conversion of a branch would do. Writes nothing."""
+        return self.planned(CONVERT, table_id, options, branch)
+
+    def convert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> ConvertResult:
+        """Turn the equality deletes of a branch into deletes by position. See `run`."""
+        return self.run(CONVERT, table_id, options, branch, settings, plan, emit)
+
+    def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
+        """What an upsert of a branch would compare. Writes nothing."""
+        return self.planned(UPSERT, table_id, options, branch)
+
+    def upsert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> UpsertResult:
+        """Mark all rows of a branch as dead but the newest of each key. See `run`."""
+        return self.run(UPSERT, table_id, options, branch, settings, plan, emit)
 
     def maintain(
         self,
@@ -116,48 +162,6 @@ class IcebergCatalog:
         """
         work = Maintain(self._table(table_id), branch, _named(options), dry_run, say=say)
         return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
-
-    def plan_conversion(
-        self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
-    ) -> ConvertPlan:
-        """What a conversion of a branch would do. Writes nothing."""
-        return self._conversion(table_id, options, branch, Settings()).plan()
-
-    def convert(
-        self,
-        table_id: str,
-        options: Mapping[str, Any] | None = None,
-        branch: str = MAIN,
-        settings: Settings | None = None,
-        plan: str | bytes | None = None,
-        emit: EventSink = no_sink,
-    ) -> ConvertResult:
-        """Turn the equality deletes of a branch into deletes by position. `plan`: the JSON of a plan to carry out.
-
-        Sessions that died, and `emit`: as in `rewrite`.
-        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
-        """
-        return replace(self._conversion(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
-
-    def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
-        """What an upsert of a branch would compare. Writes nothing."""
-        return self._upsert(table_id, options, branch, Settings()).plan()
-
-    def upsert(
-        self,
-        table_id: str,
-        options: Mapping[str, Any] | None = None,
-        branch: str = MAIN,
-        settings: Settings | None = None,
-        plan: str | bytes | None = None,
-        emit: EventSink = no_sink,
-    ) -> UpsertResult:
-        """Mark all rows of a branch as dead but the newest of each key. `plan`: the JSON of a plan to carry out.
-
-        Sessions that died, and `emit`: as in `rewrite`.
-        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
-        """
-        return replace(self._upsert(table_id, options, branch, settings or Settings()), emit=emit).run(plan)
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         """A branch as it is now: its live data files and delete files."""
@@ -182,16 +186,18 @@ class IcebergCatalog:
         """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""
         return committed_by(self._table(table_id).metadata.snapshots.values(), work)
 
-    def _upsert(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Upsert:
-        return Upsert(self._compactable(table_id), branch, upsert_options(_named(options)), settings)
-
-    def _conversion(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Convert:
-        chosen = convert_options(_named(options))
-        return Convert(self._compactable(table_id), branch, chosen, settings)
-
-    def _prepared(self, table_id: str, options: Mapping[str, Any] | None, branch: str, settings: Settings) -> Rewrite:
+    def _call(
+        self,
+        mode: Mode[Plan, Result],
+        table_id: str,
+        options: Mapping[str, Any] | None,
+        branch: str,
+        settings: Settings | None = None,
+        emit: EventSink = no_sink,
+    ) -> Compaction[Plan, Result]:
         table = self._compactable(table_id)
-        return Rewrite(table, branch, rewrite_options(_named(options), table.metadata.properties), settings)
+        chosen = mode.read_options(_named(options), table.metadata.properties)
+        return Compaction(mode, table, branch, chosen, settings or Settings(), emit=emit)
 
     def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
         """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""

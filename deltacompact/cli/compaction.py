@@ -11,7 +11,6 @@ import click
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
-from deltacompact.base.modes import MODES
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options
 from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
@@ -19,6 +18,7 @@ from deltacompact.cli.arguments import any_catalog_argument, json_option, partit
 from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
 from deltacompact.cli.iceberg_options import option_sections
 from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
+from deltacompact.iceberg_modes.modes import names
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -175,7 +175,7 @@ def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
-@click.command(cls=WithSections, says=lambda: option_sections(MODES))
+@click.command(cls=WithSections, says=lambda: option_sections(names()))
 @compaction_options
 @iceberg_options
 @iceberg_option("--out", metavar="PLAN.json", help="Write the plan to a file, for compact --from-plan.")
@@ -204,7 +204,7 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
         raise Failed(shown.errors[0])
 
 
-@click.command(cls=WithSections, says=lambda: option_sections(MODES))
+@click.command(cls=WithSections, says=lambda: option_sections(names()))
 @compaction_options
 @delta_stream_option("--sns-topic", metavar="ARN", help="Send the start, the rounds and the end to this SNS topic.")
 @delta_stream_option(

@@ -21,24 +21,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deltacompact.base import modes
 from deltacompact.base.errors import InputError
-from deltacompact.base.modes import MODES, REWRITE
 from deltacompact.base.settings import Settings
-from deltacompact.base.wording import counted, reasons_in_words
-from deltacompact.cli import iceberg_convert, iceberg_table, iceberg_upsert
+from deltacompact.base.wording import counted
+from deltacompact.cli import iceberg_table
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.iceberg_options import option_sections
 from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, WithSections, iceberg_option
-from deltacompact.iceberg_modes.modes import MAINTAIN
+from deltacompact.iceberg_modes import modes
+from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.iceberg_modes.expected import Expected
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
-    from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
-    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 
 _INSTEAD = {
     "--partition": "--where",
@@ -56,9 +53,8 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         iceberg_option(
             "--mode",
-            type=click.Choice(MODES),
-            help="rewrite (default): write files anew, with all deletes applied. convert: turn equality deletes "
-            "into position deletes. upsert: keep the newest row of each key, and mark the others as dead.",
+            type=click.Choice(modes.names()),
+            help=" ".join(f"{mode.name}: {mode.text}." for mode in modes.MODES) + f" Default: {modes.MODES[0].name}.",
         ),
         iceberg_option("--branch", metavar="NAME", help="The branch. Default: main."),
         iceberg_option(
@@ -100,7 +96,9 @@ def print_table(catalog: IcebergCatalog, table: str, branch: str, as_json: bool)
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """The plan as text, as JSON, or into a file."""
     refuse_delta_stream_options()
-    found, document, lines = _planned(catalog, table, options)
+    mode = mode_named(options["mode"])
+    found = catalog.planned(mode, table, _chosen(options), options["branch"] or "main")
+    document, lines = mode.steps().document(found), mode.steps().plan_lines(found)
     if options["out"]:
         _write(Path(options["out"]), json.dumps(document, indent=1))
     price = options["usd_per_core_hour"]
@@ -112,25 +110,6 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     else:
         lines.append(_expected_line(foreseen, price))
     answer(options["as_json"], document, *lines)
-
-
-def _planned(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any], list[str]]:
-    """The plan of the mode, its document, and what it says in words."""
-    from deltacompact.iceberg_modes.convert import plan_document as of_conversion
-    from deltacompact.iceberg_modes.rewrite import plan_document as of_rewrite
-    from deltacompact.iceberg_modes.upsert import plan_document as of_upsert
-
-    chosen, branch = _chosen(options), options["branch"] or "main"
-    match options["mode"]:
-        case modes.CONVERT:
-            conversion = catalog.plan_conversion(table, chosen, branch)
-            return conversion, of_conversion.plan_document(conversion), iceberg_convert.plan_lines(conversion)
-        case modes.UPSERT:
-            upsert = catalog.plan_upsert(table, chosen, branch)
-            return upsert, of_upsert.plan_document(upsert), iceberg_upsert.plan_lines(upsert)
-        case _:
-            rewrite = catalog.plan(table, chosen, branch)
-            return rewrite, of_rewrite.plan_document(rewrite), _plan_lines(rewrite)
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
@@ -149,20 +128,10 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
     if options["mode"] and planned not in (None, options["mode"]):
         raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
-    mode, chosen = planned or options["mode"] or REWRITE, _chosen(options)
+    mode = mode_named(planned or options["mode"])
     with progress(Console(stderr=True, quiet=True) if options["as_json"] else err) as sink:
-        emit = fan_out([sink])
-        match mode:
-            case modes.CONVERT:
-                result: Any = catalog.convert(table, chosen, branch, settings, plan, emit)
-                lines = iceberg_convert.result_lines(result)
-            case modes.UPSERT:
-                result = catalog.upsert(table, chosen, branch, settings, plan, emit)
-                lines = iceberg_upsert.result_lines(result)
-            case _:
-                result = catalog.rewrite(table, chosen, branch, settings, plan, emit)
-                lines = _result_lines(result)
-    answer(options["as_json"], dataclasses.asdict(result), *lines)
+        result = catalog.run(mode, table, _chosen(options), branch, settings, plan, fan_out([sink]))
+    answer(options["as_json"], dataclasses.asdict(result), *mode.steps().result_lines(result))
 
 
 def _mode_of(plan: bytes | None) -> str | None:
@@ -171,7 +140,7 @@ def _mode_of(plan: bytes | None) -> str | None:
         kind = json.loads(plan or b"{}")["kind"]
     except (ValueError, KeyError, TypeError):
         return None
-    return next((mode for mode in MODES if kind == f"iceberg {mode} plan"), None)
+    return next((name for name in modes.names() if kind == f"iceberg {name} plan"), None)
 
 
 @click.command(cls=WithSections, says=lambda: option_sections([MAINTAIN]))
@@ -278,42 +247,10 @@ def _write(path: Path, text: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _plan_lines(plan: RewritePlan) -> list[str]:
-    lines = []
-    for group in plan.groups:
-        why = reasons_in_words(source.reason for source in group.inputs)
-        where = f"partition {group.partition}: " if group.partition else ""
-        size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
-        into = counted(group.output_files, "file")
-        if group.partition is None:
-            into += f" or more, divided by partition spec {group.spec_id}"
-        lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
-    return [
-        *lines,
-        *(f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays),
-    ]
-
-
 def _expected_line(expected: Expected, usd_per_core_hour: float | None) -> str:
     cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"
     work = f"{expected.core_seconds:,.1f} core-seconds{cost}"
     return f"expected: {expected.seconds:,.1f} s on {counted(expected.slots, 'slot')}, {work}"
-
-
-def _result_lines(result: RewriteResult) -> list[str]:
-    if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
-    snapshots = ", ".join(str(number) for number in result.snapshots)
-    files = f"{counted(result.files_in, 'file')} -> {counted(result.files_out, 'file')}"
-    dead = f"{result.dead_by_position:,} deleted by position + {result.dead_by_key:,} deleted by key"
-    removed = counted(result.delete_files_removed, "delete file")
-    return [
-        f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots}",
-        f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
-        *([f"{counted(result.resumed, 'group')} written by an earlier run"] if result.resumed else []),
-        *(f"not rewritten: {line}" for line in result.refused),
-        *result.notes,
-    ]
 
 
 def _maintained_lines(result: MaintainResult) -> list[str]:

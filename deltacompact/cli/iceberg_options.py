@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deltacompact.iceberg_modes.modes import MAINTAIN, OPTIONS
+from deltacompact.iceberg_modes.modes import MAINTAIN, options_of
 from deltacompact.iceberg_modes.options import Option, declared
 
 
@@ -16,7 +16,7 @@ def option_sections(names: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     """For each mode a title, and its options with what they mean."""
     return {
         f"Values of --option{'' if name == MAINTAIN else f' for --mode {name}'}": [
-            _record(option) for option in declared(OPTIONS[name]).values()
+            _record(option) for option in declared(options_of(name)).values()
         ]
         for name in names
     }

@@ -1,7 +1,9 @@
 """What can be done with a branch of an Iceberg table while others write to it.
 
-modes            all modes, and their options
-mode             one call of a mode: the driver     left, plan, resume, sessions, done again
+driver           one call of a mode                 left, plan, resume, sessions, done again
+modes            the list of all modes              a new mode is a folder and a line here
+mode, steps      what a mode is                     a value; what the driver asks of it
+session          the work of one plan               written and committed under a journal
 rewrite          the mode `rewrite`                 options, plan, outputs, validation
 convert          the mode `convert`                 options, plan, which marks are still true
 upsert           the mode `upsert`                  options, columns, plan, comparison by tasks, validation

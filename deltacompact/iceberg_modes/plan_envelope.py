@@ -26,28 +26,12 @@ from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg.deletes.matching import Deletes, distinct
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Status, canonical
 from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.plan import ModePlan
 
 PLAN_FORMAT = 1
 
 Key = tuple[str, int | None]
 """The path of a delete file, and the offset of a deletion vector in it."""
-
-
-class Headed(Protocol):
-    """What the heading says of a plan."""
-
-    @property
-    def table_id(self) -> str: ...
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def branch(self) -> str: ...
-    @property
-    def snapshot_id(self) -> int | None: ...
-    @property
-    def sequence_number(self) -> int: ...
-    @property
-    def options(self) -> Any: ...
 
 
 class Source(Protocol):
@@ -59,7 +43,7 @@ class Source(Protocol):
     def deletes(self) -> Deletes: ...
 
 
-def enveloped(mode: str, plan: Headed, body: dict[str, Any]) -> dict[str, Any]:
+def enveloped(plan: ModePlan, body: dict[str, Any]) -> dict[str, Any]:
     """The document of a plan, with its checksum."""
     heading: dict[str, Any] = {
         "table": plan.table_id,
@@ -70,7 +54,12 @@ def enveloped(mode: str, plan: Headed, body: dict[str, Any]) -> dict[str, Any]:
         "options": asdict(plan.options),
     }
     whole = heading | body
-    return {"format": PLAN_FORMAT, "kind": f"iceberg {mode} plan", "sha256": checksum(whole), "plan": whole}
+    return {"format": PLAN_FORMAT, "kind": f"iceberg {plan.mode} plan", "sha256": checksum(whole), "plan": whole}
+
+
+def heading_of(body: Mapping[str, Any]) -> tuple[str, str, str, int | None, int]:
+    """What a document says of the branch, as `TableState.heading` does."""
+    return body["table"], body["uuid"], body["branch"], body["snapshot_id"], body["sequence_number"]
 
 
 def opened(text: str | bytes, mode: str, state: TableState) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -44,10 +44,9 @@ from pydantic import (
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
-from deltacompact.base.modes import MODES, REWRITE
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import text_of
-from deltacompact.iceberg_modes.modes import OPTIONS
+from deltacompact.iceberg_modes.modes import mode_named, names, options_of
 from deltacompact.iceberg_modes.options import declared
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
@@ -87,7 +86,10 @@ OptionValue: TypeAlias = (
 Topic: TypeAlias = Annotated[
     str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{TOPIC_ARN}$"})
 ]
-Mode: TypeAlias = Literal["rewrite", "convert", "upsert"]
+if TYPE_CHECKING:
+    Mode: TypeAlias = str
+else:
+    Mode = Literal[names()]
 Direction: TypeAlias = Literal["ascending", "descending"]
 _OF_STREAMS = (
     "primary_keys",
@@ -195,7 +197,7 @@ class Instruction(BaseModel):
     @property
     def chosen_mode(self) -> str:
         """The mode of a document for an Iceberg table."""
-        return self.mode or REWRITE
+        return mode_named(self.mode).name
 
     @property
     def partition_values(self) -> list[dict[str, str | None]] | None:
@@ -299,9 +301,9 @@ def _options_schema(mode: str) -> dict[str, Any]:
     """What the options of a mode mean, for editors. Their values are read with the table: it has defaults for some."""
     said = {
         option.name: {"description": f"{option.meaning}. Default: {option.default}"}
-        for option in declared(OPTIONS[mode]).values()
+        for option in declared(options_of(mode)).values()
     }
-    of_mode = {"properties": {"mode": {"const": mode}}, "required": [] if mode == REWRITE else ["mode"]}
+    of_mode = {"properties": {"mode": {"const": mode}}, "required": [] if mode == mode_named(None).name else ["mode"]}
     return {"if": of_mode, "then": {"properties": {"options": {"properties": said}}}}
 
 
@@ -313,7 +315,7 @@ _KINDS = {
             "source_table_id": {"pattern": _ICEBERG_TABLE},
             "settings": {"properties": dict.fromkeys(_SETTINGS_OF_STREAMS, False)},
         },
-        "allOf": [_options_schema(mode) for mode in MODES],
+        "allOf": [_options_schema(mode) for mode in names()],
     },
     "else": {"properties": dict.fromkeys(_OF_ICEBERG, False)},
 }

@@ -7,14 +7,12 @@ upsert     every data file: the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from deltacompact.base.model import INT64_MAX
-from deltacompact.base.modes import CONVERT, REWRITE
 from deltacompact.catalog.iceberg import IcebergCatalog
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
-from deltacompact.iceberg_modes.rewrite.plan import Reason
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg_modes.modes import mode_named
 from sessions.documents.instruction import Instruction
 from sessions.documents.streams import branch_of
 from sessions.planning.statistics import BranchStatistics
@@ -25,32 +23,21 @@ _DECODED = 3
 
 def branch_statistics(catalog: IcebergCatalog, asked: Instruction) -> BranchStatistics:
     """What a job run on a branch would read and write. Raises NotFoundError, InputError and CorruptionError."""
-    table, branch, mode = asked.source_table_id, asked.branch, asked.chosen_mode
-    if mode == REWRITE:
-        inputs = [source for group in catalog.plan(table, asked.options, branch).groups for source in group.inputs]
-        small = sum(source.reason is Reason.TOO_SMALL for source in inputs)
-        return _statistics(asked, [(source.entry, source.deletes) for source in inputs], small)
-    state = catalog.state(table, branch)
-    index = DeleteIndex(state)
-    found = [(entry, index.applying_to(entry)) for entry in state.data]
-    if mode == CONVERT:
-        found = [(entry, deletes) for entry, deletes in found if deletes.equality]
-    return _statistics(asked, found)
-
-
-def _statistics(asked: Instruction, inputs: Sequence[tuple[Entry, Deletes]], small: int = 0) -> BranchStatistics:
-    rewrites = asked.chosen_mode == REWRITE
-    data = [entry.file for entry, _ in inputs]
-    deletes = _distinct(entry.file for _, of_file in inputs for entry in of_file.all)
-    are_hashed = [bool(of_file.equality) or not rewrites for _, of_file in inputs]
+    table, branch, mode = asked.source_table_id, asked.branch, mode_named(asked.mode)
+    reads = mode.steps().reads(
+        lambda: catalog.planned(mode, table, asked.options, branch), lambda: catalog.state(table, branch)
+    )
+    data = [source.entry.file for source in reads.inputs]
+    deletes = _distinct(entry.file for source in reads.inputs for entry in source.deletes.all)
+    are_hashed = [bool(source.deletes.equality) or not reads.writes_inputs for source in reads.inputs]
     hashed = [file.rows if is_hashed else 0 for file, is_hashed in zip(data, are_hashed, strict=True)]
-    written = data if rewrites else []
+    written = data if reads.writes_inputs else []
     return BranchStatistics(
         table_id=asked.source_table_id,
         partition=branch_of({"branch": asked.branch}),
         delta_file_rows=(*(file.rows for file in deletes), *hashed),
         delta_bytes=sum(file.file_bytes for file in deletes),
-        base_small_files=small,
+        base_small_files=reads.small,
         base_rows=sum(file.rows for file in written),
         base_bytes=sum(file.file_bytes for file in written),
         read_bytes=max((_row_group_bytes(file) for file in data), default=0),

@@ -37,16 +37,17 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document as convert_document
-from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.driver import Compaction
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
 from deltacompact.iceberg_modes.plan_envelope import checksum
 from deltacompact.iceberg_modes.upsert import plan as plans
 from deltacompact.iceberg_modes.upsert import plan_document as upsert_document
 from deltacompact.iceberg_modes.upsert.comparing import Comparison
+from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_of_files
-from deltacompact.iceberg_modes.upsert.upsert import Upsert
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.local import LocalStore
 
@@ -119,13 +120,13 @@ class Twice:
 
 def convert(lake, branch="main", settings=TINY, sizes=SMALL, **options):
     chosen = convert_options({"key-index": "true"} | {name.replace("_", "-"): value for name, value in options.items()})
-    return Convert(IcebergTable.load(lake.catalog, T), branch, chosen, settings, sizes).run()
+    return Compaction(CONVERT, IcebergTable.load(lake.catalog, T), branch, chosen, settings, sizes).run()
 
 
 def upsert(lake, settings=TINY, sizes=SMALL, **options):
     named = {name.replace("_", "-"): value for name, value in options.items()}
     chosen = upsert_options({"key-columns": "id", "key-index": "true"} | named)
-    return Upsert(IcebergTable.load(lake.catalog, T), "main", chosen, settings, sizes).run()
+    return Compaction(UPSERT, IcebergTable.load(lake.catalog, T), "main", chosen, settings, sizes).run()
 
 
 def index_files(lake):

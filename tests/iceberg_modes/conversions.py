@@ -20,8 +20,9 @@ from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.driver import Compaction
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])
@@ -50,7 +51,7 @@ def prepared(lake, branch=MAIN, catalog=None, run=SETTINGS, sizes=TINY, before_c
     options = {names[name]: value for name, value in chosen.items()}
     if "max_commits" in chosen:
         options["partial-progress.enabled"] = True
-    return Convert(table, branch, convert_options(options), run, sizes, before_commit, **own)
+    return Compaction(CONVERT, table, branch, convert_options(options), run, sizes, before_commit, **own)
 
 
 def convert(lake, **others):

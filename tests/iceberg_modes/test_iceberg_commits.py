@@ -16,9 +16,10 @@ from pyiceberg.exceptions import ForbiddenError
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_to_json
-from deltacompact.iceberg_modes.rewrite.rewrite import Rewrite
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -185,7 +186,7 @@ def test_a_commit_on_another_branch_meanwhile_costs_one_attempt(lake):
 def test_manifests_of_refused_attempts_are_deleted(lake):
     table_of(lake, [1, 2])
     named = racing(lake, lambda: lake.append(T, rows(500)))
-    Rewrite(IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
+    Compaction(REWRITE, IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
     assert ids(lake) == [1, 2, 500]
     reachable = _reachable_metadata(lake)
     stored = {path.name for path in Path(lake.folder, "warehouse").rglob("*.avro")}
@@ -193,7 +194,9 @@ def test_manifests_of_refused_attempts_are_deleted(lake):
 
 
 def _rewrite_with(catalog):
-    return Rewrite(IcebergTable.load(catalog, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
+    return Compaction(
+        REWRITE, IcebergTable.load(catalog, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS
+    ).run()
 
 
 @pytest.mark.parametrize("carried_out", [True, False])

@@ -43,10 +43,11 @@ from deltacompact.base.settings import Settings
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document
-from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
 from deltacompact.iceberg_modes.convert.plan import Reason, plan_conversion
 from deltacompact.iceberg_modes.convert.proposals import Converted, ProposeConversion
+from deltacompact.iceberg_modes.driver import Compaction
 
 # The modes and their results
 
@@ -111,7 +112,7 @@ def test_a_second_run_finds_nothing_to_do_and_says_why(lake):
     lake.create("ns.empty", COLUMNS)
     assert lake.state("ns.empty").snapshot is None
     assert IcebergTable.load(lake.catalog, "ns.empty")
-    empty = Convert(IcebergTable.load(lake.catalog, "ns.empty"), MAIN, ConvertOptions(), SETTINGS).run()
+    empty = Compaction(CONVERT, IcebergTable.load(lake.catalog, "ns.empty"), MAIN, ConvertOptions(), SETTINGS).run()
     assert empty.nothing_to_do == "the branch has no equality deletes"
 
 

@@ -26,8 +26,9 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from deltacompact.base.errors import ConflictError
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.driver import Compaction
 
 T = "ns.t"
 BRANCHES = ("main", "audit")
@@ -173,7 +174,7 @@ class World:
                 self.lake.rewrite(T, branch, rewrite_all=True, **own)
             else:
                 table = IcebergTable.load(self.lake.catalog, T)
-                Convert(table, branch, convert_options({}), SETTINGS, **own).run()
+                Compaction(CONVERT, table, branch, convert_options({}), SETTINGS, **own).run()
         others()
         self.said.append(f"{branch}: {before} rows before")
 

@@ -14,8 +14,9 @@ from pyiceberg.types import DoubleType, IntegerType, NestedField
 
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.driver import Compaction
 
 T = "ns.t"
 
@@ -38,7 +39,7 @@ def test_zero_and_minus_zero_are_two_partitions(lake, mode):
     if mode == "rewrite":
         lake.rewrite(T, rewrite_all=True)
     else:
-        Convert(IcebergTable.load(lake.catalog, T), "main", convert_options({})).run()
+        Compaction(CONVERT, IcebergTable.load(lake.catalog, T), "main", convert_options({})).run()
     assert [(row["id"], str(row["f"])) for row in lake.rows(T)] == [(1, "0.0"), (2, "-0.0"), (2, "0.0")]
     state = lake.state(T)
     assert sorted(str(entry.file.partition[0]) for entry in state.data) == ["-0.0", "0.0"]

@@ -13,8 +13,9 @@ from iceberg_lake import SETTINGS, sorted_rows
 
 import deltacompact
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.convert import Convert
+from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
+from deltacompact.iceberg_modes.driver import Compaction
 
 T = "ns.t"
 STEPS = 16
@@ -86,7 +87,7 @@ class History:
             self.lake.rewrite(T, rewrite_all=True, before_commit=others)
         else:
             table = IcebergTable.load(self.lake.catalog, T)
-            Convert(table, "main", convert_options({}), SETTINGS, before_commit=others).run()
+            Compaction(CONVERT, table, "main", convert_options({}), SETTINGS, before_commit=others).run()
         others()  # where there was nothing to commit
 
     def do(self, kind: str) -> None:

@@ -37,7 +37,7 @@ class HandMade:
     def state(self, table_id, branch):
         return self._state
 
-    def plan(self, table_id, options, branch):
+    def planned(self, mode, table_id, options, branch):
         return plan_rewrite(self._state, rewrite_options(options or {}, {}))
 
 

@@ -21,8 +21,10 @@ from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.content_files import Content, Entry
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import TableState, scope_of
+from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
-from deltacompact.iceberg_modes.upsert.upsert import Upsert, UpsertResult
+from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
 
 LAST_UPDATED = 2147483539
 """The column in which rows of version 3 may have a sequence number of their own."""
@@ -34,7 +36,7 @@ def prepared(lake: Lake, table_id: str = "ns.t", branch: str = "main", settings:
     """An upsert. Options are named with underscores: key_columns="id"."""
     own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
     options = upsert_options({name.replace("_", "-"): value for name, value in others.items()})
-    return Upsert(IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own)
+    return Compaction(UPSERT, IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own)
 
 
 def upsert(lake: Lake, table_id: str = "ns.t", branch: str = "main", **others: Any) -> UpsertResult:

@@ -53,7 +53,7 @@ class DeletedBy:
 
 @dataclass(frozen=True, slots=True)
 class AskedRun:
-    """The files of a run, and the ordinal of each of its data files. -1: nobody asks about that one."""
+    """The files of a run, and the ordinal of each of its data files; -1 for a data file that the plan does not ask."""
 
     files: tuple[RunFile, ...]
     ordinals: npt.NDArray[np.int64]

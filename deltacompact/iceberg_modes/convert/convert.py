@@ -9,14 +9,10 @@ commit        one `overwrite` snapshot for some data files       data files that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from deltacompact.base.modes import CONVERT
 from deltacompact.base.wording import counted
-from deltacompact.executors.choose import executor_for
-from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.deletes.matching import Deletes
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
@@ -24,20 +20,21 @@ from deltacompact.iceberg.marks.finding import Asked, Finder
 from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
-from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.expected import expected
+from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
+from deltacompact.iceberg_modes.convert.resumption import resume_conversion
+from deltacompact.iceberg_modes.convert.words import plan_lines, result_lines
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
-from deltacompact.iceberg_modes.mode import Mode
 from deltacompact.iceberg_modes.result import ModeResult
+from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work, with_deletes
 
 
 @dataclass(slots=True)
@@ -72,68 +69,33 @@ class ConvertResult(ModeResult):
         self.delete_files_superseded += done.outcome.superseded
 
 
-class Convert(Mode[ConvertOptions, ConvertPlan, "Converting", ConvertResult]):
-    """One call of convert."""
+def _planned(call: Call[ConvertPlan, ConvertResult], state: TableState, left: Left) -> ConvertPlan:
+    options: ConvertOptions = call.options
+    if options.where is None:
+        return plan_conversion(state, options)
+    return plan_conversion(state, options, wanted=call.table.may_match(options.where))
 
-    __slots__ = ()
 
-    name = CONVERT
-
-    def _planned(self, state: TableState, left: Left) -> ConvertPlan:
-        if self.options.where is None:
-            return plan_conversion(state, self.options)
-        return plan_conversion(state, self.options, wanted=self.table.may_match(self.options.where))
-
-    def _approved(self, document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> ConvertPlan:
-        converted = (equality_paths(dead.plan.body) for dead in left.dead if dead.plan.mode == CONVERT)
-        return plan_from_json(document, state, frozenset[str]().union(*converted))
-
-    def _again(self, state: TableState, work: Converting) -> ConvertPlan:
-        touched = frozenset(one.entry.file.path for one in work.touched)
-        return plan_conversion(state, work.plan.options, work.deletes, touched)
-
-    def _result(self, plan: ConvertPlan) -> ConvertResult:
-        return ConvertResult(self.table.metadata.table_id, self.branch)
-
-    def _work(
-        self,
-        table: IcebergTable,
-        state: TableState,
-        plan: ConvertPlan,
-        former: Converting | None,
-        result: ConvertResult,
-    ) -> Converting:
-        executor = executor_for(self.settings, plan.rows, plan.bytes)
-        result.executor = executor.name
-        if former is None:
-            return Converting(self, table, state.data, plan, executor, result, plan.delete_paths)
-        return Converting(self, table, state.data, plan, executor, result, former.deletes, former.settled)
+def _approved(document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> ConvertPlan:
+    converted = (equality_paths(dead.plan.body) for dead in left.dead if dead.plan.mode == NAME)
+    return plan_from_json(document, state, frozenset[str]().union(*converted))
 
 
 @dataclass(slots=True)
-class Converting:
+class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], ConvertOutcome, ConvertResult]):
     """The work of a plan.
 
-    data        all data files of the branch
     deletes     the equality deletes of the first plan of the call
     settled     data files whose dead rows are deleted by position now
     touched     data files that others touched
     """
 
-    call: Convert
-    table: IcebergTable
-    data: tuple[Entry, ...]
-    plan: ConvertPlan
-    executor: Executor
-    result: ConvertResult
-    deletes: frozenset[str]
-    settled: tuple[Asked, ...] = ()
-    touched: list[Asked] = field(default_factory=list)
-    mode = CONVERT
+    deletes: frozenset[str] = field(init=False)
+    settled: tuple[Asked, ...] = field(init=False)
 
-    @property
-    def document(self) -> Mapping[str, Any]:
-        return plan_document(self.plan)
+    def __post_init__(self, former: Converting | None) -> None:
+        self.deletes = former.deletes if former else self.plan.delete_paths
+        self.settled = former.settled if former else ()
 
     @property
     def commits(self) -> Sequence[Sequence[AskedGroup]]:
@@ -151,7 +113,7 @@ class Converting:
         indexes = None
         if is_enabled(self.plan.options.key_index, metadata.properties):
             block_entries, notes = self.call.sizes.block_entries, self.result.notes
-            indexes = KeyIndexes.of(tasks, self.data, settings.limits, folder, notes, block_entries)
+            indexes = KeyIndexes.of(tasks, self.state.data, settings.limits, folder, notes, block_entries)
         finder = Finder(tasks, _of_keys(metadata, self.plan), settings.limits, self.call.sizes, folder, indexes)
         marker = Marker(tasks, metadata, settings, name_of_files(session))
         for group in groups:
@@ -175,6 +137,10 @@ class Converting:
         self.result.data_files_asked += sum(len(group.asked) for group in groups)
         self.result.rows_asked += sum(group.rows for group in groups)
 
+    def again(self, state: TableState) -> ConvertPlan:
+        touched = frozenset(one.entry.file.path for one in self.touched)
+        return plan_conversion(state, self.plan.options, self.deletes, touched)
+
     @property
     def given_up(self) -> list[str]:
         files = counted(len(self.touched), "data file")
@@ -195,3 +161,22 @@ def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
     """The table as if it had only the columns by which it deletes: no other column needs to be readable."""
     ids = sorted(plan.key_ids)
     return replace(metadata, schema=by_field_id(metadata.columns[number].field for number in ids))
+
+
+def _reads(plan: Callable[[], ConvertPlan], state: Callable[[], TableState]) -> Reads:
+    """Data files that an equality delete may hit: their keys are read."""
+    return Reads([source for source in with_deletes(state()) if source.deletes.equality])
+
+
+STEPS = Steps(
+    plan=_planned,
+    approved=_approved,
+    document=plan_document,
+    result=lambda call, plan: ConvertResult(plan.table_id, call.branch),
+    work=Converting,
+    resume=lambda dead, plan: resume_conversion,
+    expected=expected,
+    reads=_reads,
+    plan_lines=plan_lines,
+    result_lines=result_lines,
+)

@@ -11,6 +11,7 @@ from typing import Any
 
 from deltacompact.iceberg_modes.options import FLAG, TEXT, WHOLE, WHOLE_OR_ZERO, chosen_values, option
 
+NAME = "convert"
 MAX_COMMITS = 10
 
 
@@ -44,7 +45,7 @@ class ConvertOptions:
     )
 
 
-def convert_options(chosen: Mapping[str, Any]) -> ConvertOptions:
+def convert_options(chosen: Mapping[str, Any], properties: Mapping[str, str] | None = None) -> ConvertOptions:
     """The options by their names. Raises InputError naming a bad one."""
     values = chosen_values(ConvertOptions, chosen)
     values.setdefault("max_failed_commits", values.get("max_commits", MAX_COMMITS))

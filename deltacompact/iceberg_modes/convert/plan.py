@@ -18,6 +18,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
@@ -27,7 +28,8 @@ from deltacompact.iceberg.marks.finding import Asked
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
-from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
+from deltacompact.iceberg_modes.plan import ModePlan
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -75,33 +77,19 @@ class AskedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertPlan:
+class ConvertPlan(ModePlan):
     """The equality-delete files to convert, the data files to ask, and what stays.
 
     Each data file comes with those of the equality deletes that may apply to it, and with its deletes by position.
     `not_opened` counts the data files to which none of them applies.
     """
 
-    table_id: str
-    uuid: str
-    branch: str
-    snapshot_id: int | None
-    sequence_number: int
+    mode: ClassVar[str] = NAME
     options: ConvertOptions
     conversions: tuple[Conversion, ...]
     asked: tuple[Asked, ...]
     not_opened: int
     stays: tuple[tuple[Reason, int], ...]
-
-    @property
-    def rows(self) -> int:
-        """Rows of the data files."""
-        return sum(group.rows for group in self.groups)
-
-    @property
-    def bytes(self) -> int:
-        """About the stored bytes that are read of them."""
-        return sum(group.bytes for group in self.groups)
 
     @property
     def delete_paths(self) -> frozenset[str]:

@@ -18,10 +18,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from deltacompact.base.modes import CONVERT
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import plan_envelope
-from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, Conversion, ConvertPlan, Reason, plan_conversion
 from deltacompact.iceberg_modes.plan_envelope import (
     NumberedDeletes,
@@ -41,7 +40,7 @@ def plan_document(plan: ConvertPlan) -> dict[str, Any]:
         "not_opened": plan.not_opened,
         "stays": {reason.value: count for reason, count in plan.stays},
     }
-    return plan_envelope.enveloped(CONVERT, plan, body)
+    return plan_envelope.enveloped(plan, body)
 
 
 def plan_to_json(plan: ConvertPlan) -> str:
@@ -54,7 +53,7 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
-    body = plan_envelope.opened(text, CONVERT, state)
+    body = plan_envelope.opened(text, NAME, state)
     deletes = equality_paths(body)
     live = {entry.file.path for entry in state.deletes}
     if gone := next((one["path"] for one in body["equality_deletes"] if one["path"] not in live | done), None):

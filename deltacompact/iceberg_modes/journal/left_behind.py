@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.wording import counted, text_of
+from deltacompact.base.wording import text_of
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, UntrustedError
@@ -23,7 +23,6 @@ from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan_envelope import input_paths
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
-_DOING = {"rewrite": "rewriting", "convert": "converting deletes of", "upsert": "comparing"}
 _CLOCK = "clock-"
 
 Tell: TypeAlias = Callable[[str, float, float], None]
@@ -49,7 +48,7 @@ class LeftSession:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The sessions of a branch."""
+    """The sessions of a branch. `notes` are about journals that cannot be read."""
 
     dead: tuple[LeftSession, ...] = ()
     live: tuple[LeftSession, ...] = ()
@@ -78,8 +77,6 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell 
                 continue
             if _is_alive(store, session, stats, signs, tell):
                 live.append(found)
-                files = counted(len(found.files), "file")
-                notes.append(f"session {session} is {_DOING[found.plan.mode]} {files} of this branch")
                 continue
             journals.read(store, session, paths)
             dead.append(found)

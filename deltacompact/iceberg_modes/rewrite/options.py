@@ -15,6 +15,7 @@ from typing import Any
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg_modes.options import FLAG, SHARE, TEXT, WHOLE, WHOLE_OR_ZERO, OneOf, chosen_values, option
 
+NAME = "rewrite"
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
 MAX_COMMITS = 10

@@ -82,7 +82,7 @@ class _Output:
     partition: PartitionTuple
 
 
-class Work:
+class Outputs:
     """The tasks of some groups, which hand each other files in `folder`."""
 
     def __init__(self, job: Job, executor: Executor, settings: Settings, sizes: Sizes, folder: str) -> None:

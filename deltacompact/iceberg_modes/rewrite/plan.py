@@ -21,6 +21,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
@@ -31,7 +32,8 @@ from deltacompact.iceberg.table.content_files import ContentFile, Entry, Partiti
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
-from deltacompact.iceberg_modes.rewrite.options import JobOrder, RewriteOptions
+from deltacompact.iceberg_modes.plan import ModePlan
+from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 
 
 class Reason(enum.StrEnum):
@@ -101,28 +103,16 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class RewritePlan:
+class RewritePlan(ModePlan):
     """The groups to rewrite, and how many files stay for which reason.
 
     `sequence_number` is the planned snapshot's: outputs get it, even if the snapshot is expired meanwhile (rule 7).
     """
 
-    table_id: str
-    uuid: str
-    branch: str
-    snapshot_id: int | None
-    sequence_number: int
+    mode: ClassVar[str] = NAME
     options: RewriteOptions
     groups: tuple[FileGroup, ...]
     stays: tuple[tuple[Reason, int], ...]
-
-    @property
-    def rows(self) -> int:
-        return sum(group.rows for group in self.groups)
-
-    @property
-    def bytes(self) -> int:
-        return sum(group.bytes for group in self.groups)
 
     def of(self, groups: Iterable[FileGroup]) -> RewritePlan:
         """The plan with these groups only, numbered anew."""
@@ -208,11 +198,7 @@ def plan_rewrite(
         files += len(members)
         chosen.append(members)
     return RewritePlan(
-        state.metadata.table_id,
-        state.metadata.uuid,
-        state.branch,
-        state.snapshot_id,
-        state.sequence_number,
+        *state.heading,
         options,
         tuple(
             _group(number, scopes[members[0].entry.file.path], members, options)

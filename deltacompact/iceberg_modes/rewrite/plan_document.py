@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from deltacompact.base.modes import REWRITE
 from deltacompact.iceberg.table.content_files import Spec
 from deltacompact.iceberg.table.partition_values import compared_tuple
 from deltacompact.iceberg.table.table_state import TableState
@@ -31,7 +30,7 @@ from deltacompact.iceberg_modes.plan_envelope import (
     source_document,
     value_of,
 )
-from deltacompact.iceberg_modes.rewrite.options import JobOrder, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, Input, Reason, RewritePlan
 
 
@@ -47,7 +46,7 @@ def plan_document(plan: RewritePlan) -> dict[str, Any]:
         "groups": [_group(group, numbered) for group in plan.groups],
         "stays": {reason.value: count for reason, count in plan.stays},
     }
-    return plan_envelope.enveloped(REWRITE, plan, body)
+    return plan_envelope.enveloped(plan, body)
 
 
 def plan_to_json(plan: RewritePlan) -> str:
@@ -60,7 +59,7 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
-    body = plan_envelope.opened(text, REWRITE, state)
+    body = plan_envelope.opened(text, NAME, state)
     wanted = [number for number, group in enumerate(body["groups"]) if not input_paths(group) <= done]
     plan = plan_of_body(body, state, wanted)
     return plan.of(plan.groups)
@@ -71,11 +70,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[i
     options = RewriteOptions(**body["options"] | {"job_order": JobOrder(body["options"]["job_order"])})
     files = NamedFiles(state, body["deletes"])
     return RewritePlan(
-        body["table"],
-        body["uuid"],
-        body["branch"],
-        body["snapshot_id"],
-        body["sequence_number"],
+        *plan_envelope.heading_of(body),
         options,
         tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
         tuple((Reason(reason), count) for reason, count in body["stays"].items()),

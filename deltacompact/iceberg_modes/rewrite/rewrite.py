@@ -12,23 +12,19 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.base.modes import REWRITE
-from deltacompact.executors.choose import executor_for
-from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
-from deltacompact.iceberg_modes.mode import Mode
-from deltacompact.iceberg_modes.rewrite import outputs
-from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
-from deltacompact.iceberg_modes.rewrite.outputs import Job, codec_of
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.expected import expected
+from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, Reason, RewritePlan, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.rewrite.proposals import (
     ProposeRewrite,
@@ -37,80 +33,35 @@ from deltacompact.iceberg_modes.rewrite.proposals import (
     propose_removal,
 )
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
-from deltacompact.iceberg_modes.rewrite.resumption import record_of
+from deltacompact.iceberg_modes.rewrite.resumption import record_of, resume_rewrite
+from deltacompact.iceberg_modes.rewrite.words import plan_lines, result_lines
+from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work
 
 
-class Rewrite(Mode[RewriteOptions, RewritePlan, "Rewriting", RewriteResult]):
-    """One call of rewrite."""
+def _planned(call: Call[RewritePlan, RewriteResult], state: TableState, left: Left) -> RewritePlan:
+    busy = frozenset[str]().union(*(live.files for live in left.live if live.plan.mode == NAME))
+    return _plan(call, state, call.options, busy=busy)
 
-    __slots__ = ()
 
-    name = REWRITE
-
-    def _planned(self, state: TableState, left: Left) -> RewritePlan:
-        busy = frozenset[str]().union(*(live.files for live in left.live if live.plan.mode == REWRITE))
-        return self._plan(state, self.options, busy=busy)
-
-    def _approved(self, document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> RewritePlan:
-        return plan_from_json(document, state, done)
-
-    def _again(self, state: TableState, work: Rewriting) -> RewritePlan:
-        paths = frozenset[str]().union(*(group.paths for group, _ in work.touched))
-        return self._plan(state, work.plan.options, paths)
-
-    def _plan(
-        self,
-        state: TableState,
-        options: RewriteOptions,
-        only: frozenset[str] | None = None,
-        busy: frozenset[str] = frozenset(),
-    ) -> RewritePlan:
-        codec_of(state.metadata, self.settings)  # a bad one is refused before any work
-        choices: dict[str, Any] = {}
-        if options.where is not None and only is None:
-            choices["wanted"] = self.table.may_match(options.where)
-        if options.output_spec_id is not None:
-            choices["partition_of"] = self.table.partition_in(options.output_spec_id)
-        return plan_rewrite(state, options, only, busy, **choices)
-
-    def _result(self, plan: RewritePlan) -> RewriteResult:
-        return RewriteResult(self.table.metadata.table_id, self.branch)
-
-    def _work(
-        self,
-        table: IcebergTable,
-        state: TableState,
-        plan: RewritePlan,
-        former: Rewriting | None,
-        result: RewriteResult,
-    ) -> Rewriting:
-        executor = executor_for(self.settings, plan.rows, plan.bytes)
-        result.executor = executor.name
-        return Rewriting(self, table, state, plan, executor, result)
-
-    def _afterwards(self, table: IcebergTable, reader: StateReader, plan: RewritePlan, result: RewriteResult) -> None:
-        if plan.options.remove_dangling_deletes:
-            result.count(
-                Committer(self.table.store, reader, self.branch, uuid.uuid4().hex).commit(table, propose_removal)
-            )
+def _plan(
+    call: Call[RewritePlan, RewriteResult],
+    state: TableState,
+    options: RewriteOptions,
+    only: frozenset[str] | None = None,
+    busy: frozenset[str] = frozenset(),
+) -> RewritePlan:
+    codec_of(state.metadata, call.settings)  # a bad one is refused before any work
+    choices: dict[str, Any] = {}
+    if options.where is not None and only is None:
+        choices["wanted"] = call.table.may_match(options.where)
+    if options.output_spec_id is not None:
+        choices["partition_of"] = call.table.partition_in(options.output_spec_id)
+    return plan_rewrite(state, options, only, busy, **choices)
 
 
 @dataclass(slots=True)
-class Rewriting:
+class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteResult]):
     """The work of a plan. `touched` are the groups that others touched, and what they did."""
-
-    call: Rewrite
-    table: IcebergTable
-    state: TableState
-    plan: RewritePlan
-    executor: Executor
-    result: RewriteResult
-    touched: list[tuple[FileGroup, str]] = field(default_factory=list)
-    mode = REWRITE
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        return plan_document(self.plan)
 
     @property
     def commits(self) -> Sequence[Sequence[FileGroup]]:
@@ -127,7 +78,7 @@ class Rewriting:
 
     def written(self, groups: Sequence[FileGroup], session: str, folder: str) -> Iterator[Sequence[Rewritten]]:
         job = Job(self.call.table.store, self.table, self.state, self.plan, session)
-        work = outputs.Work(job, self.executor, self.call.settings, self.call.sizes, folder)
+        work = Outputs(job, self.executor, self.call.settings, self.call.sizes, folder)
         for rewritten in work.written(groups):
             yield [rewritten]
 
@@ -141,6 +92,10 @@ class Rewriting:
         self.result.count(done)
         self.touched += [(rewritten.group, problem.words) for rewritten, problem in done.outcome.refused]
 
+    def again(self, state: TableState) -> RewritePlan:
+        paths = frozenset[str]().union(*(group.paths for group, _ in self.touched))
+        return _plan(self.call, state, self.plan.options, paths)
+
     @property
     def given_up(self) -> list[str]:
         return [f"{_name(group)}: {why}" for group, why in self.touched]
@@ -148,3 +103,35 @@ class Rewriting:
 
 def _name(group: FileGroup) -> str:
     return f"{len(group.inputs)} files of partition {group.partition}" if group.partition else "a group of files"
+
+
+def _reads(plan: Callable[[], RewritePlan], state: Callable[[], TableState]) -> Reads:
+    """The files that are written anew."""
+    inputs = [source for group in plan().groups for source in group.inputs]
+    return Reads(inputs, sum(source.reason is Reason.TOO_SMALL for source in inputs), writes_inputs=True)
+
+
+def _without_dangling_deletes(
+    call: Call[RewritePlan, RewriteResult],
+    table: IcebergTable,
+    reader: StateReader,
+    plan: RewritePlan,
+    result: RewriteResult,
+) -> None:
+    if plan.options.remove_dangling_deletes:
+        result.count(Committer(table.store, reader, call.branch, uuid.uuid4().hex).commit(table, propose_removal))
+
+
+STEPS = Steps(
+    plan=_planned,
+    approved=lambda document, state, left, done: plan_from_json(document, state, done),
+    document=plan_document,
+    result=lambda call, plan: RewriteResult(plan.table_id, call.branch),
+    work=Rewriting,
+    resume=lambda dead, plan: resume_rewrite,
+    expected=expected,
+    reads=_reads,
+    plan_lines=plan_lines,
+    result_lines=result_lines,
+    afterwards=_without_dangling_deletes,
+)

@@ -97,9 +97,9 @@ def _deletes(column: pa.Field, options: UpsertOptions, table_id: str) -> pa.Arra
         ) from None
 
 
-def _words(options: UpsertOptions, key: Sequence[str], called: Mapping[str, str] | None = None) -> str:
-    """What is compared. `called`: what columns are called instead of their names."""
-    called = called or {}
+def _words(options: UpsertOptions, key: Sequence[str], ids: Mapping[str, str] | None = None) -> str:
+    """What is compared: columns by name or, if `ids` has the field id of each name, by field id."""
+    called = ids or {}
     words = ["key " + ", ".join(called.get(name, name) for name in key)]
     if options.sort_columns:
         directions = {Direction.ASCENDING: "asc", Direction.DESCENDING: "desc"}

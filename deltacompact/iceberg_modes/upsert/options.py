@@ -16,6 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
 from deltacompact.iceberg_modes.options import FLAG, Column, Listed, OneOf, SortKeys, chosen_values, option
 
+NAME = "upsert"
 DELETE_VALUES = ("D", "d", "delete", "DELETE")
 """What Debezium, Kafka Connect and most others write where a row says that its key is deleted."""
 
@@ -74,7 +75,7 @@ class UpsertOptions:
     )
 
 
-def upsert_options(chosen: Mapping[str, Any]) -> UpsertOptions:
+def upsert_options(chosen: Mapping[str, Any], properties: Mapping[str, str] | None = None) -> UpsertOptions:
     """The options by their names. Raises InputError naming the option."""
     if "where" in chosen:
         raise InputError("an upsert has no option where: the newest row of a key may lie in any file")

@@ -18,6 +18,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
@@ -26,8 +27,9 @@ from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
-from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
+from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -76,18 +78,14 @@ class SpaceGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class UpsertPlan:
+class UpsertPlan(ModePlan):
     """The files to compare, the later the newer, and how many files need not be compared again.
 
     Once it is carried out, all rows up to the sequence number `through` are settled: the planned snapshot's, or that of
     an earlier plan of which this one does a part again.
     """
 
-    table_id: str
-    uuid: str
-    branch: str
-    snapshot_id: int | None
-    sequence_number: int
+    mode: ClassVar[str] = NAME
     options: UpsertOptions
     format_version: int
     columns: UpsertColumns
@@ -106,15 +104,6 @@ class UpsertPlan:
     def recorded(self) -> str:
         """The same as snapshots of ours say it."""
         return _recorded(self.columns, self.reach)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the files, dead ones included."""
-        return sum(source.entry.file.rows for source in self.inputs)
-
-    @property
-    def bytes(self) -> int:
-        return sum(source.entry.file.file_bytes for source in self.inputs)
 
     @property
     def key_spaces(self) -> tuple[KeySpace, ...]:

@@ -21,7 +21,6 @@ from typing import Any
 
 from deltacompact.base.errors import ConflictError
 from deltacompact.base.model import SortKey
-from deltacompact.base.modes import UPSERT
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import plan_envelope
 from deltacompact.iceberg_modes.plan_envelope import (
@@ -34,7 +33,7 @@ from deltacompact.iceberg_modes.plan_envelope import (
     value_of,
 )
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns
-from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
+from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
 from deltacompact.iceberg_modes.upsert.plan import Input, KeySpace, Reason, SpaceGroup, UpsertPlan, plan_of_files
 
 
@@ -51,7 +50,7 @@ def plan_document(plan: UpsertPlan) -> dict[str, Any]:
         "groups": [_group(group, numbered) for group in plan.groups],
         "settled_files": plan.settled_files,
     }
-    return plan_envelope.enveloped(UPSERT, plan, body)
+    return plan_envelope.enveloped(plan, body)
 
 
 def plan_to_json(plan: UpsertPlan) -> str:
@@ -64,7 +63,7 @@ def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
 
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
-    body = plan_envelope.opened(text, UPSERT, state)
+    body = plan_envelope.opened(text, NAME, state)
     paths = frozenset[str]().union(*map(input_paths, body["groups"]))
     plan = plan_of_files(state, _options(body["options"]), paths)
     there = {source.entry.file.path for source in plan.inputs}
@@ -90,11 +89,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColu
         for source in group["inputs"]
     ]
     return UpsertPlan(
-        body["table"],
-        body["uuid"],
-        body["branch"],
-        body["snapshot_id"],
-        body["sequence_number"],
+        *plan_envelope.heading_of(body),
         _options(body["options"]),
         body["format_version"],
         columns,

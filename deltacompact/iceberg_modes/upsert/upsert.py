@@ -13,13 +13,9 @@ from __future__ import annotations
 import functools
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from deltacompact.base.modes import UPSERT
-from deltacompact.executors.choose import executor_for
-from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
@@ -28,17 +24,17 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, name_of_files
-from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.resume import Resumption
-from deltacompact.iceberg_modes.mode import Mode, rows_stay
 from deltacompact.iceberg_modes.result import ModeResult
+from deltacompact.iceberg_modes.steps import Call, Steps, Work
 from deltacompact.iceberg_modes.upsert.comparing import Comparison
-from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.iceberg_modes.upsert.expected import expected
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert, UpsertOutcome
 from deltacompact.iceberg_modes.upsert.resumption import is_by, record_of, resume_upsert
-from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, Problem, compared_spaces
+from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, compared_spaces
+from deltacompact.iceberg_modes.upsert.words import plan_lines, result_lines
 
 
 @dataclass(slots=True)
@@ -76,75 +72,9 @@ class UpsertResult(ModeResult):
                 self.rows_deleting += one.file.deletes
 
 
-class Upsert(Mode[UpsertOptions, UpsertPlan, "Upserting", UpsertResult]):
-    """One call of upsert."""
-
-    __slots__ = ()
-
-    name = UPSERT
-
-    def _planned(self, state: TableState, left: Left) -> UpsertPlan:
-        return plan_upsert(state, self.options)
-
-    def _approved(self, document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> UpsertPlan:
-        return plan_from_json(document, state)
-
-    def _again(self, state: TableState, work: Upserting) -> UpsertPlan:
-        former = work.plan
-        plan = plan_upsert(state, former.options, only=frozenset(one.space.key_space for one, _ in work.touched))
-        if plan.reach is not former.reach:  # a new spec: rows of one key may now lie in several partitions
-            plan = plan_upsert(state, former.options)
-        return replace(plan, through=former.through)
-
-    def _resumption(self, dead: Planned, plan: UpsertPlan) -> Resumption | None:
-        if dead.mode != UPSERT:
-            return rows_stay(dead.mode)
-        return functools.partial(resume_upsert, plan.columns) if is_by(dead, plan) else None
-
-    def _result(self, plan: UpsertPlan) -> UpsertResult:
-        return UpsertResult(plan.table_id, self.branch, compared_by=plan.words)
-
-    def _nothing_to_do(self, plan: UpsertPlan) -> str | None:
-        return plan.nothing_to_do or "no two rows have the same key, and none deletes one"
-
-    def _work(
-        self,
-        table: IcebergTable,
-        state: TableState,
-        plan: UpsertPlan,
-        former: Upserting | None,
-        result: UpsertResult,
-    ) -> Upserting:
-        executor = executor_for(self.settings, plan.rows, plan.bytes)
-        result.executor = executor.name
-        return Upserting(self, state, plan, executor, result)
-
-    def _afterwards(self, table: IcebergTable, reader: StateReader, plan: UpsertPlan, result: UpsertResult) -> None:
-        if not plan.inputs and plan.settled is not None and not plan.settled.is_kept:
-            committer = Committer(self.table.store, reader, self.branch, uuid.uuid4().hex)
-            result.count(committer.commit(table, ProposeMemory(plan.recorded)))
-
-
 @dataclass(slots=True)
-class Upserting:
+class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], UpsertOutcome, UpsertResult]):
     """The work of a plan. `touched` are the key spaces that others touched, and what they did."""
-
-    call: Upsert
-    state: TableState
-    plan: UpsertPlan
-    executor: Executor
-    result: UpsertResult
-    touched: list[tuple[MarkedSpace, Problem]] = field(default_factory=list)
-    mode = UPSERT
-    failed_commits_max = 0
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        return plan_document(self.plan)
-
-    @property
-    def commits(self) -> Sequence[Sequence[SpaceGroup]]:
-        return [self.plan.groups]
 
     def written(
         self, groups: Sequence[SpaceGroup], session: str, folder: str
@@ -170,6 +100,13 @@ class Upserting:
         self.result.count(done)
         self.touched += done.outcome.refused
 
+    def again(self, state: TableState) -> UpsertPlan:
+        former = self.plan
+        plan = plan_upsert(state, former.options, only=frozenset(one.space.key_space for one, _ in self.touched))
+        if plan.reach is not former.reach:  # a new spec: rows of one key may now lie in several partitions
+            plan = plan_upsert(state, former.options)
+        return replace(plan, through=former.through)
+
     @property
     def given_up(self) -> list[str]:
         return [f"{_name(one.space)}: {problem.words}" for one, problem in self.touched]
@@ -192,3 +129,34 @@ def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[Mark
 
 def _name(space: ComparedSpace) -> str:
     return "the table" if space.key_space is None else f"partition {space.key_space[1]}"
+
+
+def _resume(dead: Planned, plan: UpsertPlan | None) -> Resumption | None:
+    return functools.partial(resume_upsert, plan.columns) if plan is not None and is_by(dead, plan) else None
+
+
+def _remember(
+    call: Call[UpsertPlan, UpsertResult],
+    table: IcebergTable,
+    reader: StateReader,
+    plan: UpsertPlan,
+    result: UpsertResult,
+) -> None:
+    if not plan.inputs and plan.settled is not None and not plan.settled.is_kept:
+        committer = Committer(table.store, reader, call.branch, uuid.uuid4().hex)
+        result.count(committer.commit(table, ProposeMemory(plan.recorded)))
+
+
+STEPS = Steps(
+    plan=lambda call, state, left: plan_upsert(state, call.options),
+    approved=lambda document, state, left, done: plan_from_json(document, state),
+    document=plan_document,
+    result=lambda call, plan: UpsertResult(plan.table_id, call.branch, compared_by=plan.words),
+    work=Upserting,
+    resume=_resume,
+    expected=expected,
+    plan_lines=plan_lines,
+    result_lines=result_lines,
+    nothing_found="no two rows have the same key, and none deletes one",
+    afterwards=_remember,
+)

@@ -81,7 +81,7 @@ def check_version_3(table_id: str, table: Table) -> None:
 
 
 def what_is_lost(stored: Any, written: Any, name: str = "metadata") -> str | None:
-    """The name of something in `stored` that `written` lacks or has otherwise. Nothing is lost with what is empty."""
+    """The name of a field that is missing in `written`, or has another value there. Empty fields of `stored` may go."""
     if isinstance(stored, dict) and isinstance(written, dict):
         known = [(key, value) for key, value in stored.items() if value not in (None, [], {})]
         return next(

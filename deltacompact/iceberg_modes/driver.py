@@ -1,0 +1,140 @@
+"""One call of a mode, from its plan to its last commit. The driver.
+
+left        journals of the branch             sessions that died, and live ones
+plan        or the plan of a document          bad input is refused before anything is committed
+resume      what dead sessions had written     committed, or deleted where it cannot be
+plan        the branch as it is now
+session     written and committed              what others touched is planned again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.base.errors import ConflictError
+from deltacompact.base.events import ModeFinished, WaitingForSession
+from deltacompact.base.wording import counted, one_line
+from deltacompact.executors.choose import executor_for
+from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.journal.journal import Planned
+from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession, left_behind
+from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
+from deltacompact.iceberg_modes.mode import Plan, Result
+from deltacompact.iceberg_modes.modes import known_mode
+from deltacompact.iceberg_modes.session import EVERYWHERE, Session
+from deltacompact.iceberg_modes.steps import Call
+
+REDONE_MAX = 3
+"""How often what others touched is done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction(Call[Plan, Result]):
+    """A call that is carried out."""
+
+    def plan(self) -> Plan:
+        """The plan for the branch. Writes nothing."""
+        return self.mode.steps().plan(self, self.state(), Left())
+
+    def run(self, document: str | bytes | None = None) -> Result:
+        """Carry out and commit what a plan's document says; without one, plan first. Tells of the end, too.
+
+        Before that, what earlier sessions of the branch had written and not committed is committed. What other writers
+        touched is planned again. Raises ConflictError if they touched everything, again and again.
+        """
+        table_id = self.table.metadata.table_id
+        try:
+            result = self._run(document)
+        except BaseException as error:
+            self.emit(ModeFinished(table_id, EVERYWHERE, self.mode.name, one_line(error)))
+            raise
+        self.emit(ModeFinished(table_id, EVERYWHERE, self.mode.name, None))
+        return result
+
+    def _run(self, document: str | bytes | None) -> Result:
+        store, steps = self.table.store, self.mode.steps()
+        reader = StateReader(store)
+        table, state = self.table, reader.read(self.table.metadata, self.branch)
+        left = left_behind(store, state, self.signs, self._tell_waiting)
+        plan = self._planned(document, state, left, landed_inputs(store, state, reader, left, self.mode.name))
+        result = steps.result(self, plan)
+        result.notes += [*map(_at_work, left.live), *left.notes]
+        if left.dead:
+            done = self._resumed(left, table, reader, plan, result)
+            table = table.reloaded()
+            state = reader.read(table.metadata, self.branch)
+            plan = self._planned(document, state, left, done)
+        nothing_to_do = plan.nothing_to_do or steps.nothing_found
+        former = None
+        redone = 0
+        while plan.groups:
+            executor = executor_for(self.settings, plan.rows, plan.bytes)
+            result.executor = executor.name
+            former = work = steps.work(self, table, state, plan, executor, result, former)
+            session = Session.begin(work, steps.document(plan), reader)
+            session.carry_out()
+            result.refused += session.refused
+            result.notes += session.notes
+            if not work.touched:
+                break
+            if redone == REDONE_MAX:
+                result.refused += work.given_up
+                break
+            redone += 1
+            result.redone += len(work.touched)
+            table = table.reloaded()
+            state = reader.read(table.metadata, self.branch)
+            reader.forget(state.manifests)
+            plan = work.again(state)
+        has_committed = bool(result.snapshots)
+        steps.afterwards(self, table, reader, plan, result)
+        if not result.snapshots:
+            result.nothing_to_do = nothing_to_do
+        if result.refused and not has_committed:
+            raise ConflictError(f"{result.table_id}: {result.refused[0]}")
+        return result
+
+    def _tell_waiting(self, session: str, wait_s: float, ahead_s: float) -> None:
+        self.emit(WaitingForSession(self.table.metadata.table_id, EVERYWHERE, session, wait_s, ahead_s))
+
+    def _planned(self, document: str | bytes | None, state: TableState, left: Left, done: frozenset[str]) -> Plan:
+        """The plan of the document, or one for the branch as it is."""
+        steps = self.mode.steps()
+        return steps.plan(self, state, left) if document is None else steps.approved(document, state, left, done)
+
+    def _resumed(
+        self, left: Left, table: IcebergTable, reader: StateReader, plan: Plan, result: Result
+    ) -> frozenset[str]:
+        """Commit what dead sessions left. Returns the data files that those of this mode have dealt with."""
+        done: frozenset[str] = frozenset()
+        for dead in left.dead:
+            committer = Committer(table.store, reader, self.branch, dead.session)
+            resumed = resume(dead.session, table, committer, self.signs, self._resumption(dead.plan, plan))
+            result.notes += resumed.notes
+            is_ours = dead.plan.mode == self.mode.name
+            done |= resumed.done if is_ours else frozenset()
+            committed = resumed.committed
+            if committed is None or committed.snapshot is None:
+                continue
+            if is_ours:
+                result.resumed += committed.outcome.group_count
+                result.count(committed)
+            else:
+                mode, snapshot_id = dead.plan.mode, committed.snapshot.snapshot_id
+                result.notes.append(f"session {dead.session} had written a {mode}: it is snapshot {snapshot_id} now")
+        return done
+
+    def _resumption(self, dead: Planned, plan: Plan) -> Resumption | None:
+        """How to commit what a dead session had written. None: it must not be."""
+        if dead.mode == self.mode.name:
+            return self.mode.steps().resume(dead, plan)
+        other = known_mode(dead.mode)
+        return other.steps().resume(dead, None) if other else None
+
+
+def _at_work(live: LeftSession) -> str:
+    mode = known_mode(live.plan.mode)
+    doing = mode.doing if mode else "working on"
+    return f"session {live.session} is {doing} {counted(len(live.files), 'file')} of this branch"

@@ -1,0 +1,51 @@
+"""What the plans of all modes have in common: of which branch they are, and what is written together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+
+class PlannedGroup(Protocol):
+    """What is written together, and committed or given up together. Rows and bytes are those of its data files."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModePlan:
+    """A plan for a branch, as it was in a snapshot of this sequence number. `mode` is the name of the plan's mode."""
+
+    mode: ClassVar[str]
+
+    table_id: str
+    uuid: str
+    branch: str
+    snapshot_id: int | None
+    sequence_number: int
+    options: Any
+
+    if TYPE_CHECKING:  # a field of some plans, computed in others
+
+        @property
+        def groups(self) -> tuple[Any, ...]:
+            """Of PlannedGroup."""
+
+        @property
+        def nothing_to_do(self) -> str | None:
+            """Why there are no groups; None: there are some."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the data files, deleted ones included."""
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        """About the stored bytes that are read of them."""
+        return sum(group.bytes for group in self.groups)

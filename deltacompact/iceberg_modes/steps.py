@@ -1,0 +1,187 @@
+"""What the driver asks of a mode, and what it hands to it.
+
+Call     a branch of a table, the options, and how the work is run
+Steps    functions: plan, resume what died, say what was done        no file is written
+Work     what is done for one plan                                    written, proposed, counted
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from deltacompact.base.events import Event, EventSink
+from deltacompact.base.settings import Settings
+from deltacompact.executors.executor import Executor
+from deltacompact.iceberg.commit.committer import Committed
+from deltacompact.iceberg.commit.proposal import Propose
+from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.marks.finding import Asked, Sizes
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.expected import Expected
+from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
+from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.resume import Resumption
+from deltacompact.iceberg_modes.journal.signs_of_life import Signs
+from deltacompact.iceberg_modes.mode import Mode, Plan, Result
+from deltacompact.iceberg_modes.plan import PlannedGroup
+from deltacompact.iceberg_modes.plan_envelope import Source
+from deltacompact.planning.plan import Capacity
+
+
+def no_sink(event: Event) -> None:
+    pass
+
+
+class OutcomeOfGroups(Protocol):
+    """What is in a snapshot: the files that it added, and of how many groups they are."""
+
+    @property
+    def paths(self) -> frozenset[str]: ...
+    @property
+    def group_count(self) -> int: ...
+
+
+Group = TypeVar("Group", bound=PlannedGroup)
+Written = TypeVar("Written")
+Outcome = TypeVar("Outcome", bound=OutcomeOfGroups)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Plan, Result]):
+    """A mode, a branch of a table, the options, and how the work is run."""
+
+    mode: Mode[Plan, Result]
+    table: IcebergTable
+    branch: str
+    options: Any
+    settings: Settings = field(default_factory=Settings)
+    sizes: Sizes = field(default_factory=Sizes)
+    before_commit: Callable[[], None] = lambda: None
+    """Called before each commit. Tests let other writers commit there."""
+    emit: EventSink = no_sink
+    signs: Signs = field(default_factory=Signs)
+
+    def state(self) -> TableState:
+        """The branch as it was when the table was loaded."""
+        return StateReader(self.table.store).read(self.table.metadata, self.branch)
+
+
+@dataclass(slots=True)
+class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
+    """What is done for one plan.
+
+    state      the branch as it was planned
+    former     the work that others touched, so that this one does a part of it again; None: this is the first one
+    touched    what others touched of this one: groups or files
+    """
+
+    call: Call[Plan, Result]
+    table: IcebergTable
+    state: TableState
+    plan: Plan
+    executor: Executor
+    result: Result
+    former: InitVar[Any] = None
+    touched: list[Any] = field(default_factory=list)
+
+    def __post_init__(self, former: Any) -> None:
+        """Take over what the former work knows."""
+
+    @property
+    def commits(self) -> Sequence[Sequence[Group]]:
+        """The groups of each commit."""
+        return [self.plan.groups]
+
+    @property
+    def failed_commits_max(self) -> int:
+        """So many commits may fail, because others come first in every attempt."""
+        return 0
+
+    @abstractmethod
+    def written(self, groups: Sequence[Group], session: str, folder: str) -> Iterator[Sequence[Written]]:
+        """Write some groups; those that are complete at the same time come together. Files of the table begin with the
+        session's name; what tasks hand to each other goes to `folder`."""
+
+    @abstractmethod
+    def record(self, written: Written) -> WrittenGroup:
+        """A group for the journal."""
+
+    @abstractmethod
+    def propose(self, groups: Sequence[Group], written: Sequence[Written]) -> Propose[Outcome]:
+        """What a snapshot with these groups changes on a head."""
+
+    @abstractmethod
+    def count(self, done: Committed[Outcome], groups: Sequence[Group]) -> None:
+        """Take down what one commit did, and what others touched."""
+
+    @abstractmethod
+    def again(self, state: TableState) -> Plan:
+        """The plan for what others touched."""
+
+    @property
+    @abstractmethod
+    def given_up(self) -> list[str]:
+        """A line for each thing that others touched too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a mode will read of a branch, for whoever decides when it runs and on what."""
+
+    inputs: Sequence[Source]
+    small: int = 0
+    """So many data files are read because they are too small."""
+    writes_inputs: bool = False
+    """Whether data files are written anew."""
+
+
+def with_deletes(state: TableState) -> list[Asked]:
+    """All data files of a branch, each with the deletes that may apply to it."""
+    index = DeleteIndex(state)
+    return [Asked(entry, index.applying_to(entry)) for entry in state.data]
+
+
+def all_files(plan: Callable[[], Any], state: Callable[[], TableState]) -> Reads:
+    """Keys of all data files are read."""
+    return Reads(with_deletes(state()))
+
+
+def nothing_afterwards(*call_and_result: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Steps(Generic[Plan, Result]):
+    """What a mode does.
+
+    plan             the plan for a branch on which these sessions are at work
+    approved         the plan of a document without the data files that dead sessions have dealt with
+    document         a plan as JSON values
+    result           a result that counts nothing yet
+    work             what is done for a plan
+    resume           how to commit what a dead session of the mode had written. None: it must not be. It is given the
+                     plan of a call of the same mode, or None for a call of another mode
+    expected         how long a plan is expected to take
+    plan_lines       a plan in words
+    result_lines     a result in words
+    reads            what is read of a branch, by a plan or by its state: each is asked for only if it is needed
+    nothing_found    why nothing was committed, where the plan had something to do
+    afterwards       what is done after all groups
+    """
+
+    plan: Callable[[Call[Plan, Result], TableState, Left], Plan]
+    approved: Callable[[str | bytes, TableState, Left, frozenset[str]], Plan]
+    document: Callable[[Plan], dict[str, Any]]
+    result: Callable[[Call[Plan, Result], Plan], Result]
+    work: Callable[..., Work[Plan, Any, Any, Any, Result]]
+    resume: Callable[[Planned, Plan | None], Resumption | None]
+    expected: Callable[[Plan, Capacity], Expected]
+    plan_lines: Callable[[Plan], list[str]]
+    result_lines: Callable[[Result], list[str]]
+    reads: Callable[[Callable[[], Plan], Callable[[], TableState]], Reads] = all_files
+    nothing_found: str | None = None
+    afterwards: Callable[[Call[Plan, Result], IcebergTable, StateReader, Plan, Result], None] = nothing_afterwards
