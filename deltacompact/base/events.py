@@ -98,7 +98,7 @@ class WaitingForSession(Event):
 class ModeStarted(Event):
     """A mode begins to work on an Iceberg table: on so many groups, with so many rows and stored bytes.
 
-    `mode` is "rewrite", "convert" or "upsert".
+    `mode` is the name of the mode: "rewrite".
     """
 
     mode: str

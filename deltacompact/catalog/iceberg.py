@@ -28,7 +28,7 @@ from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.convert.convert import ConvertResult
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.plan import ConvertPlan
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.expected import Expected
 from deltacompact.iceberg_modes.maintain.maintain import Maintain, MaintainResult
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
@@ -194,10 +194,10 @@ class IcebergCatalog:
         branch: str,
         settings: Settings | None = None,
         emit: EventSink = no_sink,
-    ) -> Compaction[Plan, Result]:
+    ) -> ModeRun[Plan, Result]:
         table = self._compactable(table_id)
         chosen = mode.read_options(_named(options), table.metadata.properties)
-        return Compaction(mode, table, branch, chosen, settings or Settings(), emit=emit)
+        return ModeRun(mode, table, branch, chosen, settings or Settings(), emit=emit)
 
     def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
         """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""

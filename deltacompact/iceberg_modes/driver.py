@@ -31,7 +31,7 @@ REDONE_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction(Call[Plan, Result]):
+class ModeRun(Call[Plan, Result]):
     """A call that is carried out."""
 
     def plan(self) -> Plan:

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.table.content_files import Content, ContentFile
-from deltacompact.iceberg_modes.plan_envelope import Source
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import DRIVER_TASK_S
 from deltacompact.planning.throughput import Rates
@@ -42,7 +42,7 @@ def spread(groups_s: Sequence[float], shared_s: float, tasks: int, capacity: Cap
     return Expected(seconds, core_seconds, tuple(groups_s), capacity.slots)
 
 
-def deletes_of(sources: Iterable[Source]) -> list[ContentFile]:
+def deletes_of(sources: Iterable[FileScanTask]) -> list[ContentFile]:
     """The delete files that may apply to data files, each once."""
     return list({entry.file.key: entry.file for source in sources for entry in source.deletes.all}.values())
 
@@ -51,7 +51,7 @@ def deleted_keys(deletes: Iterable[ContentFile]) -> int:
     return sum(file.rows for file in deletes if file.content is Content.EQUALITY_DELETES)
 
 
-def asked_rows(sources: Iterable[Source]) -> int:
+def asked_rows(sources: Iterable[FileScanTask]) -> int:
     """Rows whose keys are looked up among the deleted ones."""
     return sum(source.entry.file.rows for source in sources if source.deletes.equality)
 

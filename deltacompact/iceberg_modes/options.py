@@ -154,7 +154,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnName:
     """The name of a column."""
 
     def read(self, name: str, value: Any) -> str:

@@ -18,12 +18,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.iceberg.deletes.matching import Deletes, distinct
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, distinct
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Status, canonical
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.plan import ModePlan
@@ -32,15 +32,6 @@ PLAN_FORMAT = 1
 
 Key = tuple[str, int | None]
 """The path of a delete file, and the offset of a deletion vector in it."""
-
-
-class Source(Protocol):
-    """A data file of a plan, and the deletes that may apply to it."""
-
-    @property
-    def entry(self) -> Entry: ...
-    @property
-    def deletes(self) -> Deletes: ...
 
 
 def enveloped(plan: ModePlan, body: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +99,7 @@ def value_of(value: Any) -> Any:
 class NumberedDeletes:
     """The deletes of some data files, numbered by age: those of one file make few runs of numbers."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[FileScanTask]) -> None:
         self._entries: dict[int, Entry] = {}
         self._runs: dict[int, list[list[int]]] = {}
         of_files = [source.deletes for source in sources]  # there may be millions of pairs: nothing is done for each
@@ -135,7 +126,7 @@ class NumberedDeletes:
         return self._runs[id(equality)]
 
 
-def source_document(source: Source, numbered: NumberedDeletes) -> dict[str, Any]:
+def source_document(source: FileScanTask, numbered: NumberedDeletes) -> dict[str, Any]:
     """A data file as a document names it, with the numbers of its deletes."""
     deletes = source.deletes
     vector = numbered.runs([deletes.vector]) if deletes.vector else None

@@ -17,8 +17,8 @@ from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
-from deltacompact.iceberg.deletes.matching import DeleteIndex
-from deltacompact.iceberg.marks.finding import Asked, Sizes
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
+from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.expected import Expected
@@ -28,7 +28,6 @@ from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.plan import PlannedGroup
-from deltacompact.iceberg_modes.plan_envelope import Source
 from deltacompact.planning.plan import Capacity
 
 
@@ -132,17 +131,17 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
 class Reads:
     """What a mode will read of a branch, for whoever decides when it runs and on what."""
 
-    inputs: Sequence[Source]
+    inputs: Sequence[FileScanTask]
     small: int = 0
     """So many data files are read because they are too small."""
     writes_inputs: bool = False
     """Whether data files are written anew."""
 
 
-def with_deletes(state: TableState) -> list[Asked]:
+def with_deletes(state: TableState) -> list[FileScanTask]:
     """All data files of a branch, each with the deletes that may apply to it."""
     index = DeleteIndex(state)
-    return [Asked(entry, index.applying_to(entry)) for entry in state.data]
+    return [index.task(entry) for entry in state.data]
 
 
 def all_files(plan: Callable[[], Any], state: Callable[[], TableState]) -> Reads:

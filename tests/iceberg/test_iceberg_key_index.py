@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from counting_store import CountingStore
 from iceberg_lake import Lake
+from plan_json import plan_to_json
 from upsert_oracle import newest as newest_rows
 from upsert_oracle import visible
 
@@ -25,26 +26,26 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.executors.choose import executor_for
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.key_index.document import KIND, IndexUnusableError, index_of
 from deltacompact.iceberg.key_index.indexes import PROPERTY, KeyIndexes
 from deltacompact.iceberg.key_index.merging import runs_to_merge
 from deltacompact.iceberg.key_index.storing import newest
 from deltacompact.iceberg.key_index.terms import terms_of
 from deltacompact.iceberg.marks import finding
-from deltacompact.iceberg.marks.finding import Asked, Finder, Sizes
+from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document as convert_document
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
 from deltacompact.iceberg_modes.plan_envelope import checksum
 from deltacompact.iceberg_modes.upsert import plan as plans
 from deltacompact.iceberg_modes.upsert import plan_document as upsert_document
-from deltacompact.iceberg_modes.upsert.comparing import Comparison
+from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_of_files
@@ -83,7 +84,7 @@ class Twice:
         """Which rows equality deletes hit, as convert asks."""
         folder = f"work-{uuid.uuid4().hex}/"
         index = DeleteIndex(self.state)
-        asked = [Asked(entry, Deletes(index.applying_to(entry).equality)) for entry in self.state.data]
+        asked = [FileScanTask(entry, Deletes(index.applying_to(entry).equality)) for entry in self.state.data]
         asked = [one for one in asked if one.deletes.equality]
         indexes = self.indexes(folder) if has_index else None
         finder = Finder(self.tasks, self.state.metadata, TINY.limits, SMALL, folder, indexes)
@@ -105,7 +106,7 @@ class Twice:
             return {}
         indexes = self.indexes(folder) if has_index else None
         metadata = self.state.metadata
-        comparison = Comparison(self.store, metadata, plan, self.executor, TINY.limits, SMALL, folder, indexes)
+        comparison = KeyComparison(self.store, metadata, plan, self.executor, TINY.limits, SMALL, folder, indexes)
         found = comparison.compared()
         masks = self.masks({of.masks_path for of in found} - {None})
         return {
@@ -120,13 +121,13 @@ class Twice:
 
 def convert(lake, branch="main", settings=TINY, sizes=SMALL, **options):
     chosen = convert_options({"key-index": "true"} | {name.replace("_", "-"): value for name, value in options.items()})
-    return Compaction(CONVERT, IcebergTable.load(lake.catalog, T), branch, chosen, settings, sizes).run()
+    return ModeRun(CONVERT, IcebergTable.load(lake.catalog, T), branch, chosen, settings, sizes).run()
 
 
 def upsert(lake, settings=TINY, sizes=SMALL, **options):
     named = {name.replace("_", "-"): value for name, value in options.items()}
     chosen = upsert_options({"key-columns": "id", "key-index": "true"} | named)
-    return Compaction(UPSERT, IcebergTable.load(lake.catalog, T), "main", chosen, settings, sizes).run()
+    return ModeRun(UPSERT, IcebergTable.load(lake.catalog, T), "main", chosen, settings, sizes).run()
 
 
 def index_files(lake):
@@ -631,7 +632,7 @@ def test_a_file_that_the_table_has_twice_is_read(lake):
     first = next(entry for entry in twice.state.data if entry.file.rows == 4)
     twice.state = replace(twice.state, data=(first, *twice.state.data))
     folder = f"work-{uuid.uuid4().hex}/"
-    asked = [Asked(first, DeleteIndex(twice.state).applying_to(first))] * 2
+    asked = [FileScanTask(first, DeleteIndex(twice.state).applying_to(first))] * 2
     indexes = twice.indexes(folder)
     finder = Finder(twice.tasks, twice.state.metadata, TINY.limits, SMALL, folder, indexes)
     assert [of.dead_by_key for of in finder.find(asked, frozenset({first.file.path})).files] == [1, 1]
@@ -796,9 +797,9 @@ def test_the_property_turns_it_on_and_the_option_decides(lake):
             mode(T, options)
     asked = {"key-index": "true"}
     plan = catalog.plan_upsert(T, asked | {"key-columns": "id"})
-    assert upsert_document.plan_from_json(upsert_document.plan_to_json(plan), lake.state(T)).options.key_index is True
+    assert upsert_document.plan_from_json(plan_to_json(plan), lake.state(T)).options.key_index is True
     plan = catalog.plan_conversion(T, asked)
-    assert convert_document.plan_from_json(convert_document.plan_to_json(plan), lake.state(T)).options.key_index is True
+    assert convert_document.plan_from_json(plan_to_json(plan), lake.state(T)).options.key_index is True
     with lake.catalog.load_table(T).transaction() as change:
         change.set_properties({PROPERTY: "on"})
     lake.delete_by_key(T, {"id": [3]})

@@ -21,7 +21,7 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes, FileScanTask
 from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.marks.tasks import LiveBitmap
@@ -44,7 +44,7 @@ def marker(folder: Path, version: int = 2, granularity: str | None = None, task_
 
 
 def to_mark(entry: Entry, dead: set[int], former: Deletes | None = None) -> ToMark:
-    return ToMark(entry, former or Deletes(), np.array(sorted(dead), np.int64))
+    return ToMark(FileScanTask(entry, former or Deletes()), np.array(sorted(dead), np.int64))
 
 
 def in_file(mark: Mark) -> list[tuple[str, int]]:
@@ -174,7 +174,7 @@ def test_rule_18_a_vector_supersedes_what_names_only_its_data_file(tmp_path):
     a = data("/d/a", 3, rows=ROWS)
     only_a, both = positions("p", 4, of=["/d/a"]), positions("q", 4, of=["/d/a", "/d/b"])
     of_b = vector("v", 4, "/d/b")
-    mark = Mark(a.file, (to_mark(a, {1}),), 1)
+    mark = Mark(a.file, (to_mark(a, {1}).task,), 1)
     head = MarkedHead(state(a, data("/d/b", 3), only_a, both, of_b, version=3))
     assert head.superseded([mark]) == [only_a]
     old = vector("v", 4, "/d/a", offset=90)

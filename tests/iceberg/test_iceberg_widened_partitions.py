@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from iceberg_lake import SETTINGS, sorted_rows
 from naive_reader import NaiveReader
+from plan_json import plan_to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
@@ -21,7 +22,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lon
 import deltacompact
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table import manifests
-from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json
 
 T = "ns.t"
 WIDENED = {

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from iceberg_lake import SETTINGS, sorted_rows
 
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.marks.marking import Marker, ToMark
 from deltacompact.iceberg.running import Tasks
@@ -22,7 +22,7 @@ from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])
@@ -51,7 +51,7 @@ def prepared(lake, branch=MAIN, catalog=None, run=SETTINGS, sizes=TINY, before_c
     options = {names[name]: value for name, value in chosen.items()}
     if "max_commits" in chosen:
         options["partial-progress.enabled"] = True
-    return Compaction(CONVERT, table, branch, convert_options(options), run, sizes, before_commit, **own)
+    return ModeRun(CONVERT, table, branch, convert_options(options), run, sizes, before_commit, **own)
 
 
 def convert(lake, **others):
@@ -128,7 +128,7 @@ def delete_by_vector(lake, path, dead):
     former = DeleteIndex(now).applying_to(entry)
     store = locations.store_of(now.metadata.location, {})
     marker = Marker(Tasks(store, LocalExecutor(SETTINGS)), now.metadata, SETTINGS, "other-")
-    (mark,) = marker.marks([ToMark(entry, former, np.array(dead, np.int64))])
+    (mark,) = marker.marks([ToMark(FileScanTask(entry, former), np.array(dead, np.int64))])
     gone = former.vector.file if former.vector else None
     neighbours = [one.file for one in now.deletes if gone and one.file.path == gone.path and one.file.key != gone.key]
     lake.commit(table, [mark.file, *neighbours], gone=[gone.path] if gone else [])

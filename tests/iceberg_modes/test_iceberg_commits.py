@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from iceberg_lake import SETTINGS
 from live_writers import losing, racing, writing
+from plan_json import plan_to_json
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
-from deltacompact.iceberg_modes.rewrite.plan_document import plan_to_json
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -186,7 +186,7 @@ def test_a_commit_on_another_branch_meanwhile_costs_one_attempt(lake):
 def test_manifests_of_refused_attempts_are_deleted(lake):
     table_of(lake, [1, 2])
     named = racing(lake, lambda: lake.append(T, rows(500)))
-    Compaction(REWRITE, IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
+    ModeRun(REWRITE, IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
     assert ids(lake) == [1, 2, 500]
     reachable = _reachable_metadata(lake)
     stored = {path.name for path in Path(lake.folder, "warehouse").rglob("*.avro")}
@@ -194,7 +194,7 @@ def test_manifests_of_refused_attempts_are_deleted(lake):
 
 
 def _rewrite_with(catalog):
-    return Compaction(
+    return ModeRun(
         REWRITE, IcebergTable.load(catalog, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS
     ).run()
 

@@ -31,6 +31,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake
 from live_writers import writing
+from plan_json import plan_to_json
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from version_3 import add_column
@@ -45,9 +46,9 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
-from deltacompact.iceberg_modes.convert.plan import Reason, plan_conversion
+from deltacompact.iceberg_modes.convert.plan import ConvertReason, plan_conversion
 from deltacompact.iceberg_modes.convert.proposals import Converted, ProposeConversion
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 
 # The modes and their results
 
@@ -112,7 +113,7 @@ def test_a_second_run_finds_nothing_to_do_and_says_why(lake):
     lake.create("ns.empty", COLUMNS)
     assert lake.state("ns.empty").snapshot is None
     assert IcebergTable.load(lake.catalog, "ns.empty")
-    empty = Compaction(CONVERT, IcebergTable.load(lake.catalog, "ns.empty"), MAIN, ConvertOptions(), SETTINGS).run()
+    empty = ModeRun(CONVERT, IcebergTable.load(lake.catalog, "ns.empty"), MAIN, ConvertOptions(), SETTINGS).run()
     assert empty.nothing_to_do == "the branch has no equality deletes"
 
 
@@ -150,7 +151,7 @@ def test_deletes_that_apply_to_nothing_are_removed_without_reading(lake):
     useless = lake.delete_by_key(T, {"id": [77]})
     Path(local(useless.path)).unlink()
     plan = prepared(lake).plan()
-    assert [(one.reason, one.data_files) for one in plan.conversions] == [(Reason.APPLIES_TO_NOTHING, 0)]
+    assert [(one.reason, one.data_files) for one in plan.conversions] == [(ConvertReason.APPLIES_TO_NOTHING, 0)]
     result = convert(lake)
     assert (result.equality_deletes_removed, result.data_files_asked, result.delete_files_written) == (1, 0, 0)
     assert ids(lake) == [1, 2]
@@ -161,7 +162,7 @@ def test_max_files_converts_the_oldest_first(lake):
     for number in (1, 2, 3):
         lake.delete_by_key(T, {"id": [number]})
     plan = prepared(lake, max_files=2).plan()
-    assert plan.stays == ((Reason.BEYOND_MAX_FILES, 1),)
+    assert plan.stays == ((ConvertReason.BEYOND_MAX_FILES, 1),)
     result = convert(lake, max_files=2)
     assert (result.equality_deletes_removed, result.equality_deletes_left) == (2, 0)
     assert kinds(lake) == {"position_deletes": 1, "equality_deletes": 1}
@@ -732,7 +733,7 @@ def test_a_plan_survives_json_and_names_what_it_opens(lake):
     lake.delete_by_key(T, {"id": [1]})
     lake.delete_by_key(T, {"id": [77]})
     plan = prepared(lake).plan()
-    document = json.loads(plan_document.plan_to_json(plan))
+    document = json.loads(plan_to_json(plan))
     body = document["plan"]
     assert [one["reason"] for one in body["equality_deletes"]] == ["applies", "applies_to_nothing"]
     assert [(one["rows"], one["equality"]) for group in body["groups"] for one in group["inputs"]] == [(2, [[0, 1]])]
@@ -746,7 +747,7 @@ def test_a_plan_survives_json_and_names_what_it_opens(lake):
 def test_a_plan_is_carried_out_as_it_was_approved(lake):
     table_of(lake, [1, 2], [3])
     lake.delete_by_key(T, {"id": [1]})
-    text = plan_document.plan_to_json(prepared(lake).plan())
+    text = plan_to_json(prepared(lake).plan())
     lake.append(T, rows(1))
     lake.delete_by_key(T, {"id": [3]})
     catalog = deltacompact.open_catalog(lake.catalog)

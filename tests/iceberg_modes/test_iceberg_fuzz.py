@@ -28,7 +28,7 @@ from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 
 T = "ns.t"
 BRANCHES = ("main", "audit")
@@ -174,7 +174,7 @@ class World:
                 self.lake.rewrite(T, branch, rewrite_all=True, **own)
             else:
                 table = IcebergTable.load(self.lake.catalog, T)
-                Compaction(CONVERT, table, branch, convert_options({}), SETTINGS, **own).run()
+                ModeRun(CONVERT, table, branch, convert_options({}), SETTINGS, **own).run()
         others()
         self.said.append(f"{branch}: {before} rows before")
 

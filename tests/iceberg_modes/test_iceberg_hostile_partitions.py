@@ -16,7 +16,7 @@ from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 
 T = "ns.t"
 
@@ -39,7 +39,7 @@ def test_zero_and_minus_zero_are_two_partitions(lake, mode):
     if mode == "rewrite":
         lake.rewrite(T, rewrite_all=True)
     else:
-        Compaction(CONVERT, IcebergTable.load(lake.catalog, T), "main", convert_options({})).run()
+        ModeRun(CONVERT, IcebergTable.load(lake.catalog, T), "main", convert_options({})).run()
     assert [(row["id"], str(row["f"])) for row in lake.rows(T)] == [(1, "0.0"), (2, "-0.0"), (2, "0.0")]
     state = lake.state(T)
     assert sorted(str(entry.file.partition[0]) for entry in state.data) == ["-0.0", "0.0"]

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from hand_made_tables import data, equality, positions, state
+from plan_json import plan_to_json
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg_modes.convert.options import ConvertOptions
@@ -19,12 +20,12 @@ from deltacompact.iceberg_modes.convert.plan import plan_conversion
 from deltacompact.iceberg_modes.convert.proposals import Converted, ProposeConversion
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
-from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.rewrite.proposals import ProposeRewrite, Rewritten
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
-from deltacompact.iceberg_modes.upsert.validation import Head, compared_spaces
+from deltacompact.iceberg_modes.upsert.validation import UpsertHead, compared_spaces
 
 FILES, DELETES = 600, 400
 CALLS_A_FILE = 100
@@ -100,8 +101,8 @@ def test_an_upsert_beside_many_deletes_can_be_committed_before_the_head_moves():
     plan, now = plan_upsert(table(), UpsertOptions()), head()
     files = [ComparedFile(Ordinal(number), 8, 1, 1, True, None) for number in range(len(plan.inputs))]
     (space,) = compared_spaces(plan, files)
-    assert within(calls(lambda: Head(now, plan).problem_of(space)))
-    assert Head(now, plan).problem_of(space) is None
+    assert within(calls(lambda: UpsertHead(now, plan).problem_of(space)))
+    assert UpsertHead(now, plan).problem_of(space) is None
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plan_json import plan_to_json
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, MonthTransform, TruncateTransform, parse_transform
 from pyiceberg.types import (
@@ -35,7 +36,7 @@ from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.content_files import Spec, SpecField
 from deltacompact.iceberg.table.metadata import Column
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns, partitions_of
-from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json
 from deltacompact.tabular import writing
 
 T = "ns.t"

@@ -11,6 +11,7 @@ import pytest
 from hand_made_tables import data, equality, positions, state, vector
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_json import plan_to_json
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg_modes.convert.expected import expected as expected_conversion
@@ -19,8 +20,8 @@ from deltacompact.iceberg_modes.convert.plan import plan_conversion
 from deltacompact.iceberg_modes.plan_envelope import checksum
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.options import JobOrder, rewrite_options
-from deltacompact.iceberg_modes.rewrite.plan import Reason, expected_output_files, plan_rewrite
-from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.rewrite.plan import RewriteReason, expected_output_files, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.expected import expected as expected_upsert
 from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
@@ -51,8 +52,8 @@ def small(*names, day=None):
 def test_small_files_of_a_partition_are_merged_when_there_are_enough():
     found = plan(*small(*"abcde", day=3), *small(*"fghi", day=4))
     assert groups(found) == [list("abcde")]
-    assert set(reasons(found).values()) == {Reason.TOO_SMALL}
-    assert found.stays == ((Reason.GROUP_TOO_SMALL, 4),)
+    assert set(reasons(found).values()) == {RewriteReason.TOO_SMALL}
+    assert found.stays == ((RewriteReason.GROUP_TOO_SMALL, 4),)
 
 
 def test_files_of_the_right_size_stay():
@@ -63,7 +64,7 @@ def test_files_of_the_right_size_stay():
 
 def test_a_file_that_is_too_large_is_divided():
     found = plan(data("a", 1, size=2500))
-    assert reasons(found) == {"a": Reason.TOO_LARGE}
+    assert reasons(found) == {"a": RewriteReason.TOO_LARGE}
     assert found.groups[0].output_files == 3
 
 
@@ -76,11 +77,11 @@ def test_a_file_with_many_delete_files_is_rewritten_alone():
     deletes = [equality("e", 2), positions("p", 3, of=["a"])]
     assert plan(a, *deletes).groups == ()
     found = plan(a, *deletes, delete_file_threshold=2)
-    assert reasons(found) == {"a": Reason.MANY_DELETE_FILES}
+    assert reasons(found) == {"a": RewriteReason.MANY_DELETE_FILES}
     assert plan(a, *deletes, delete_file_threshold=3).groups == ()
 
 
-@pytest.mark.parametrize(("deleted", "reason"), [(2, None), (3, Reason.MANY_ROWS_DELETED)])
+@pytest.mark.parametrize(("deleted", "reason"), [(2, None), (3, RewriteReason.MANY_ROWS_DELETED)])
 def test_a_file_that_lost_many_rows_by_position_is_rewritten(deleted, reason):
     found = plan(data("a", 1, size=1000, rows=10), positions("p", 2, of=["a"], rows=deleted))
     assert reasons(found).get("a") is reason
@@ -110,7 +111,7 @@ def test_groups_are_packed_up_to_their_largest_size_and_count():
 def test_a_run_stops_at_the_most_files_and_says_so():
     found = plan(*small("a", "b", day=3), *small("c", "d", day=4), min_input_files=2, max_files_to_rewrite=3)
     assert groups(found) == [["a", "b"]]
-    assert found.stays == ((Reason.BEYOND_MAX_FILES, 2),)
+    assert found.stays == ((RewriteReason.BEYOND_MAX_FILES, 2),)
 
 
 def test_groups_come_in_the_wanted_order():

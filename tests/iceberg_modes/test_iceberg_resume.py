@@ -18,6 +18,7 @@ import pytest
 from dead_sessions import LIVING, Death, Died, T, dying, journals, rewrite, table_of
 from iceberg_lake import Lake
 from live_writers import racing
+from plan_json import plan_to_json
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
@@ -27,7 +28,7 @@ from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.rewrite import writing
-from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_to_json
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
 
 
 def ids(lake):

@@ -15,6 +15,7 @@ from conversions import convert, delete_by_vector, kinds
 from dead_sessions import Death, Died, dying, journals
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
+from plan_json import plan_to_json
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from upsert_oracle import prepared, refusing_lost_order, upsert, visible
@@ -25,10 +26,9 @@ from deltacompact.iceberg.marks.finding import Finder
 from deltacompact.iceberg.settled import THROUGH
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
-from deltacompact.iceberg_modes.convert.plan import Reason
-from deltacompact.iceberg_modes.convert.plan_document import plan_to_json
+from deltacompact.iceberg_modes.convert.plan import ConvertReason
 from deltacompact.iceberg_modes.journal import signs_of_life
-from deltacompact.iceberg_modes.upsert.comparing import Comparison
+from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -71,7 +71,7 @@ def work(monkeypatch):
         monkeypatch.setattr(owner, name, call)
 
     counted(Finder, "find")
-    counted(Comparison, "compared")
+    counted(KeyComparison, "compared")
     return calls
 
 
@@ -572,7 +572,7 @@ def test_where_converts_the_deletes_that_reach_no_other_files(lake):
     lake.delete_by_key(T, {"id": [2, 3]})
     lake.delete_by_key(T, {"id": [30]})
     plan = conversions.prepared(lake, where="id < 3").plan()
-    assert (plan.groups, plan.stays) == ((), ((Reason.NOT_WANTED, 2),))
+    assert (plan.groups, plan.stays) == ((), ((ConvertReason.NOT_WANTED, 2),))
     nothing = convert(lake, where="id < 3").nothing_to_do
     assert nothing == "2 equality-delete files: may apply to data files without rows for which `where` is true"
     result = convert(lake, where="id < 10")

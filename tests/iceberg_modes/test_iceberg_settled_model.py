@@ -23,7 +23,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal
-from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.settled import newest
 from deltacompact.iceberg.table.content_files import Content
@@ -243,11 +243,11 @@ class Histories(RuleBasedStateMachine):
             marks = []
             for one in space.inputs:
                 if one.file.dead:
-                    path = one.source.entry.file.path
+                    path = one.task.entry.file.path
                     name = self.table.named(self.chance)
                     self.table.marks[name] = {path: dead[one.file.ordinal]}
-                    file = hand.positions(name, 0, one.source.entry.file.partition[0], of=[path]).file
-                    marks.append(Mark(file, (Asked(one.source.entry, one.source.deletes),), 1))
+                    file = hand.positions(name, 0, one.task.entry.file.partition[0], of=[path]).file
+                    marks.append(Mark(file, (FileScanTask(one.task.entry, one.task.deletes),), 1))
             marked.append(MarkedSpace(space, tuple(marks)))
         return ProposeUpsert(plan, marked)
 

@@ -15,7 +15,7 @@ import deltacompact
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 
 T = "ns.t"
 STEPS = 16
@@ -87,7 +87,7 @@ class History:
             self.lake.rewrite(T, rewrite_all=True, before_commit=others)
         else:
             table = IcebergTable.load(self.lake.catalog, T)
-            Compaction(CONVERT, table, "main", convert_options({}), SETTINGS, before_commit=others).run()
+            ModeRun(CONVERT, table, "main", convert_options({}), SETTINGS, before_commit=others).run()
         others()  # where there was nothing to commit
 
     def do(self, kind: str) -> None:

@@ -15,7 +15,7 @@ from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli.iceberg_options import option_sections
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes import modes
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.storage.identity import file_name
 
 T = "ns.t"
@@ -62,7 +62,7 @@ def test_what_it_had_written_when_it_died_is_committed_by_the_next_call(lake, ca
 
     table = IcebergTable.load(lake.catalog, T)
     with pytest.raises(KeyboardInterrupt, match="3 of 3 groups written and not committed"):
-        Compaction(COPY, table, "main", COPY.read_options({}, {}), SETTINGS, before_commit=die).run()
+        ModeRun(COPY, table, "main", COPY.read_options({}, {}), SETTINGS, before_commit=die).run()
     assert copied(lake) == 0
     result = compact(catalog, mode=mode)
     assert copied(lake) == 3

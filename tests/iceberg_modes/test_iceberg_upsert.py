@@ -17,6 +17,7 @@ from budgets import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import Lake
+from plan_json import plan_to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
@@ -33,7 +34,7 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.upsert.options import DELETE_VALUES, Reach, UpsertOptions, upsert_options
-from deltacompact.iceberg_modes.upsert.plan_document import plan_from_json, plan_to_json
+from deltacompact.iceberg_modes.upsert.plan_document import plan_from_json
 
 T = "ns.t"
 EVENTS = Schema(

@@ -20,7 +20,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
-from deltacompact.iceberg_modes.upsert.validation import Head, Problem, compared_spaces
+from deltacompact.iceberg_modes.upsert.validation import UpsertHead, UpsertProblem, compared_spaces
 
 PURE = pa.schema(
     [
@@ -51,7 +51,7 @@ def problem(planned, head, loser="a", guard="b", purges=False):
         for number, source in enumerate(plan.inputs)
     ]
     (space,) = compared_spaces(plan, files)
-    return Head(head, plan).problem_of(space)
+    return UpsertHead(head, plan).problem_of(space)
 
 
 A, B, C = data("a", 3, ids=(1, 9)), data("b", 4, ids=(1, 9)), data("c", 2, ids=(1, 9))
@@ -66,17 +66,17 @@ PLANNED = branch(A, B, C, OLD, sequence=5)
         ((A, B, C, OLD, data("new", 6, ids=(1, 9))), None),
         ((A, B, OLD), None),  # c has nothing to do with it
         ((A, B, C, OLD, equality("e", 6, ids=(1, 9))), None),
-        ((A, B, C, OLD, equality("e", 6, ids=(1, 9), by=(2,))), Problem.ROWS_DELETED_BY_KEY),
-        ((A, B, C, OLD, equality("e", 6, ids=(1, 9), by=(1, 2))), Problem.ROWS_DELETED_BY_KEY),
-        ((A, B, C, OLD, equality("e", 5, ids=(1, 9))), Problem.ROWS_DELETED_BY_KEY),  # older than the plan
+        ((A, B, C, OLD, equality("e", 6, ids=(1, 9), by=(2,))), UpsertProblem.ROWS_DELETED_BY_KEY),
+        ((A, B, C, OLD, equality("e", 6, ids=(1, 9), by=(1, 2))), UpsertProblem.ROWS_DELETED_BY_KEY),
+        ((A, B, C, OLD, equality("e", 5, ids=(1, 9))), UpsertProblem.ROWS_DELETED_BY_KEY),  # older than the plan
         ((A, B, C, OLD, equality("e", 6, ids=(50, 60))), None),
         ((A, B, C, OLD, positions("p", 6, of=["a"])), None),
         ((A, B, C, OLD, positions("p", 6, of=["c"])), None),
-        ((A, B, C, OLD, positions("p", 6, of=["b"])), Problem.ROWS_DELETED_BY_POSITION),
-        ((A, B, C, OLD, positions("p", 6, of=["a", "c"])), Problem.ROWS_DELETED_BY_POSITION),
-        ((B, C, OLD), Problem.FILE_GONE),
-        ((A, C, OLD), Problem.FILE_GONE),
-        ((replace(A, sequence_number=5), B, C, OLD), Problem.FILE_GONE),
+        ((A, B, C, OLD, positions("p", 6, of=["b"])), UpsertProblem.ROWS_DELETED_BY_POSITION),
+        ((A, B, C, OLD, positions("p", 6, of=["a", "c"])), UpsertProblem.ROWS_DELETED_BY_POSITION),
+        ((B, C, OLD), UpsertProblem.FILE_GONE),
+        ((A, C, OLD), UpsertProblem.FILE_GONE),
+        ((replace(A, sequence_number=5), B, C, OLD), UpsertProblem.FILE_GONE),
         ((A, B, C), None),  # rows that were dead may live again, but none is newer than b's unless it wins anyway
         ((A, B, C, OLD, data("back", 2, ids=(1, 9))), None),
     ],
@@ -90,9 +90,9 @@ def test_what_the_head_says_to_a_row_that_lost_to_another(entries, expected):
     [
         ((A, B, C, OLD, data("new", 6, ids=(1, 9))), None),
         ((A, B, C, OLD, equality("e", 6, ids=(1, 9))), None),
-        ((A, B, C), Problem.OLD_ROWS_CAME),
-        ((A, B, C, OLD, data("back", 2, ids=(1, 9))), Problem.OLD_ROWS_CAME),
-        ((A, B, C, OLD, positions("p", 6, of=["b"])), Problem.ROWS_DELETED_BY_POSITION),
+        ((A, B, C), UpsertProblem.OLD_ROWS_CAME),
+        ((A, B, C, OLD, data("back", 2, ids=(1, 9))), UpsertProblem.OLD_ROWS_CAME),
+        ((A, B, C, OLD, positions("p", 6, of=["b"])), UpsertProblem.ROWS_DELETED_BY_POSITION),
     ],
 )
 def test_what_the_head_says_to_rows_of_a_key_that_is_deleted(entries, expected):
@@ -103,18 +103,18 @@ def test_rule_18_a_new_vector_of_a_file_with_dead_rows_changes_what_ours_must_ho
     planned = branch(A, B, vector("v1", 4, "a"), version=3, sequence=5)
     assert problem(planned, planned) is None
     for vectors in ([vector("v2", 6, "a")], []):
-        assert problem(planned, branch(A, B, *vectors, version=3)) is Problem.ROWS_DELETED_BY_POSITION
+        assert problem(planned, branch(A, B, *vectors, version=3)) is UpsertProblem.ROWS_DELETED_BY_POSITION
 
 
 def test_a_table_that_was_upgraded_takes_no_position_deletes():
-    assert problem(PLANNED, branch(A, B, C, OLD, version=3)) is Problem.FORMAT_CHANGED
+    assert problem(PLANNED, branch(A, B, C, OLD, version=3)) is UpsertProblem.FORMAT_CHANGED
 
 
 def test_rule_02_an_equality_delete_of_one_partition_may_miss_the_older_row():
     first, second = data("a", 3, day=1, ids=(1, 9)), data("b", 4, day=2, ids=(1, 9))
     planned = branch(first, second, sequence=5)
     by_id = equality("e", 6, day=2, ids=(1, 9))
-    assert problem(planned, branch(first, second, by_id)) is Problem.ROWS_DELETED_BY_KEY
+    assert problem(planned, branch(first, second, by_id)) is UpsertProblem.ROWS_DELETED_BY_KEY
     everywhere = replace(by_id, file=replace(by_id.file, spec_id=UNPARTITIONED, partition=()))
     assert problem(planned, branch(first, second, everywhere)) is None
     together = data("b", 4, day=1, ids=(1, 9))

@@ -18,7 +18,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
-from deltacompact.iceberg_modes.upsert.validation import Head, compared_spaces
+from deltacompact.iceberg_modes.upsert.validation import UpsertHead, compared_spaces
 
 TABLES = 6_000
 COLUMNS = pa.schema(
@@ -184,7 +184,7 @@ def allowed_marks(seed):
     )
     for _ in range(chance.randint(1, 2)):
         change(chance, table)
-    head = Head(table.state(), plan)
+    head = UpsertHead(table.state(), plan)
     if any(head.problem_of(space) for space in spaces):
         return None
     before = table.view()

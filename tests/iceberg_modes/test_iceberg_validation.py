@@ -9,7 +9,7 @@ from hand_made_tables import data, equality, positions, state, vector
 
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import plan_rewrite
-from deltacompact.iceberg_modes.rewrite.validation import Head, Problem
+from deltacompact.iceberg_modes.rewrite.validation import RewriteHead, RewriteProblem
 
 A = data("a", 3, ids=(10, 19))
 APPLIED = (equality("e", 5), positions("p", 5, of=["a"]))
@@ -19,7 +19,7 @@ def problem(*head, planned=(A, *APPLIED), **options):
     """What keeps the planned rewrite of all files from being committed onto a head with these files."""
     plan = plan_rewrite(state(*planned), rewrite_options({"rewrite-all": True} | options, {}))
     (group,) = plan.groups
-    return Head(state(*head), plan, [group]).problem_of(group, [(group.spec_id, group.partition)])
+    return RewriteHead(state(*head), plan, [group]).problem_of(group, [(group.spec_id, group.partition)])
 
 
 def test_an_append_changes_nothing():
@@ -31,9 +31,9 @@ def test_rule_06_a_later_equality_delete_keeps_applying_to_the_output():
 
 
 def test_rule_06_a_later_position_delete_or_vector_on_an_input_refuses_the_group():
-    assert problem(A, *APPLIED, positions("q", 6, of=["a"])) is Problem.NEW_POSITION_DELETE
-    assert problem(A, *APPLIED, positions("q", 6)) is Problem.NEW_POSITION_DELETE
-    assert problem(A, *APPLIED, vector("v", 6, of="a")) is Problem.NEW_POSITION_DELETE
+    assert problem(A, *APPLIED, positions("q", 6, of=["a"])) is RewriteProblem.NEW_POSITION_DELETE
+    assert problem(A, *APPLIED, positions("q", 6)) is RewriteProblem.NEW_POSITION_DELETE
+    assert problem(A, *APPLIED, vector("v", 6, of="a")) is RewriteProblem.NEW_POSITION_DELETE
 
 
 def test_a_position_delete_on_another_file_is_no_concern():
@@ -43,27 +43,27 @@ def test_a_position_delete_on_another_file_is_no_concern():
 def test_rule_05_without_the_starting_sequence_number_a_later_equality_delete_refuses_the_group():
     options = {"use-starting-sequence-number": "false"}
     assert problem(A, *APPLIED, **options) is None
-    assert problem(A, *APPLIED, equality("later", 6), **options) is Problem.NEW_EQUALITY_DELETE
+    assert problem(A, *APPLIED, equality("later", 6), **options) is RewriteProblem.NEW_EQUALITY_DELETE
     assert problem(A, *APPLIED, equality("elsewhere", 6, ids=(30, 31)), **options) is None
 
 
 def test_an_equality_delete_that_appears_at_or_below_the_planned_snapshot_refuses_the_group():
-    assert problem(A, *APPLIED, equality("old", 5)) is Problem.NEW_EQUALITY_DELETE
+    assert problem(A, *APPLIED, equality("old", 5)) is RewriteProblem.NEW_EQUALITY_DELETE
 
 
 def test_an_input_that_is_gone_refuses_the_group():
-    assert problem(*APPLIED) is Problem.INPUT_GONE
-    assert problem(replace(A, sequence_number=4), *APPLIED) is Problem.INPUT_GONE
+    assert problem(*APPLIED) is RewriteProblem.INPUT_GONE
+    assert problem(replace(A, sequence_number=4), *APPLIED) is RewriteProblem.INPUT_GONE
 
 
 @pytest.mark.parametrize("gone", APPLIED)
 def test_a_rollback_that_took_an_applied_delete_away_refuses_the_group(gone):
-    assert problem(A, *(delete for delete in APPLIED if delete is not gone)) is Problem.DELETE_GONE
+    assert problem(A, *(delete for delete in APPLIED if delete is not gone)) is RewriteProblem.DELETE_GONE
 
 
 def test_rule_23_a_replace_that_turned_an_equality_delete_into_positions_is_seen():
     """Planned at 5. E (6) lands, then a converter replaces it by P on our input: E is gone, P is new."""
-    assert problem(A, *APPLIED, positions("converted", 7, of=["a"])) is Problem.NEW_POSITION_DELETE
+    assert problem(A, *APPLIED, positions("converted", 7, of=["a"])) is RewriteProblem.NEW_POSITION_DELETE
 
 
 def test_rule_07_the_planned_snapshot_is_not_needed_any_more():
@@ -71,4 +71,4 @@ def test_rule_07_the_planned_snapshot_is_not_needed_any_more():
     head = state(A, *APPLIED, data("b", 9))
     assert plan.snapshot_id not in head.metadata.snapshots
     assert plan.sequence_number == 5
-    assert Head(head, plan, plan.groups).problem_of(plan.groups[0], [(0, ())]) is None
+    assert RewriteHead(head, plan, plan.groups).problem_of(plan.groups[0], [(0, ())]) is None

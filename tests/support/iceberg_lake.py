@@ -37,7 +37,7 @@ from deltacompact.iceberg.table.metadata import MAIN, Snapshot
 from deltacompact.iceberg.table.parquet_files import StoredFile, tables
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.index.live_bitmaps import live_mask, read_masks
@@ -255,11 +255,11 @@ class Lake:
         """Rewrite a branch. Options are named with underscores: delete_file_threshold=1."""
         return self.prepared(table_id, branch, settings, **others).run()
 
-    def prepared(self, table_id: str, branch: str = MAIN, settings: Settings = SETTINGS, **others: Any) -> Compaction:
+    def prepared(self, table_id: str, branch: str = MAIN, settings: Settings = SETTINGS, **others: Any) -> ModeRun:
         table = IcebergTable.load(self.catalog, table_id)
         own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
-        return Compaction(REWRITE, table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
+        return ModeRun(REWRITE, table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
 
     def store(self, table_id: str) -> ObjectStore:
         return locations.store_of(IcebergTable.load(self.catalog, table_id).metadata.location, {})

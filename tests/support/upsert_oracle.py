@@ -21,7 +21,7 @@ from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.content_files import Content, Entry
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import TableState, scope_of
-from deltacompact.iceberg_modes.driver import Compaction
+from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
@@ -36,7 +36,7 @@ def prepared(lake: Lake, table_id: str = "ns.t", branch: str = "main", settings:
     """An upsert. Options are named with underscores: key_columns="id"."""
     own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
     options = upsert_options({name.replace("_", "-"): value for name, value in others.items()})
-    return Compaction(UPSERT, IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own)
+    return ModeRun(UPSERT, IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own)
 
 
 def upsert(lake: Lake, table_id: str = "ns.t", branch: str = "main", **others: Any) -> UpsertResult:

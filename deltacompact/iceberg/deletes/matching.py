@@ -56,6 +56,14 @@ class Deletes:
         return (*self.positions, *([self.vector] if self.vector else []))
 
 
+@dataclass(frozen=True, slots=True)
+class FileScanTask:
+    """A data file, and the deletes that may apply to it: what has to be read to know its live rows."""
+
+    entry: Entry
+    deletes: Deletes
+
+
 class DeleteIndex:
     """The live deletes of a table, found by data file. Raises CorruptionError for two vectors of one (rule 18).
 
@@ -84,6 +92,10 @@ class DeleteIndex:
         self._equality: dict[Scope | None, list[_Keyed]] = defaultdict(list)
         for (scope, ids), entries in equality.items():
             self._equality[scope].append(_Keyed(entries, ids, state.metadata.columns))
+
+    def task(self, data: Entry) -> FileScanTask:
+        """A data file with the deletes that may apply to it."""
+        return FileScanTask(data, self.applying_to(data))
 
     def applying_to(self, data: Entry) -> Deletes:
         """The deletes that may apply to a data file."""

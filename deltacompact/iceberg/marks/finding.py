@@ -35,7 +35,7 @@ from deltacompact.iceberg.deletes.dead_rows import (
     in_pieces,
 )
 from deltacompact.iceberg.deletes.delete_keys import DeleteKeysTask, write_delete_keys
-from deltacompact.iceberg.deletes.matching import Deletes
+from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.key_index.document import IndexedFile, KeyIndex
 from deltacompact.iceberg.key_index.indexes import BLOCK_ENTRIES, KeyIndexes
 from deltacompact.iceberg.key_index.lookup import AskedFiles, AskedRun, DeletedBy, LookupTask, look_up
@@ -70,14 +70,6 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A data file, and the deletes that may apply to it."""
-
-    entry: Entry
-    deletes: Deletes
-
-
-@dataclass(frozen=True, slots=True)
 class DeadRows:
     """What was found of each file, in the order in which they were asked, and where the bitmap of each ordinal lies."""
 
@@ -105,7 +97,7 @@ class Finder:
     folder: str
     indexes: KeyIndexes | None = None
 
-    def find(self, asked: Sequence[Asked], closed: frozenset[str] = frozenset()) -> DeadRows:
+    def find(self, asked: Sequence[FileScanTask], closed: frozenset[str] = frozenset()) -> DeadRows:
         """The dead rows of each file, from every delete that may apply to it.
 
         `closed`: files, by path, of which nobody needs more than the rows; with an index, they are not opened.
@@ -132,7 +124,7 @@ class Finder:
 
     # Delete keys
 
-    def _key_sets(self, asked: Sequence[Asked]) -> _KeySets:
+    def _key_sets(self, asked: Sequence[FileScanTask]) -> _KeySets:
         """The key sets that the files need."""
         applying = {entry.file.path: entry for one in asked for entry in one.deletes.equality}
         members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, Entry]] = defaultdict(dict)
@@ -175,7 +167,7 @@ class Finder:
         self,
         ids: tuple[int, ...],
         numbers: Sequence[int],
-        asked: Sequence[Asked],
+        asked: Sequence[FileScanTask],
         sources: Sequence[AskedFile],
         key_sets: _KeySets,
         pieces: Sequence[tuple[AskedFile, ...]],
@@ -231,11 +223,11 @@ class Finder:
 
     # Dead rows
 
-    def _source(self, ordinal: Ordinal, asked: Asked, set_of: dict[str, int]) -> AskedFile:
+    def _source(self, ordinal: Ordinal, asked: FileScanTask, set_of: dict[str, int]) -> AskedFile:
         key_sets = tuple(sorted({set_of[entry.file.path] for entry in asked.deletes.equality}))
         return replace(self.file(asked), ordinal=ordinal, key_sets=key_sets)
 
-    def file(self, asked: Asked) -> AskedFile:
+    def file(self, asked: FileScanTask) -> AskedFile:
         """The file as tasks read it, whatever equality deletes apply to it."""
         source = source_of(Ordinal(0), asked)
         return replace(
@@ -320,7 +312,7 @@ class Finder:
         return DeadRows(tuple(found[source.ordinal] for source in sources), masks_of)
 
 
-def source_of(ordinal: Ordinal, asked: Asked) -> AskedFile:
+def source_of(ordinal: Ordinal, asked: FileScanTask) -> AskedFile:
     """The file as tasks know it, with its position deletes and its vector, without keys."""
     vector = None
     if asked.deletes.vector is not None:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from deltacompact.base.batching import batched
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
-from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes
-from deltacompact.iceberg.marks.finding import Asked, source_of
+from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, FileScanTask
+from deltacompact.iceberg.marks.finding import source_of
 from deltacompact.iceberg.marks.tasks import (
     DeadRowsIn,
     DeadSource,
@@ -33,7 +33,7 @@ from deltacompact.iceberg.marks.tasks import (
     write_vectors,
 )
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, scope_of
 from deltacompact.storage.objects import ObjectStore
@@ -48,13 +48,12 @@ ROWS_PER_TASK = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ToMark:
-    """A data file, the position deletes or the vector that it had when its dead rows were found, and these rows.
+    """A data file with the deletes that it had when its dead rows were found, and these rows.
 
-    The dead rows may include rows that `former` deletes already. Equality deletes in `former` do not matter.
+    The dead rows may include rows that its deletes by position name already. Its equality deletes do not matter.
     """
 
-    entry: Entry
-    former: Deletes
+    task: FileScanTask
     dead: DeadRowsIn
 
 
@@ -70,7 +69,7 @@ class Mark:
     """
 
     file: ContentFile
-    of: tuple[Asked, ...]
+    of: tuple[FileScanTask, ...]
     new_rows: int
 
 
@@ -99,13 +98,13 @@ class Marker:
             named = [(one, rows) for one, rows in zip(group, written.sources, strict=True) if rows.rows]
             if named:
                 file = _position_file(path, written, named)
-                marks.append(Mark(file, tuple(_asked(one) for one, _ in named), file.rows))
+                marks.append(Mark(file, tuple(one.task for one, _ in named), file.rows))
         return marks
 
     def _vectors(self, dead: Sequence[ToMark]) -> list[Mark]:
         groups = [(tuple(one for (one,) in share),) for share in self._shares([(one,) for one in dead])]
         return [
-            Mark(_vector_file(path, written, one, rows), (_asked(one),), rows.new_rows)
+            Mark(_vector_file(path, written, one, rows), (one.task,), rows.new_rows)
             for group, path, written in self._written(write_vectors, groups, "-deletes.puffin")
             for one, rows in zip(group, written.sources, strict=True)
             if rows.rows
@@ -144,23 +143,19 @@ class Marker:
                 yield group, file.path, written
 
 
-def _asked(one: ToMark) -> Asked:
-    return Asked(one.entry, one.former)
-
-
 def _dead_source(one: ToMark) -> DeadSource:
-    return DeadSource(source_of(Ordinal(0), _asked(one)), one.dead)
+    return DeadSource(source_of(Ordinal(0), one.task), one.dead)
 
 
 def _rows_of(group: Group) -> int:
-    return sum(one.entry.file.rows for one in group)
+    return sum(one.task.entry.file.rows for one in group)
 
 
 def _by_partition(dead: Sequence[ToMark]) -> list[Group]:
     """Data files that share a delete file, each group in the order of paths."""
     scopes: dict[Scope, list[ToMark]] = defaultdict(list)
-    for one in sorted(dead, key=lambda one: one.entry.file.path.encode()):
-        scopes[scope_of(one.entry)].append(one)
+    for one in sorted(dead, key=lambda one: one.task.entry.file.path.encode()):
+        scopes[scope_of(one.task.entry)].append(one)
     return [
         tuple(members[start : start + DATA_FILES_PER_DELETE_FILE])
         for members in scopes.values()
@@ -170,7 +165,7 @@ def _by_partition(dead: Sequence[ToMark]) -> list[Group]:
 
 def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[ToMark, WrittenRows]]) -> ContentFile:
     """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21)."""
-    data = [one.entry.file for one, _ in named]
+    data = [one.task.entry.file for one, _ in named]
     rows = sum(of_file.rows for _, of_file in named)
     bounds = [(of_file.first_row, of_file.last_row) for _, of_file in named]
     return ContentFile(
@@ -190,7 +185,7 @@ def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[ToM
 
 
 def _vector_file(path: str, written: WrittenDeletes, one: ToMark, rows: WrittenRows) -> ContentFile:
-    data = one.entry.file
+    data = one.task.entry.file
     return ContentFile(
         Content.POSITION_DELETES,
         path,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed
-from deltacompact.iceberg.deletes.matching import Deletes
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
-from deltacompact.iceberg.marks.finding import Asked, Finder
+from deltacompact.iceberg.marks.finding import Finder
 from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
@@ -91,7 +91,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
     """
 
     deletes: frozenset[str] = field(init=False)
-    settled: tuple[Asked, ...] = field(init=False)
+    settled: tuple[FileScanTask, ...] = field(init=False)
 
     def __post_init__(self, former: Converting | None) -> None:
         self.deletes = former.deletes if former else self.plan.delete_paths
@@ -147,14 +147,14 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
         return [f"{files}: other commits deleted rows by position, again and again"]
 
 
-def _dead(finder: Finder, asked: Sequence[Asked]) -> Iterator[ToMark]:
+def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[ToMark]:
     """The data files in which equality deletes hit rows."""
-    by_key = [Asked(one.entry, Deletes(one.deletes.equality)) for one in asked]
+    by_key = [FileScanTask(one.entry, Deletes(one.deletes.equality)) for one in asked]
     found = finder.find(by_key, closed=frozenset(one.entry.file.path for one in asked))
     for one, of_file in zip(asked, found.files, strict=True):
         if of_file.dead_by_key:
             bitmap = LiveBitmap(found.masks_of[of_file.ordinal], of_file.ordinal)
-            yield ToMark(one.entry, one.deletes, bitmap)
+            yield ToMark(one, bitmap)
 
 
 def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:

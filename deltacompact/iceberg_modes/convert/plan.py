@@ -22,9 +22,8 @@ from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.deletes.matching import DeleteIndex, distinct
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
-from deltacompact.iceberg.marks.finding import Asked
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
@@ -35,7 +34,7 @@ VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
 
 
-class Reason(enum.StrEnum):
+class ConvertReason(enum.StrEnum):
     """Why an equality-delete file is converted, or stays. Plans contain it, so a value must keep its meaning."""
 
     APPLIES = "applies"
@@ -52,8 +51,8 @@ class Conversion:
     data_files: int
 
     @property
-    def reason(self) -> Reason:
-        return Reason.APPLIES if self.data_files else Reason.APPLIES_TO_NOTHING
+    def reason(self) -> ConvertReason:
+        return ConvertReason.APPLIES if self.data_files else ConvertReason.APPLIES_TO_NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class AskedGroup:
     """Data files whose dead rows are committed together. `key_ids` are the columns that are read of them."""
 
     number: int
-    asked: tuple[Asked, ...]
+    asked: tuple[FileScanTask, ...]
     key_ids: frozenset[int]
 
     @property
@@ -87,9 +86,9 @@ class ConvertPlan(ModePlan):
     mode: ClassVar[str] = NAME
     options: ConvertOptions
     conversions: tuple[Conversion, ...]
-    asked: tuple[Asked, ...]
+    asked: tuple[FileScanTask, ...]
     not_opened: int
-    stays: tuple[tuple[Reason, int], ...]
+    stays: tuple[tuple[ConvertReason, int], ...]
 
     @property
     def delete_paths(self) -> frozenset[str]:
@@ -127,8 +126,8 @@ class ConvertPlan(ModePlan):
 
 
 _WORDS = {
-    Reason.BEYOND_MAX_FILES: "beyond max-files-to-convert",
-    Reason.NOT_WANTED: "may apply to data files without rows for which `where` is true",
+    ConvertReason.BEYOND_MAX_FILES: "beyond max-files-to-convert",
+    ConvertReason.NOT_WANTED: "may apply to data files without rows for which `where` is true",
 }
 
 
@@ -156,18 +155,18 @@ def plan_conversion(
         _check_version(state.metadata)
     check_readable(state.metadata, chosen)
     index = DeleteIndex(replace(state, deletes=(*chosen, *others)))
-    by_scope: dict[Scope, list[Asked]] = defaultdict(list)
+    by_scope: dict[Scope, list[FileScanTask]] = defaultdict(list)
     for entry in state.data:
         found = index.applying_to(entry)
         if found.equality and (data is None or entry.file.path in data):
-            by_scope[scope_of(entry)].append(Asked(entry, found))
+            by_scope[scope_of(entry)].append(FileScanTask(entry, found))
     asked = tuple(one for of_scope in by_scope.values() for one in of_scope)
     check_markable(state.metadata, [one.entry for one in asked])
     counts = _data_files_of([one.deletes.equality for one in asked])
     check_readable(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
     stays = {
-        Reason.BEYOND_MAX_FILES: len(convertible) - len(chosen),
-        Reason.NOT_WANTED: len(equality) - len(convertible),
+        ConvertReason.BEYOND_MAX_FILES: len(convertible) - len(chosen),
+        ConvertReason.NOT_WANTED: len(equality) - len(convertible),
     }
     return ConvertPlan(
         *state.heading,

@@ -13,7 +13,6 @@ more makes the plan stale. A data file that is gone need not be asked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import plan_envelope
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
-from deltacompact.iceberg_modes.convert.plan import AskedGroup, Conversion, ConvertPlan, Reason, plan_conversion
+from deltacompact.iceberg_modes.convert.plan import AskedGroup, Conversion, ConvertPlan, ConvertReason, plan_conversion
 from deltacompact.iceberg_modes.plan_envelope import (
     NumberedDeletes,
     input_paths,
@@ -43,11 +42,6 @@ def plan_document(plan: ConvertPlan) -> dict[str, Any]:
     return plan_envelope.enveloped(plan, body)
 
 
-def plan_to_json(plan: ConvertPlan) -> str:
-    """The plan as JSON. `plan_from_json` returns an equal plan as long as the table has its files."""
-    return json.dumps(plan_document(plan), indent=1)
-
-
 def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> ConvertPlan:
     """The plan of a document, resolved in the current table. Equality deletes that are `done` may be gone.
 
@@ -65,7 +59,7 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
         snapshot_id=body["snapshot_id"],
         sequence_number=body["sequence_number"],
         not_opened=body["not_opened"],
-        stays=tuple((Reason(reason), count) for reason, count in body["stays"].items()),
+        stays=tuple((ConvertReason(reason), count) for reason, count in body["stays"].items()),
     )
 
 

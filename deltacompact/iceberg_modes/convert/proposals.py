@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition
-from deltacompact.iceberg.deletes.matching import DeleteIndex, distinct
-from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.table.content_files import Content, Entry
@@ -34,9 +33,9 @@ class Converted:
     `groups`: of so many groups these are.
     """
 
-    asked: tuple[Asked, ...]
+    asked: tuple[FileScanTask, ...]
     marks: tuple[Mark, ...]
-    settled: tuple[Asked, ...] = ()
+    settled: tuple[FileScanTask, ...] = ()
     groups: int = 1
 
 
@@ -53,8 +52,8 @@ class ConvertOutcome:
     group_count   of how many groups the data files are
     """
 
-    settled: tuple[Asked, ...]
-    touched: tuple[Asked, ...]
+    settled: tuple[FileScanTask, ...]
+    touched: tuple[FileScanTask, ...]
     marks: tuple[Mark, ...]
     removed: int
     left: int
@@ -82,7 +81,7 @@ class ProposeConversion:
         standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
         marked = _with_marks(marks)
-        asked: dict[Standing, list[Asked]] = {standing: [] for standing in Standing}
+        asked: dict[Standing, list[FileScanTask]] = {standing: [] for standing in Standing}
         for one in self.converted.asked:
             asked[standings[one.entry.file.path]].append(one)
         settled = (
@@ -105,7 +104,7 @@ class ProposeConversion:
         return Proposal(OVERWRITE, (*removed, *superseded), added, outcome)
 
 
-def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[Asked]) -> list[Entry]:
+def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[FileScanTask]) -> list[Entry]:
     """Those equality deletes that apply to no live data file but settled ones."""
     paths = {one.entry.file.path for one in settled}
     index = DeleteIndex(state)
@@ -119,7 +118,7 @@ def _is_equality(entry: Entry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES
 
 
-def _standing(head: MarkedHead, one: Asked, gone: frozenset[str]) -> Standing:
+def _standing(head: MarkedHead, one: FileScanTask, gone: frozenset[str]) -> Standing:
     """What became of a data file. It has changed, too, if an equality delete that hits it is among those `gone`."""
     standing = head.standing(one.entry, one.deletes)
     if gone and standing is Standing.AS_IT_WAS and any(delete.file.path in gone for delete in one.deletes.equality):
@@ -141,7 +140,7 @@ def _true_marks(
     return tuple(found), after
 
 
-def _with_marks(marks: Sequence[Mark]) -> dict[str, Asked]:
+def _with_marks(marks: Sequence[Mark]) -> dict[str, FileScanTask]:
     """The data files that are marked, with the deletes by position that they have then."""
     found = {}
     for mark in marks:
@@ -151,5 +150,5 @@ def _with_marks(marks: Sequence[Mark]) -> dict[str, Asked]:
                 deletes = replace(one.deletes, positions=(), vector=entry)
             else:
                 deletes = replace(one.deletes, positions=(*one.deletes.positions, entry))
-            found[one.entry.file.path] = Asked(one.entry, deletes)
+            found[one.entry.file.path] = FileScanTask(one.entry, deletes)
     return found

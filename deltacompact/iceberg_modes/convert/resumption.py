@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltacompact.iceberg.commit.proposal import Proposal
-from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths
@@ -28,11 +28,11 @@ from deltacompact.iceberg_modes.plan_envelope import NamedFiles
 def resume_conversion(planned: Planned, groups: Sequence[WrittenGroup], state: TableState) -> Proposal[ConvertOutcome]:
     """Propose the marks that are still true, and to remove the equality deletes that they replace."""
     files = NamedFiles(state, planned.body["deletes"])
-    asked: dict[str, Asked] = {}
+    asked: dict[str, FileScanTask] = {}
     marks: list[Mark] = []
     for group in groups:
         inputs = planned.body["groups"][group.number]["inputs"]
-        of_group = {source["path"]: Asked(*files.past(source)) for source in inputs}
+        of_group = {source["path"]: FileScanTask(*files.past(source)) for source in inputs}
         marks += marks_of(group, of_group)
         asked |= of_group
     converted = Converted(tuple(asked.values()), tuple(marks), groups=len(groups))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deltacompact.iceberg.marks.finding import Asked
+from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 
@@ -22,7 +22,7 @@ def record_of(number: int, marks: Sequence[Mark], details: Mapping[str, Any] | N
     return WrittenGroup(number, tuple(mark.file for mark in marks), {"marks": of_marks, **(details or {})})
 
 
-def marks_of(record: WrittenGroup, asked: Mapping[str, Asked]) -> tuple[Mark, ...]:
+def marks_of(record: WrittenGroup, asked: Mapping[str, FileScanTask]) -> tuple[Mark, ...]:
     """The marks of a record. `asked`: the data files of its group, by path."""
     return tuple(
         Mark(file, tuple(asked[path] for path in mark["of"]), mark["new_rows"])

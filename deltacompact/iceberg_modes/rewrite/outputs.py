@@ -26,7 +26,7 @@ from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import Settings, check_codec
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.dead_rows import Found
-from deltacompact.iceberg.marks.finding import Asked, Finder, Sizes
+from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.iceberg.table.locations import readable
@@ -110,7 +110,7 @@ class Outputs:
 
     def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
         finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
-        dead = finder.find([Asked(source.entry, source.deletes) for group in groups for source in group.inputs])
+        dead = finder.find([task for group in groups for task in group.inputs])
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks: list[_Output] = []

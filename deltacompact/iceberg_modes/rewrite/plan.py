@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
 from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
@@ -36,7 +36,7 @@ from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 
 
-class Reason(enum.StrEnum):
+class RewriteReason(enum.StrEnum):
     """Why a data file is a candidate, or stays. Plans and results contain it, so a value must keep its meaning."""
 
     TOO_SMALL = "too_small"
@@ -54,23 +54,21 @@ class Reason(enum.StrEnum):
 
 STAYS = frozenset(
     {
-        Reason.RIGHT_SIZE,
-        Reason.GROUP_TOO_SMALL,
-        Reason.BEYOND_MAX_FILES,
-        Reason.BEING_REWRITTEN,
-        Reason.NOT_WANTED,
-        Reason.NOT_COMPARED,
+        RewriteReason.RIGHT_SIZE,
+        RewriteReason.GROUP_TOO_SMALL,
+        RewriteReason.BEYOND_MAX_FILES,
+        RewriteReason.BEING_REWRITTEN,
+        RewriteReason.NOT_WANTED,
+        RewriteReason.NOT_COMPARED,
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A data file to rewrite, the deletes that may apply to it, and why it was chosen."""
+class RewriteTask(FileScanTask):
+    """A data file to rewrite, and why it was chosen."""
 
-    entry: Entry
-    deletes: Deletes
-    reason: Reason
+    reason: RewriteReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class FileGroup:
     number: int
     spec_id: int
     partition: PartitionTuple | None
-    inputs: tuple[Input, ...]
+    inputs: tuple[RewriteTask, ...]
     output_files: int
 
     @property
@@ -112,7 +110,7 @@ class RewritePlan(ModePlan):
     mode: ClassVar[str] = NAME
     options: RewriteOptions
     groups: tuple[FileGroup, ...]
-    stays: tuple[tuple[Reason, int], ...]
+    stays: tuple[tuple[RewriteReason, int], ...]
 
     def of(self, groups: Iterable[FileGroup]) -> RewritePlan:
         """The plan with these groups only, numbered anew."""
@@ -132,12 +130,12 @@ _UNWRITABLE = ("unknown", "variant", "geometry", "geography")
 """Types of version 3 whose columns Arrow would write as another type."""
 
 _WORDS = {
-    Reason.RIGHT_SIZE: "the right size, few deletes",
-    Reason.GROUP_TOO_SMALL: "too few in the partition to be merged",
-    Reason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
-    Reason.NOT_WANTED: "no rows in them for which `where` is true",
-    Reason.NOT_COMPARED: "not compared by an upsert yet: run it first",
-    Reason.BEING_REWRITTEN: "another session is rewriting them",
+    RewriteReason.RIGHT_SIZE: "the right size, few deletes",
+    RewriteReason.GROUP_TOO_SMALL: "too few in the partition to be merged",
+    RewriteReason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
+    RewriteReason.NOT_WANTED: "no rows in them for which `where` is true",
+    RewriteReason.NOT_COMPARED: "not compared by an upsert yet: run it first",
+    RewriteReason.BEING_REWRITTEN: "another session is rewriting them",
 }
 
 
@@ -158,29 +156,29 @@ def plan_rewrite(
     _refuse(state)
     index = DeleteIndex(state)
     through = compared_through(state)
-    counts: dict[Reason, int] = defaultdict(int)
-    candidates: dict[tuple[int, PartitionTuple | None, bool], list[Input]] = defaultdict(list)
+    counts: dict[RewriteReason, int] = defaultdict(int)
+    candidates: dict[tuple[int, PartitionTuple | None, bool], list[RewriteTask]] = defaultdict(list)
     for entry in state.data:
         if only is not None and entry.file.path not in only:
             continue
         if entry.file.path in busy:
-            counts[Reason.BEING_REWRITTEN] += 1
+            counts[RewriteReason.BEING_REWRITTEN] += 1
             continue
         if may_not_be_merged(entry, options, through):
-            counts[Reason.NOT_COMPARED] += 1
+            counts[RewriteReason.NOT_COMPARED] += 1
             continue
         if not wanted(entry.file):
-            counts[Reason.NOT_WANTED] += 1
+            counts[RewriteReason.NOT_WANTED] += 1
             continue
         deletes = index.applying_to(entry)
-        reason = Reason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)
+        reason = RewriteReason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)
         if reason in STAYS:
             counts[reason] += 1
         else:
             has_row_ids = entry.file.first_row_id is not None
             scope = scope_of(entry) if partition_of is None else _moved(entry, options, partition_of, state)
-            candidates[(*scope, has_row_ids)].append(Input(entry, deletes, reason))
-    bins: list[list[Input]] = []
+            candidates[(*scope, has_row_ids)].append(RewriteTask(entry, deletes, reason))
+    bins: list[list[RewriteTask]] = []
     scopes: dict[str, _Target] = {}
     for (spec_id, partition, _), inputs in candidates.items():
         for members in _packed(inputs, options):
@@ -188,12 +186,12 @@ def plan_rewrite(
                 bins.append(members)
                 scopes[members[0].entry.file.path] = spec_id, partition
             else:
-                counts[Reason.GROUP_TOO_SMALL] += len(members)
+                counts[RewriteReason.GROUP_TOO_SMALL] += len(members)
     chosen = []
     files = 0
     for members in _in_order(bins, options.job_order):
         if options.max_files is not None and files + len(members) > options.max_files:
-            counts[Reason.BEYOND_MAX_FILES] += len(members)
+            counts[RewriteReason.BEYOND_MAX_FILES] += len(members)
             continue
         files += len(members)
         chosen.append(members)
@@ -204,7 +202,7 @@ def plan_rewrite(
             _group(number, scopes[members[0].entry.file.path], members, options)
             for number, members in enumerate(chosen)
         ),
-        tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
+        tuple((reason, counts[reason]) for reason in RewriteReason if counts[reason]),
     )
 
 
@@ -218,17 +216,17 @@ def may_not_be_merged(entry: Entry, options: RewriteOptions, through: int | None
     return not is_known and entry.sequence > (through or 0)
 
 
-def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> Reason:
+def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> RewriteReason:
     """Why a file is rewritten, or why it stays."""
     if options.rewrite_all:
-        return Reason.REWRITE_ALL
+        return RewriteReason.REWRITE_ALL
     if options.delete_file_threshold is not None and len(deletes.all) >= options.delete_file_threshold:
-        return Reason.MANY_DELETE_FILES
+        return RewriteReason.MANY_DELETE_FILES
     if deleted_share(entry, deletes) >= options.delete_ratio_threshold:
-        return Reason.MANY_ROWS_DELETED
+        return RewriteReason.MANY_ROWS_DELETED
     if entry.file.file_bytes < options.min_file_bytes:
-        return Reason.TOO_SMALL
-    return Reason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else Reason.RIGHT_SIZE
+        return RewriteReason.TOO_SMALL
+    return RewriteReason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else RewriteReason.RIGHT_SIZE
 
 
 def deleted_share(entry: Entry, deletes: Deletes) -> float:
@@ -237,7 +235,7 @@ def deleted_share(entry: Entry, deletes: Deletes) -> float:
     return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
 
 
-def worth_it(members: Sequence[Input], options: RewriteOptions) -> bool:
+def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
     """Whether rewriting these files together gains something."""
     size = sum(source.entry.file.file_bytes for source in members)
     several = len(members) > 1
@@ -246,7 +244,8 @@ def worth_it(members: Sequence[Input], options: RewriteOptions) -> bool:
         or (several and size > options.target_file_bytes)
         or size > options.max_file_bytes
         or any(
-            source.reason in (Reason.MANY_DELETE_FILES, Reason.MANY_ROWS_DELETED, Reason.REWRITE_ALL)
+            source.reason
+            in (RewriteReason.MANY_DELETE_FILES, RewriteReason.MANY_ROWS_DELETED, RewriteReason.REWRITE_ALL)
             for source in members
         )
     )
@@ -287,16 +286,16 @@ def _moved(
     return options.output_spec_id, partition
 
 
-def _group(number: int, scope: _Target, members: Sequence[Input], options: RewriteOptions) -> FileGroup:
+def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options: RewriteOptions) -> FileGroup:
     """The oldest rows come first: outputs have one sequence number, so only the order of rows says which are newer."""
     size = sum(source.entry.file.file_bytes for source in members)
     oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
     return FileGroup(number, *scope, tuple(oldest_first), expected_output_files(size, options))
 
 
-def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[Input]]:
+def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[list[RewriteTask]]:
     """Bins up to the largest group, in the order of the files."""
-    members: list[Input] = []
+    members: list[RewriteTask] = []
     size = 0
     for source in inputs:
         is_full = options.max_group_files is not None and len(members) >= options.max_group_files
@@ -309,8 +308,8 @@ def _packed(inputs: Sequence[Input], options: RewriteOptions) -> Iterator[list[I
         yield members
 
 
-def _in_order(bins: list[list[Input]], order: JobOrder) -> list[list[Input]]:
-    def size(members: list[Input]) -> int:
+def _in_order(bins: list[list[RewriteTask]], order: JobOrder) -> list[list[RewriteTask]]:
+    def size(members: list[RewriteTask]) -> int:
         return sum(source.entry.file.file_bytes for source in members)
 
     match order:

@@ -13,7 +13,6 @@ like any other commit of others.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -31,7 +30,7 @@ from deltacompact.iceberg_modes.plan_envelope import (
     value_of,
 )
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, Input, Reason, RewritePlan
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, RewriteTask
 
 
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
@@ -47,11 +46,6 @@ def plan_document(plan: RewritePlan) -> dict[str, Any]:
         "stays": {reason.value: count for reason, count in plan.stays},
     }
     return plan_envelope.enveloped(plan, body)
-
-
-def plan_to_json(plan: RewritePlan) -> str:
-    """The plan as JSON. `plan_from_json` returns an equal plan as long as the table has its files."""
-    return json.dumps(plan_document(plan), indent=1)
 
 
 def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = frozenset()) -> RewritePlan:
@@ -73,7 +67,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[i
         *plan_envelope.heading_of(body),
         options,
         tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
-        tuple((Reason(reason), count) for reason, count in body["stays"].items()),
+        tuple((RewriteReason(reason), count) for reason, count in body["stays"].items()),
     )
 
 
@@ -89,7 +83,7 @@ def _group(group: FileGroup, numbered: NumberedDeletes) -> dict[str, Any]:
 
 
 def _group_of(files: NamedFiles, specs: Mapping[int, Spec], number: int, group: Mapping[str, Any]) -> FileGroup:
-    inputs = tuple(Input(*files.present(source), Reason(source["reason"])) for source in group["inputs"])
+    inputs = tuple(RewriteTask(*files.present(source), RewriteReason(source["reason"])) for source in group["inputs"])
     partition = group["partition"]
     if partition is not None:
         partition = compared_tuple(tuple(value_of(value) for value in partition), specs[group["spec_id"]])

@@ -17,7 +17,7 @@ from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.table_state import Scope, TableState
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
-from deltacompact.iceberg_modes.rewrite.validation import Head, Problem
+from deltacompact.iceberg_modes.rewrite.validation import RewriteHead, RewriteProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RewriteOutcome:
     """
 
     groups: tuple[Rewritten, ...]
-    refused: tuple[tuple[Rewritten, Problem], ...]
+    refused: tuple[tuple[Rewritten, RewriteProblem], ...]
     removed_deletes: int
 
     @property
@@ -68,7 +68,7 @@ class ProposeRewrite:
     rewritten: Sequence[Rewritten]
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
-        head = Head(state, self.plan, [group.group for group in self.rewritten])
+        head = RewriteHead(state, self.plan, [group.group for group in self.rewritten])
         problems = [(group, head.problem_of(group.group, group.went_to)) for group in self.rewritten]
         valid = tuple(group for group, problem in problems if problem is None)
         refused = tuple((group, problem) for group, problem in problems if problem is not None)

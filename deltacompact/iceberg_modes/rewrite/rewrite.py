@@ -24,7 +24,7 @@ from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, Reason, RewritePlan, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.rewrite.proposals import (
     ProposeRewrite,
@@ -108,7 +108,7 @@ def _name(group: FileGroup) -> str:
 def _reads(plan: Callable[[], RewritePlan], state: Callable[[], TableState]) -> Reads:
     """The files that are written anew."""
     inputs = [source for group in plan().groups for source in group.inputs]
-    return Reads(inputs, sum(source.reason is Reason.TOO_SMALL for source in inputs), writes_inputs=True)
+    return Reads(inputs, sum(source.reason is RewriteReason.TOO_SMALL for source in inputs), writes_inputs=True)
 
 
 def _without_dangling_deletes(

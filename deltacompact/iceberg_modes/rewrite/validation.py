@@ -27,7 +27,7 @@ from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, may_not_be_merged
 
 
-class Problem(enum.StrEnum):
+class RewriteProblem(enum.StrEnum):
     """Why a group cannot be committed any more."""
 
     INPUT_GONE = "input_gone"
@@ -43,16 +43,18 @@ class Problem(enum.StrEnum):
 
 
 _WORDS = {
-    Problem.INPUT_GONE: "another commit removed a file of the group",
-    Problem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
-    Problem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
-    Problem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, and that would not follow them",
-    Problem.DELETE_GONE: "another commit removed a delete file that the group had applied",
-    Problem.NOT_COMPARED: "rows of the group have not been compared by an upsert: another commit rolled that back",
+    RewriteProblem.INPUT_GONE: "another commit removed a file of the group",
+    RewriteProblem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
+    RewriteProblem.NEW_POSITION_DELETE: "another commit deleted rows of the group by position",
+    RewriteProblem.NEW_EQUALITY_DELETE: "another commit deleted rows of the group by key, and that would not follow "
+    "them",
+    RewriteProblem.DELETE_GONE: "another commit removed a delete file that the group had applied",
+    RewriteProblem.NOT_COMPARED: "rows of the group have not been compared by an upsert: another commit rolled that "
+    "back",
 }
 
 
-class Head:
+class RewriteHead:
     """The branch as it is now, as these groups of a plan are checked against it."""
 
     def __init__(self, state: TableState, plan: RewritePlan, groups: Iterable[FileGroup]) -> None:
@@ -64,24 +66,24 @@ class Head:
         equality = tuple(entry for entry in state.deletes if _is_equality(entry))
         self._equality = DeleteIndex(replace(state, deletes=equality))
 
-    def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> Problem | None:
+    def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> RewriteProblem | None:
         """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
         for source in group.inputs:
             now = self._data.get(source.entry.file.path)
             if now is None or now.sequence_number != source.entry.sequence_number:
-                return Problem.INPUT_GONE
+                return RewriteProblem.INPUT_GONE
             if now.file.first_row_id != source.entry.file.first_row_id:
-                return Problem.NEW_ROW_IDS
+                return RewriteProblem.NEW_ROW_IDS
             if may_not_be_merged(now, self._plan.options, self._through):
-                return Problem.NOT_COMPARED
+                return RewriteProblem.NOT_COMPARED
             new = self._since.new_to(now, source.deletes)
             if new.by_position:
-                return Problem.NEW_POSITION_DELETE
+                return RewriteProblem.NEW_POSITION_DELETE
             elsewhere = [scope for scope in went_to if scope != scope_of(now)]
             if new.equality or any(self._is_hit_elsewhere(now, scope, group) for scope in elsewhere):
-                return Problem.NEW_EQUALITY_DELETE
+                return RewriteProblem.NEW_EQUALITY_DELETE
             if self._since.has_lost(source.deletes):
-                return Problem.DELETE_GONE
+                return RewriteProblem.DELETE_GONE
         return None
 
     def _does_not_follow(self, delete: Entry) -> bool:

@@ -31,7 +31,7 @@ from deltacompact.iceberg.deletes.dead_rows import Found
 from deltacompact.iceberg.key_index.document import IndexedFile, IndexUnusableError, KeyIndex
 from deltacompact.iceberg.key_index.indexes import KeyIndexes
 from deltacompact.iceberg.key_index.order import Order
-from deltacompact.iceberg.marks.finding import Asked, Finder, Sizes
+from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
@@ -76,7 +76,7 @@ class ComparedFile:
         return self.superseded + self.deletes
 
 
-class Comparison:
+class KeyComparison:
     """The tasks of one plan. What they hand each other lies in `folder` of the store."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Comparison:
     def _compared(self, index: KeyIndex | None) -> list[ComparedFile]:
         known = frozenset(index.data if index else ())
         closed = {one.entry.file.path for one in self._plan.inputs if IndexedFile.of(one.entry) in known}
-        asked = [Asked(source.entry, source.deletes) for source in self._plan.inputs]
+        asked = self._plan.inputs
         dead = self._finder.find(asked, frozenset(closed))
         files = [_without_dead(found, dead.masks_of[found.ordinal]) for found in dead.files]
         live_rows = sum(found.live_rows for found in dead.files)
@@ -147,7 +147,7 @@ class Comparison:
             replace(file, deletions=None) for one, file in zip(indexed, files, strict=True) if one not in known
         ]  # all rows are entered, so all are measured
         entering = entered_rows(self._metadata, self._plan.columns, self._measured(new), index)
-        sources = [self._finder.file(Asked(one.entry, one.deletes)) for one in inputs]
+        sources = [self._finder.file(one) for one in inputs]
         full = self._indexes.covering(index, entering, list(zip(indexed, sources, strict=True)), self._finder.columns)
         ordinals = {one: ordinal for ordinal, one in enumerate(indexed)}
         masks: dict[str, list[int]] = defaultdict(list)

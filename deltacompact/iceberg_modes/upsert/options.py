@@ -14,7 +14,7 @@ from typing import Any
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
-from deltacompact.iceberg_modes.options import FLAG, Column, Listed, OneOf, SortKeys, chosen_values, option
+from deltacompact.iceberg_modes.options import FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values, option
 
 NAME = "upsert"
 DELETE_VALUES = ("D", "d", "delete", "DELETE")
@@ -48,7 +48,11 @@ class UpsertOptions:
         says="none",
     )
     operation_column: str | None = option(
-        "operation-column", Column(), None, "the column that says whether a row deletes its key", says="no row deletes"
+        "operation-column",
+        ColumnName(),
+        None,
+        "the column that says whether a row deletes its key",
+        says="no row deletes",
     )
     delete_values: tuple[str, ...] = option(
         "delete-values",

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
 from deltacompact.iceberg.table.content_files import Entry
@@ -38,7 +38,7 @@ KeySpace = Scope | None
 """A partition, or the whole table: None."""
 
 
-class Reason(enum.StrEnum):
+class UpsertReason(enum.StrEnum):
     """Why a data file is compared. Plans contain it, so a value must keep its meaning."""
 
     NEVER_COMPARED = "never_compared"
@@ -47,16 +47,14 @@ class Reason(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A data file whose rows are compared, the deletes that may apply to it, and why it is compared.
+class UpsertTask(FileScanTask):
+    """A data file whose rows are compared, and why it is.
 
     A file that an earlier upsert has compared may share keys with one that came since.
     """
 
-    entry: Entry
-    deletes: Deletes
     key_space: KeySpace
-    reason: Reason
+    reason: UpsertReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class SpaceGroup:
 
     number: int
     key_space: KeySpace
-    inputs: tuple[Input, ...]
+    inputs: tuple[UpsertTask, ...]
 
     @property
     def rows(self) -> int:
@@ -90,7 +88,7 @@ class UpsertPlan(ModePlan):
     format_version: int
     columns: UpsertColumns
     reach: Reach
-    inputs: tuple[Input, ...]
+    inputs: tuple[UpsertTask, ...]
     settled_files: int
     settled: Settled | None
     through: int
@@ -112,7 +110,7 @@ class UpsertPlan(ModePlan):
     @property
     def groups(self) -> tuple[SpaceGroup, ...]:
         """The key spaces with their files, in the order of their first inputs."""
-        found: dict[KeySpace, list[Input]] = defaultdict(list)
+        found: dict[KeySpace, list[UpsertTask]] = defaultdict(list)
         for source in self.inputs:
             found[source.key_space].append(source)
         return tuple(SpaceGroup(number, space, tuple(inputs)) for number, (space, inputs) in enumerate(found.items()))
@@ -162,7 +160,8 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
         columns,
         reach,
         tuple(
-            Input(entry, index.applying_to(entry), _key_space(entry, reach), _reason(entry, done)) for entry in chosen
+            UpsertTask(entry, index.applying_to(entry), _key_space(entry, reach), _reason(entry, done))
+            for entry in chosen
         ),
         len(state.data) - len(chosen),
         done,
@@ -170,10 +169,10 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
     )
 
 
-def _reason(entry: Entry, done: Settled | None) -> Reason:
+def _reason(entry: Entry, done: Settled | None) -> UpsertReason:
     if done is None:
-        return Reason.NEVER_COMPARED
-    return Reason.CAME_SINCE if _came_after(entry, done.through) else Reason.MAY_SHARE_KEYS
+        return UpsertReason.NEVER_COMPARED
+    return UpsertReason.CAME_SINCE if _came_after(entry, done.through) else UpsertReason.MAY_SHARE_KEYS
 
 
 def _refuse_lost_order(

@@ -14,7 +14,6 @@ left to the next run. A file that is not there any more makes the plan stale.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,7 +33,14 @@ from deltacompact.iceberg_modes.plan_envelope import (
 )
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns
 from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
-from deltacompact.iceberg_modes.upsert.plan import Input, KeySpace, Reason, SpaceGroup, UpsertPlan, plan_of_files
+from deltacompact.iceberg_modes.upsert.plan import (
+    KeySpace,
+    SpaceGroup,
+    UpsertPlan,
+    UpsertReason,
+    UpsertTask,
+    plan_of_files,
+)
 
 
 def plan_document(plan: UpsertPlan) -> dict[str, Any]:
@@ -51,11 +57,6 @@ def plan_document(plan: UpsertPlan) -> dict[str, Any]:
         "settled_files": plan.settled_files,
     }
     return plan_envelope.enveloped(plan, body)
-
-
-def plan_to_json(plan: UpsertPlan) -> str:
-    """The plan as JSON. `plan_from_json` returns an equal plan as long as the table is as it was."""
-    return json.dumps(plan_document(plan), indent=1)
 
 
 def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
@@ -84,7 +85,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColu
     """The plan just as it was made, with the deletes of that time, by columns that are still the same."""
     files = NamedFiles(state, body["deletes"])
     inputs = [
-        Input(*files.past(source), _key_space_of(group["key_space"]), Reason(source["reason"]))
+        UpsertTask(*files.past(source), _key_space_of(group["key_space"]), UpsertReason(source["reason"]))
         for group in body["groups"]
         for source in group["inputs"]
     ]

@@ -17,7 +17,7 @@ from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.settled import COLUMNS, COMPARED, THROUGH, Memory, settled
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
-from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, Head, Problem
+from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, UpsertHead, UpsertProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class UpsertOutcome:
     """
 
     spaces: tuple[MarkedSpace, ...]
-    refused: tuple[tuple[MarkedSpace, Problem], ...]
+    refused: tuple[tuple[MarkedSpace, UpsertProblem], ...]
     removed_deletes: int
 
     @property
@@ -62,7 +62,7 @@ class ProposeUpsert:
     marked: Sequence[MarkedSpace]
 
     def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
-        head = Head(state, self.plan)
+        head = UpsertHead(state, self.plan)
         problems = [(one, head.problem_of(one.space) if one.marks else None) for one in self.marked]
         valid = tuple(one for one, problem in problems if problem is None)
         refused = tuple((one, problem) for one, problem in problems if problem is not None)

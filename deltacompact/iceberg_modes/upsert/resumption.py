@@ -19,7 +19,6 @@ from collections.abc import Sequence
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.commit.proposal import Proposal
-from deltacompact.iceberg.marks.finding import Asked
 from deltacompact.iceberg.settled import settled
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal import recorded_marks
@@ -29,7 +28,7 @@ from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.plan import SpaceGroup, UpsertPlan
 from deltacompact.iceberg_modes.upsert.plan_document import plan_of_body
 from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeUpsert, UpsertOutcome
-from deltacompact.iceberg_modes.upsert.validation import ComparedInput, ComparedSpace
+from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, ComparedTask
 
 
 def record_of(number: int, marked: MarkedSpace) -> WrittenGroup:
@@ -58,10 +57,10 @@ def resume_upsert(
 
 def _marked(space: SpaceGroup, group: WrittenGroup) -> MarkedSpace:
     inputs = tuple(
-        ComparedInput(source, ComparedFile(Ordinal(number), live, superseded, deletes, guards, None))
+        ComparedTask(source, ComparedFile(Ordinal(number), live, superseded, deletes, guards, None))
         for number, (source, (live, superseded, deletes, guards)) in enumerate(
             zip(space.inputs, group.details["files"], strict=True)
         )
     )
-    asked = {source.entry.file.path: Asked(source.entry, source.deletes) for source in space.inputs}
+    asked = {source.entry.file.path: source for source in space.inputs}
     return MarkedSpace(ComparedSpace(space.key_space, inputs), recorded_marks.marks_of(group, asked))

@@ -27,7 +27,7 @@ from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, na
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Call, Steps, Work
-from deltacompact.iceberg_modes.upsert.comparing import Comparison
+from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 from deltacompact.iceberg_modes.upsert.expected import expected
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
@@ -85,7 +85,7 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         if is_enabled(self.plan.options.key_index, metadata.properties):
             indexes = KeyIndexes.of(tasks, self.state.data, limits, folder, self.result.notes, sizes.block_entries)
         marker = Marker(tasks, metadata, settings, name_of_files(session))
-        comparison = Comparison(store, metadata, self.plan, self.executor, limits, sizes, folder, indexes)
+        comparison = KeyComparison(store, metadata, self.plan, self.executor, limits, sizes, folder, indexes)
         marked = _marked_spaces(compared_spaces(self.plan, comparison.compared()), marker)
         yield list(zip(groups, marked, strict=True))
 
@@ -115,13 +115,13 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
 def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[MarkedSpace]:
     """Each key space with the marks of its dead rows."""
     dead = [
-        ToMark(one.source.entry, one.source.deletes, LiveBitmap(one.file.masks_path, one.file.ordinal))
+        ToMark(one.task, LiveBitmap(one.file.masks_path, one.file.ordinal))
         for space in spaces
         for one in space.inputs
         if one.file.masks_path is not None
     ]
     marks_of: dict[KeySpace, list[Mark]] = defaultdict(list)
-    space_of = {one.source.entry.file.path: space.key_space for space in spaces for one in space.inputs}
+    space_of = {one.task.entry.file.path: space.key_space for space in spaces for one in space.inputs}
     for mark in marker.marks(dead):
         marks_of[space_of[mark.of[0].entry.file.path]].append(mark)
     return [MarkedSpace(space, tuple(marks_of[space.key_space])) for space in spaces]

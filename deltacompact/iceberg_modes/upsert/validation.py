@@ -48,10 +48,10 @@ from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.options import Reach
-from deltacompact.iceberg_modes.upsert.plan import Input, KeySpace, UpsertPlan
+from deltacompact.iceberg_modes.upsert.plan import KeySpace, UpsertPlan, UpsertTask
 
 
-class Problem(enum.StrEnum):
+class UpsertProblem(enum.StrEnum):
     """Why rows of a key space cannot be marked any more."""
 
     FILE_GONE = "file_gone"
@@ -66,19 +66,19 @@ class Problem(enum.StrEnum):
 
 
 _WORDS = {
-    Problem.FILE_GONE: "another commit removed a file that has rows of these keys",
-    Problem.ROWS_DELETED_BY_POSITION: "another commit deleted rows by position where rows of these keys are",
-    Problem.ROWS_DELETED_BY_KEY: "another commit deleted the newest rows of some keys, maybe not the older ones",
-    Problem.OLD_ROWS_CAME: "another commit brought back rows that are older than the deletes of their keys",
-    Problem.FORMAT_CHANGED: "another commit changed the table's format version",
+    UpsertProblem.FILE_GONE: "another commit removed a file that has rows of these keys",
+    UpsertProblem.ROWS_DELETED_BY_POSITION: "another commit deleted rows by position where rows of these keys are",
+    UpsertProblem.ROWS_DELETED_BY_KEY: "another commit deleted the newest rows of some keys, maybe not the older ones",
+    UpsertProblem.OLD_ROWS_CAME: "another commit brought back rows that are older than the deletes of their keys",
+    UpsertProblem.FORMAT_CHANGED: "another commit changed the table's format version",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedInput:
-    """An input, and what became of its rows."""
+class ComparedTask:
+    """A data file that was compared, and what became of its rows."""
 
-    source: Input
+    task: UpsertTask
     file: ComparedFile
 
 
@@ -87,7 +87,7 @@ class ComparedSpace:
     """A key space: its inputs that have dead rows or guard some, and all others."""
 
     key_space: KeySpace
-    inputs: tuple[ComparedInput, ...]
+    inputs: tuple[ComparedTask, ...]
 
     @property
     def dead(self) -> int:
@@ -101,13 +101,13 @@ class ComparedSpace:
 
 def compared_spaces(plan: UpsertPlan, files: Sequence[ComparedFile]) -> list[ComparedSpace]:
     """The key spaces of a plan, in the order of their first inputs."""
-    found: dict[KeySpace, list[ComparedInput]] = defaultdict(list)
+    found: dict[KeySpace, list[ComparedTask]] = defaultdict(list)
     for source, file in zip(plan.inputs, files, strict=True):
-        found[source.key_space].append(ComparedInput(source, file))
+        found[source.key_space].append(ComparedTask(source, file))
     return [ComparedSpace(key_space, tuple(inputs)) for key_space, inputs in found.items()]
 
 
-class Head:
+class UpsertHead:
     """The branch as it is now, as key spaces are checked against it."""
 
     def __init__(self, state: TableState, plan: UpsertPlan) -> None:
@@ -122,32 +122,32 @@ class Head:
             entry for entry in state.data if entry.sequence <= plan.sequence_number and entry.file.path not in planned
         ]
 
-    def problem_of(self, space: ComparedSpace) -> Problem | None:
+    def problem_of(self, space: ComparedSpace) -> UpsertProblem | None:
         """Why the key space's rows cannot be marked; None: they can."""
         if self._state.metadata.format_version != self._plan.format_version:
-            return Problem.FORMAT_CHANGED
+            return UpsertProblem.FORMAT_CHANGED
         for one in space.inputs:
             if one.file.dead or one.file.guards:
-                match self.marked.standing(one.source.entry, one.source.deletes):
+                match self.marked.standing(one.task.entry, one.task.deletes):
                     case Standing.GONE:
-                        return Problem.FILE_GONE
+                        return UpsertProblem.FILE_GONE
                     case Standing.CHANGED:
-                        return Problem.ROWS_DELETED_BY_POSITION
+                        return UpsertProblem.ROWS_DELETED_BY_POSITION
             if one.file.guards and (problem := self._unguarded(one, space)):
                 return problem
         if space.purges and self._has_old_rows(space):
-            return Problem.OLD_ROWS_CAME
+            return UpsertProblem.OLD_ROWS_CAME
         return None
 
-    def _unguarded(self, one: ComparedInput, space: ComparedSpace) -> Problem | None:
+    def _unguarded(self, one: ComparedTask, space: ComparedSpace) -> UpsertProblem | None:
         """Whether a row that keeps others dead may have been deleted, and these not."""
-        new = self._since.new_to(one.source.entry, one.source.deletes)
+        new = self._since.new_to(one.task.entry, one.task.deletes)
         if new.by_position:
-            return Problem.ROWS_DELETED_BY_POSITION
+            return UpsertProblem.ROWS_DELETED_BY_POSITION
         shared = id(new.equality), space.key_space
         if shared not in self._takes_all:  # thousands of data files have the same new deletes
             self._takes_all[shared] = all(self._takes_whole_keys(entry, space) for entry in new.equality)
-        return None if self._takes_all[shared] else Problem.ROWS_DELETED_BY_KEY
+        return None if self._takes_all[shared] else UpsertProblem.ROWS_DELETED_BY_KEY
 
     def _takes_whole_keys(self, delete: Entry, space: ComparedSpace) -> bool:
         """Whether an equality delete takes all rows of a key that were planned, or none of them."""
@@ -158,18 +158,18 @@ class Head:
     def _lies_in_one_partition(self, space: ComparedSpace) -> bool:
         if self._plan.reach is Reach.PARTITION:
             return True
-        return len({scope_of(one.source.entry) for one in space.inputs if one.file.dead or one.file.guards}) == 1
+        return len({scope_of(one.task.entry) for one in space.inputs if one.file.dead or one.file.guards}) == 1
 
     def _has_old_rows(self, space: ComparedSpace) -> bool:
         """Whether rows that were not there, or dead, at the plan may be visible now."""
         if any(space.key_space in (None, scope_of(entry)) for entry in self._unplanned):
             return True
         for one in space.inputs:
-            live = self._data.get(one.source.entry.file.path)
+            live = self._data.get(one.task.entry.file.path)
             if live is None:
                 continue
-            is_as_it_was = live.sequence_number == one.source.entry.sequence_number
-            then = one.source.deletes
+            is_as_it_was = live.sequence_number == one.task.entry.sequence_number
+            then = one.task.deletes
             has_new_vector = self._since.new_to(live, then).vector is not None
             if not is_as_it_was or has_new_vector or self._since.has_lost(then):
                 return True
