@@ -16,7 +16,7 @@ _THREADS = 8
 
 
 def asking(ask: Callable[[], Answer]) -> Answer:
-    """The answer of a store, asked again after a while where there is none."""
+    """The answer of a store. If there is none, the store is asked again after a while."""
     return patiently(ask, _STORE_TRIES, wait_max_s=10)
 
 

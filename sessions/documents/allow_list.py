@@ -43,7 +43,7 @@ class Place:
 
     @classmethod
     def of(cls, uri: str) -> Place:
-        """Raises InputError for what is no absolute place, or could be taken for another one."""
+        """Raises InputError for a place that is not absolute, or that can be read in two ways."""
         if _CONTROL.search(uri) or uri != uri.strip():
             raise InputError(f"{shown(uri)} has control characters or spaces at its ends")
         scheme = _SCHEME.match(uri)
@@ -128,7 +128,7 @@ class NotAllowed(RefusedDocument):
 
 
 def _refuse_dots(folder: str, uri: str) -> None:
-    """No part of a path may lead elsewhere, however often somebody on the way decodes it."""
+    """Refuse a path that leads elsewhere, however often it is decoded on the way."""
     if folder == "":
         raise InputError(f"{shown(uri)} has an empty part (//)")
     decoded = folder
@@ -145,5 +145,5 @@ def _refuse_dots(folder: str, uri: str) -> None:
 
 
 def _absolute(prefix: str) -> str:
-    """Who starts a dispatcher may name a folder as it is called where he stands."""
+    """The absolute path of a folder: whoever starts a dispatcher may give a relative one."""
     return prefix if _SCHEME.match(prefix) or not prefix else os.path.abspath(prefix)

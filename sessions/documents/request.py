@@ -23,7 +23,7 @@ def request_of(
     hash_bucket_count: int | None,
     attempt: str | None = None,
 ) -> Request:
-    """The engine's request. What the planner may decide, and what differs from session to session, is handed in."""
+    """The engine's request. The caller passes what the planner decides, and what differs between sessions."""
     options: dict[str, Any] = {
         "rows_per_primary_key_index_file": instruction.rows_per_primary_key_index_file,
         "rows_per_compacted_file": instruction.rows_per_compacted_file,

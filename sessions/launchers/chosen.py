@@ -111,7 +111,7 @@ class InBackground:
         return told.status
 
     def _ask(self, group_id: str, told: _Told) -> None:
-        """Ask the backend. What it does not know now it may know later: that is never the last word."""
+        """Ask the backend. Not to know something is never its last word: it may know later."""
         try:
             found = self._inner.status(group_id)
         except StoreError as error:

@@ -123,7 +123,7 @@ class RayClusterLauncher:
         self._state_uri, self._options, self._ray = state_uri, options or ClusterOptions(), ray
 
     def launch(self, spec: GroupSpec) -> None:
-        """Bring the cluster up and submit the runner to its head; blocks until then. Failing, it leaves nothing."""
+        """Bring the cluster up and submit the runner to its head; blocks until then. If it fails, it leaves nothing."""
         name = cluster_name(spec.id)
         file = self._written(spec.id, render(self._template, spec, self._prices, self._options))
         try:

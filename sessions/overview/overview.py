@@ -137,7 +137,7 @@ class OverviewReader:
             return self._last
 
     def _is_older(self, at_s: float | None, than_s: float) -> bool:
-        """Whether something is so old, was never read, or is of a time to come: a calendar was set back."""
+        """Whether something was read so long ago, never, or in the future (a calendar was set back)."""
         return at_s is None or not 0 <= self._clock() - at_s < than_s
 
     def _read(self) -> Overview:

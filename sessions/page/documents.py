@@ -60,7 +60,7 @@ def summary(overview: Overview) -> dict[str, Any]:
 
 
 def triggers(decisions: Sequence[KeptDecision]) -> dict[str, Any]:
-    """What triggers decided: how often what for which reason, and the first of them, submissions before the others."""
+    """Decisions of triggers: how many of each kind and reason, and the first ones, submissions before others."""
     counts = Counter((decision.action, decision.reason) for decision in decisions)
     ordered = sorted(decisions, key=lambda decision: (decision.action != "submit", -decision.at_s))
     return {

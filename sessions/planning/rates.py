@@ -272,7 +272,7 @@ def _own(work: Vector) -> Any:
 
 
 def _shrunk(errors: Vector, weights: Vector, doubt: float) -> float:
-    """A robust mean, drawn towards 0 by so many observations' worth of doubt."""
+    """A robust mean, drawn towards 0 as if so many more observations had been 0."""
     middle = _quantile(errors, weights, 0.5)
     robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
     return float(robust @ errors / (robust.sum() + doubt))

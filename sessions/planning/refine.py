@@ -69,7 +69,7 @@ def refine(
 
 
 def later(estimate: Estimate, by_s: float, at_s: float) -> Estimate:
-    """The same, so many seconds later: what earlier tries at a session took counts as well."""
+    """The estimate so many seconds later, because what earlier tries at a session took counts as well."""
     return Estimate(estimate.seconds + by_s, estimate.low_s + by_s, estimate.high_s + by_s, at_s)
 
 

@@ -11,7 +11,7 @@ from sessions.queues.queue import VISIBILITY_S, Queue
 
 
 def is_url(uri: str) -> bool:
-    """Whether it names a queue of SQS, to which others than users of this machine may send."""
+    """Whether it names a queue of SQS, to which users of other machines may send."""
     return uri.startswith(("https://", "http://"))
 
 

@@ -34,7 +34,7 @@ class NumberedRecords:
     """Each version of a record in an object of its own."""
 
     def __init__(self, store: ObjectStore, looks: int = 2) -> None:
-        """`looks`: so often a record that is not listed is looked for, because a disk is no snapshot."""
+        """`looks`: how often to look for a record that is not listed, because a disk is no snapshot."""
         self._store = store
         self._looks = looks
 

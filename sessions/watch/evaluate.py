@@ -34,7 +34,7 @@ class TriggerAction(enum.StrEnum):
 
 
 class TriggerReason(enum.StrEnum):
-    """Why a partition is submitted: what of the condition that holds says most. Why it waits: what forbids it."""
+    """Why a partition is submitted: the most telling part of the condition. Why it waits: what forbids it."""
 
     DELTAS = "deltas"
     DELTA_ROWS = "delta_rows"
