@@ -143,6 +143,7 @@ def marked(path: Path):
     return pytest.param(path, marks=pytest.mark.processes) if path.name == "README.md" else path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [marked(page) for page in PAGES], ids=lambda path: path.name)
 def test_blocks_run_and_print_what_they_show(path, tour, tmp_path, monkeypatch, capfd):
     folder = tour if path.name == "README.md" else tmp_path / "tour"

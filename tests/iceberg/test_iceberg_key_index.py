@@ -247,6 +247,7 @@ class History:
         self.chance.choice(self.STEPS)(self)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_rows_are_found_with_an_index_and_without(lake, seed):
     history = History(lake, seed)
@@ -472,6 +473,7 @@ def die():
     raise Killed
 
 
+@pytest.mark.slow
 def test_a_kill_at_every_operation_of_index_writing(lake, monkeypatch):
     """The index is as before or as after, and right either way."""
     table_of(lake, range(0, 6), range(3, 9))
@@ -493,6 +495,7 @@ def test_a_kill_at_every_operation_of_index_writing(lake, monkeypatch):
     assert step > 5
 
 
+@pytest.mark.slow
 def test_sessions_that_write_at_the_same_time_leave_a_right_index(lake, monkeypatch):
     """Another session does all its work before an operation of ours. Whoever is second loses time and nothing else."""
     table_of(lake, range(0, 6), range(3, 9))

@@ -557,6 +557,7 @@ class History:
             check_ranges(self.lake)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(10))
 @given(STEPS)
 def test_random_histories_keep_rows_and_their_lineage(steps):

@@ -56,6 +56,7 @@ KEYS = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
 EVENTS = st.lists(st.tuples(st.sampled_from(["upsert", "upsert", "delete"]), KEYS, st.integers(0, 4)), max_size=8)
 
 
+@pytest.mark.slow
 @given(EVENTS, st.booleans(), st.sampled_from([5, 12, 4_000_000]), st.sampled_from([1, 3]))
 @settings(deadline=None, max_examples=examples(60))
 def test_sessions_of_small_changes_give_the_oracles_rows(

@@ -185,6 +185,7 @@ def test_the_backend_is_one_that_works() -> None:
     assert kernels.sha1_backend() in backends()
 
 
+@pytest.mark.slow
 def test_digests_let_other_threads_run() -> None:
     """The GIL is released: a thread that only counts goes on while one key of many bytes is hashed."""
     array = pa.array([b"x" * 200_000_000])

@@ -372,6 +372,7 @@ def test_a_table_that_was_vacuumed_is_sound(lake: Path) -> None:
     assert keys(catalog) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_session_whose_files_a_vacuum_took_says_that_it_was_fenced_off() -> None:
     with Lake(SMALL) as lake:
         lake.writer.append(None, "upsert", small_rows(*range(5)))

@@ -122,6 +122,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(EVENTS, st.sampled_from([5, 4_000_000]), st.booleans())
 @settings(deadline=None, max_examples=examples(60))
 def test_whatever_stays_the_rows_are_the_oracles(

@@ -154,6 +154,7 @@ def test_a_file_that_somebody_cut_short_is_not_published(expected: Rows) -> None
     assert_sound(store)
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_fit_this_machine_is_left_for_one_that_does(expected: Rows) -> None:
     """The first machine folds everything in one round and one bucket; the second has memory for less."""
     roomy: dict[str, Any] = {"settings": Settings(executor="local", memory_per_task_bytes=8 << 30)}
@@ -184,6 +185,7 @@ SMALL = Limits(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "then"), [(LIMITS, SMALL), (SMALL, LIMITS)], ids=["then small", "first small"])
 def test_an_attempt_with_other_limits_is_one_at_the_same_session(expected: Rows, first: Limits, then: Limits) -> None:
     def session_by(limits: Limits) -> dict[str, Any]:

@@ -109,6 +109,7 @@ def each_failure(kind: str, after: bool, work: Callable[[Any, FailsAt], None]) -
         at += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_whichever_operation_fails_the_table_is_intact_and_a_rerun_completes(kind: str, after: bool) -> None:
@@ -155,6 +156,7 @@ def test_whichever_operation_of_a_compaction_fails_its_rounds_are_not_repeated(k
         assert set(resumed) == {0, 1, 2}  # there were failures to resume from at every stage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kind", [*KINDS, "delete"])
 def test_whichever_operation_of_a_rehash_or_a_vacuum_fails_the_table_is_intact(kind: str, after: bool) -> None:
@@ -232,6 +234,7 @@ class BreakingStore(InterceptedStore):
         return pa.PythonFile(BreaksOff(), mode="r") if place == self.at else self.inner.open(path)
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_while_a_file_is_read_is_the_stores_fault_and_may_be_retried() -> None:
     at = 0
     while True:

@@ -21,7 +21,7 @@ from sessions.queues.queue import DeadReason
 from sessions.queues.sqs import SqsQueue, _Ages
 
 
-@pytest.fixture(params=["directory", "sqs"])
+@pytest.fixture(params=["directory", pytest.param("sqs", marks=pytest.mark.processes)])
 def queue(request, tmp_path):
     """A queue of which nobody sees a message for two seconds after it was received."""
     if request.param == "directory":

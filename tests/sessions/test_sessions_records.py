@@ -87,7 +87,8 @@ def test_a_writer_that_slept_for_long_learns_that_it_lost(memory, monkeypatch):
     assert records.swap(version, 60) is not None and len(list(memory.list("a/"))) == 8
 
 
-@pytest.mark.parametrize("where", ["disk", "s3"])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["disk", pytest.param("s3", marks=pytest.mark.processes)])
 def test_of_many_writers_one_wins_each_version(where, tmp_path, request):
     """Each adds its own names. Where nobody can say whether a swap has happened, its name tells that in the record."""
     uri = str(tmp_path / "state") if where == "disk" else request.getfixturevalue("s3_catalog_uri")

@@ -199,6 +199,7 @@ def a_minute(store: CountingStore, tmp_path, monkeypatch) -> Counter[str]:
     return store.by_kind()
 
 
+@pytest.mark.slow
 def test_a_minute_costs_the_same_whether_no_job_run_or_thousands_have_ended(counted, tmp_path, monkeypatch):
     StateStore(counted).index_ended()
     none = a_minute(counted, tmp_path, monkeypatch)
@@ -212,6 +213,7 @@ def test_a_minute_costs_the_same_whether_no_job_run_or_thousands_have_ended(coun
     assert full.by_kind()["list"] <= 3 and full.by_kind()["get"] <= 2 * ENDED_MAX + 1, "it begins with the latest"
 
 
+@pytest.mark.slow
 def test_job_runs_that_wait_for_one_of_their_stream_cost_one_listing_a_sweep(counted, tmp_path, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("sessions.dispatch.dispatcher.time", _Ticking(clock))

@@ -261,6 +261,7 @@ def test_a_session_outlives_what_passes_and_says_why_it_waits(world, monkeypatch
     assert world.run.state is JobRunState.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
     world.append(1)
     world.submit()
@@ -275,6 +276,7 @@ def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
     assert not world.run.error.endswith(": ")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     world.append(1)
     world.submit()
@@ -283,6 +285,7 @@ def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     assert {cause for cause, _ in reasons} == {Cause.LAUNCH} and "VcpuLimitExceeded" in world.run.error
 
 
+@pytest.mark.slow
 def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):
     """The catalog falls silent after a session began, and its dispatcher dies: nothing is launched until it answers."""
     world.append(1)

@@ -367,6 +367,7 @@ def test_a_watcher_that_starts_again_submits_nothing_anew_after_its_job_runs_exp
     assert reasons(place.watcher(cooldown=100).look()) == {"1": "deltas" if failed else "nothing_new"}
 
 
+@pytest.mark.slow
 def test_what_was_submitted_does_not_grow_for_ever_and_is_remembered_all_the_same(place, monkeypatch):
     """Two watchers take turns over a table, for many job runs; one of them starts again each time."""
     monkeypatch.setattr(submissions, "FOLDED_AT", 4)

@@ -21,7 +21,7 @@ from deltacompact.storage.s3_objects import RequestFailed
 TOPIC_REGION = "us-east-1"
 
 
-@pytest.fixture(params=["memory", "local", "s3"])
+@pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.processes)])
 def store(request, tmp_path):
     if request.param == "memory":
         from deltacompact.storage.memory import MemoryStore

@@ -52,6 +52,7 @@ def test_several_rounds_and_then_an_incremental_run() -> None:
     assert live(toy) == {**EXPECTED, 1: "c", 99: "c"}
 
 
+@pytest.mark.slow
 def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
     resumed = set()
     for at in range(1000):

@@ -156,6 +156,7 @@ def test_row_groups_and_dictionaries_of_written_files():
     assert "RLE_DICTIONARY" not in encodings["id"]
 
 
+@pytest.mark.slow
 def test_strings_of_more_than_two_gigabytes_in_a_column():
     """32-bit offsets end at 2 GiB: files of one column that exceed it together are folded all the same."""
     catalog = DeltaStreamCatalog(MemoryStore())

@@ -84,6 +84,7 @@ ENCODINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("encoding", [*ENCODINGS, "dictionary"])
 def test_what_pyarrow_writes(encoding: str, version: str) -> None:
