@@ -119,9 +119,7 @@ class World:
         (path, position), values = live[which % len(live)]
         self.lake.delete_by_position(T, {path: [position]}, branch=branch)
         alike = [row for row in self.rows[branch] if row.values == self._of_then(values, row)]
-        gone = max(
-            alike, key=lambda row: row.values == values
-        )  # an older row lacks a column
+        gone = max(alike, key=lambda row: row.values == values)  # an older row lacks a column
         self.rows[branch].remove(gone)
         self.said.append(f"{branch}: delete row {position} of {path[-12:]}: {values}")
 
