@@ -18,8 +18,7 @@ from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.iceberg.table import avro
-from deltacompact.iceberg.table.avro import Codec
-from deltacompact.iceberg.table.avro import SplitRecord as Part
+from deltacompact.iceberg.table.avro import Codec, SplitRecord
 from deltacompact.iceberg.table.content_files import (
     Manifest,
     PartitionTuple,
@@ -129,7 +128,7 @@ class _Encoding:
             found.append(self._entry(part, rows, inherited))
         return found
 
-    def _entry(self, part: Part, rows: int, row_id: int | None) -> EncodedEntry:
+    def _entry(self, part: SplitRecord, rows: int, row_id: int | None) -> EncodedEntry:
         sequence, file_sequence = self._sequence_numbers(part)
         snapshot_id = part.around[self._above[1]]
         head = {
@@ -145,7 +144,7 @@ class _Encoding:
         partition = tuple(compared(values[field["name"]], field["type"]) for field in self._partition_fields)
         return EncodedEntry(partition, rows, sequence, record)
 
-    def _sequence_numbers(self, part: Part) -> tuple[int, int]:
+    def _sequence_numbers(self, part: SplitRecord) -> tuple[int, int]:
         """The entry's own, or those that it inherits. Version 1 has none: all are 0."""
         manifest = self._manifest
         own = [part.around.get(self._above[number]) if number in self._above else None for number in (3, 4)]
@@ -157,7 +156,7 @@ class _Encoding:
             raise ValueError("an entry has no sequence number although it is not new")
         return sequence, file_sequence
 
-    def _stored_file(self, part: Part, row_id: int | None) -> bytes:
+    def _stored_file(self, part: SplitRecord, row_id: int | None) -> bytes:
         """The data file's bytes in the common schema."""
         drops = self._end is not None and self._manifest.first_row_id is None
         changes = row_id is not None or (drops and self._value(part, _FIRST_ROW_ID) is not None)
@@ -173,7 +172,7 @@ class _Encoding:
         record = self._renamed_file.record(self._file.decoded(part.stored))
         return self._renamed_file.encoded(record | {"first_row_id": row_id} if changes else record)
 
-    def _value(self, part: Part, number: int) -> Any:
+    def _value(self, part: SplitRecord, number: int) -> Any:
         return part.seen[self._names[number]] if number in self._names else None
 
 
