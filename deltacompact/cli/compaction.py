@@ -243,7 +243,7 @@ def compact(
 
     as_json = options["as_json"]
     request = _request(table, options)
-    with progress(Console(stderr=True, quiet=True) if as_json else err) as sink:
+    with progress(Console(stderr=True, quiet=True, markup=False) if as_json else err) as sink:
         try:
             result = compact_job(catalog, request, [sink, *topic_sinks(sns_topic, sla)])
         except Exception as error:

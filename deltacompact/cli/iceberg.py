@@ -129,7 +129,7 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     if options["mode"] and planned not in (None, options["mode"]):
         raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
     mode = mode_named(planned or options["mode"])
-    with progress(Console(stderr=True, quiet=True) if options["as_json"] else err) as sink:
+    with progress(Console(stderr=True, quiet=True, markup=False) if options["as_json"] else err) as sink:
         result = catalog.run(mode, table, _chosen(options), branch, settings, plan, fan_out([sink]))
     answer(options["as_json"], dataclasses.asdict(result), *mode.steps().result_lines(result))
 

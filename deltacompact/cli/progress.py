@@ -48,6 +48,11 @@ from deltacompact.base.wording import counted
 BARS_MAX = 8
 
 
+def _name() -> TextColumn:
+    """What a bar is about. Names of tables and partitions may have brackets, which are no markup."""
+    return TextColumn("{task.description:<34}", markup=False)
+
+
 class _RowsPerSecond(ProgressColumn):
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.0f} rows/s" if task.speed else "", style="dim")
@@ -58,7 +63,7 @@ class _Bars(Progress):
 
     def __init__(self, console: Console) -> None:
         columns = (
-            TextColumn("{task.description:<34}"),
+            _name(),
             BarColumn(),
             MofNCompleteColumn(),
             _RowsPerSecond(),
@@ -112,7 +117,7 @@ def progress(console: Console) -> Iterator[EventSink]:
 @contextlib.contextmanager
 def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable[[], None]]:
     """A bar on a terminal that each call of what it yields moves on, from any thread. Elsewhere nothing is shown."""
-    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (_name(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(doing, total=partitions)
         yield lambda: bar.advance(task)

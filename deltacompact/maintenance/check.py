@@ -45,7 +45,7 @@ from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
 
-CHECKED_AT_ONCE = 8
+_CHECKED_AT_ONCE = 8
 """Checking a partition takes memory: its rows are read."""
 
 
@@ -75,7 +75,7 @@ def check(
     """
     expect.flag("quick", quick)
     chosen = catalog.chosen(table_id, partition)
-    at_once = min(catalog.at_once, CHECKED_AT_ONCE)
+    at_once = min(catalog.at_once, _CHECKED_AT_ONCE)
     return side_by_side(chosen, lambda stream: _check_stream(catalog, table_id, stream, quick), at_once)
 
 

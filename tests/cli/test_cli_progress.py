@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import re
 
+import pyarrow as pa
 from rich.console import Console
 
+import deltacompact
+from deltacompact import cli
 from deltacompact.base.events import (
     GroupsCommitted,
     GroupWritten,
@@ -96,3 +99,17 @@ def test_a_rewrite_has_one_bar_with_its_groups() -> None:
     assert "ns.t (1 group)" in line and "0/60" in line
     bars.draw(ModeFinished("ns.t", everywhere, "rewrite", None))
     assert screen(bars) == []
+
+
+def test_brackets_in_names_are_no_markup_on_a_terminal(tmp_path, monkeypatch) -> None:
+    """compact had committed, and ended with status 1."""
+    from deltacompact.cli import console
+
+    terminal = Console(stderr=True, force_terminal=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    monkeypatch.setattr(console, "err", terminal, raising=False)
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("[/t]", ["day"], primary_keys=["id"])
+    catalog.append("[/t]", pa.table({"id": [1, 2]}), {"day": "[/x]"})
+    for command in (["compact"], ["compact", "--json"], ["check"], ["rehash", "--hash-buckets", "2"], ["vacuum"]):
+        name, *options = command
+        assert cli.run([name, str(tmp_path), "[/t]", *options]) == 0, command
