@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _span_s(context: click.Context, parameter: click.Parameter, value: str) -> float:
     """A span of time, such as 30d, as seconds."""
     seconds = span_s(value)
-    if seconds is None:
+    if seconds is None or value.endswith("ms"):  # 30ms is a slip for 30m, and records that are removed are gone
         raise click.BadParameter(f"{value!r} is no span of time: name a number with s, m, h, d or w, such as 30d.")
     return seconds
 

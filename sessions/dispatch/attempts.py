@@ -62,6 +62,8 @@ class SessionAttempts:
         and has a trouble that says so. Raises LeaseLostError where another dispatcher has been here with a later epoch.
         """
         while True:
+            if self._held.lost:  # the next holder raises a session's epoch only when it starts it
+                raise LeaseLostError(f"job run {self._held.run.id}: the lease of epoch {self._held.epoch} is lost")
             stored = self._state.session(self._held.run.id, session_id)
             session = stored.value
             if session.state.ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, Nested
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.content_files import Status
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable, open_named
+from deltacompact.iceberg_modes.modes import REWRITE
 
 T = "ns.t"
 ID_NAME = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -593,3 +596,14 @@ def test_float_is_the_same_key_as_the_double_it_became(lake):
     lake.delete_by_key(T, {"ratio": [single]})
     rewrite_all(lake)
     assert ids(lake) == [2]
+
+
+def test_a_plan_that_is_approved_after_a_rename_reports_the_tables_name_of_now(lake):
+    lake.create(T, ID_NAME)
+    for number in range(2):
+        lake.append(T, rows(number))
+    catalog = IcebergCatalog(lake.catalog)
+    document = json.dumps(REWRITE.steps().document(catalog.plan(T, {"rewrite-all": "true"})))
+    lake.catalog.rename_table(T, "ns.renamed")
+    result = catalog.rewrite("ns.renamed", plan=document)
+    assert (result.table_id, len(result.snapshots)) == ("ns.renamed", 1)
