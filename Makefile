@@ -72,7 +72,7 @@ quick: setup
 	DELTACOMPACT_EXAMPLES=quick $(PYTEST) -q -m "not processes and not slow"
 
 test: setup .venv/.installed-readers
-	$(PYTEST) --durations=20
+	$(PYTEST) --durations=20 -rfER
 
 demo: setup
 	$(BIN)/deltacompact demo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 
 import hypothesis
@@ -21,6 +22,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("default")
 
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that runs the tests in the background ignores Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORKERS_KEPT = 16
 """Ray ends workers that idle above so many: as many as CPUs, without this. Workers belong to one driver, so with
@@ -60,6 +64,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if STARTS_PROCESSES & set(item.fixturenames):
             item.add_marker(pytest.mark.processes)
+        if not is_quick(item):  # real leases and servers on a busy machine: tried once more, and shown as RERUN
+            item.add_marker(pytest.mark.flaky(reruns=1))
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(
         key=lambda item: ("spark" not in item.fixturenames, "ray_cluster" not in item.fixturenames, is_quick(item))

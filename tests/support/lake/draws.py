@@ -122,10 +122,11 @@ def delta(data: st.DataObject, shape: Shape) -> dict[str, Any]:
     operation = data.draw(st.sampled_from(["upsert", "upsert", "delete"]))
     contents = files(data, shape, operation, data.draw(st.sampled_from([1, 1, 2, 3])))
     gap = data.draw(st.none() | st.integers(1, 4))
+    day = data.draw(st.sampled_from(shape.days))
     extension = None
     if shape.plain and all(rows for rows, _ in contents):
-        # In a CSV file of one column a null is a blank line, which is none.
-        others = [".csv"] * all(len(types) > 1 for _, types in contents)
+        # In a CSV file of one column a null is a blank line, which is none. A column of nulls (the day of the partition
+        # of nulls) has no type in it, and ORC files cannot hold a column without one.
+        others = [".csv"] * (day != "null" and all(len(types) > 1 for _, types in contents))
         extension = data.draw(st.sampled_from([None, ".parquet", ".orc", ".arrow", *others]))
-    day = data.draw(st.sampled_from(shape.days))
     return {"day": day, "operation": operation, "files": contents, "gap": gap, "extension": extension}
