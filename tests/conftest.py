@@ -83,11 +83,14 @@ def is_quick(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """`make quick` shows which test lacks the mark."""
+    """`make quick` shows which test lacks the mark. Nobody leaves a handler behind that swallows others' Ctrl-C."""
+    handler = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         if item.config.option.markexpr.startswith("not processes"):
             patch.setattr(subprocess.Popen, "__init__", refuse)
-        return (yield)
+        result = yield
+    assert signal.signal(signal.SIGINT, handler) == handler, "this test leaves a handler of Ctrl-C behind"
+    return result
 
 
 def refuse(*_, **__):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import click
@@ -194,13 +194,14 @@ def _run(
     from benchmarks.grids import print_grid
     from benchmarks.matrix.commands import LeftRunning, run_all
     from deltacompact.storage.opening import open_store
+    from sessions.base.signals import handled
 
     table = _prices(given)
     worker, head = _instance(table, given["worker_type"]), _instance(table, head_type) if head_type else None
-    signal.signal(signal.SIGTERM, _interrupt)
     left: LeftRunning | None = None
     try:
-        run_all(commands, base, teller())
+        with handled(_interrupt, (SIGTERM,)):
+            run_all(commands, base, teller())
     except LeftRunning as error:
         left = error
     except KeyboardInterrupt:
@@ -218,7 +219,7 @@ def _run(
         raise SystemExit(1)
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt() -> None:
     raise KeyboardInterrupt
 
 

@@ -11,17 +11,18 @@ is not run again: an interrupted matrix is carried on by the same command.
 from __future__ import annotations
 
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGINT
 
 from benchmarks.matrix.points import JobRun, Matrix, Point, keep, path_of, read
 from deltacompact.base.errors import NotFoundError
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
+from sessions.base.signals import handled
 
 DOWN_ATTEMPTS = 3
 
@@ -128,13 +129,10 @@ def run_all(commands: Sequence[ClusterCommands], base: str, tell: Callable[[str]
 
 def _bring_down(cluster: ClusterCommands, tell: Callable[[str], None]) -> None:
     """Bring the cluster down. Ctrl-C is ignored meanwhile, and the command inherits that."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with handled(None, (SIGINT,)):
         for _ in range(DOWN_ATTEMPTS):
             if not _call(cluster.down, tell):
                 return
-    finally:
-        signal.signal(signal.SIGINT, before)
     raise LeftRunning(f"the cluster of {cluster.vcpus} vCPUs may still run: {shlex.join(cluster.down)} failed")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import click
@@ -81,14 +81,18 @@ def s3(
     from benchmarks.s3.places import places
     from benchmarks.s3.proxy import Conditions
     from benchmarks.s3.scenarios import scenarios
+    from sessions.base.signals import handled
     from sessions.planning.prices import read_prices
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the bucket is removed then too
     console, out, data = Console(width=None if sys.stdout.isatty() else 200), made(out, "report"), made(data, "data")
     narrow, wide = NARROW.scaled(scale), WIDE.scaled(scale)
     conditions = Conditions(latency_ms / 1e3, mb_per_s * 1e6 or None)
     chosen = scenarios(names, narrow, wide, partitions, data, seed)
-    with _server(endpoint) as (url, credentials), places(url, credentials, conditions) as there:
+    with (
+        handled(lambda: sys.exit(143), (SIGTERM,)),  # the bucket is removed then too
+        _server(endpoint) as (url, credentials),
+        places(url, credentials, conditions) as there,
+    ):
         plan = measuring.Plan(chosen, there, executors, repeats, data, out, timeout_s)
         measurements = list(measuring.run(plan, teller()))
         titles = [place.name for place in there]

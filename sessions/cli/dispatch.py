@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import tempfile
 from dataclasses import fields
 from pathlib import Path
@@ -150,6 +149,7 @@ def dispatch(
         --state s3://lake/job-runs --allow s3://lake/tables --max-sessions 8
     """
     from sessions.base.logs import log_json
+    from sessions.base.signals import handled
     from sessions.cli.watched import answering, couriered, served
     from sessions.events.recording import EventRecorder
     from sessions.queues.opening import is_url
@@ -161,9 +161,8 @@ def dispatch(
     log_json(dispatcher=os.getpid())
     if not allow and is_url(queue):
         _LOG.warning("without --allow, documents from %s may name any catalog that this process can reach", queue)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: dispatcher.stop())
     with (
+        handled(dispatcher.stop),
         answering(task_token, heartbeat_s),
         served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong, dispatcher.clock),
         couriered(dispatcher.state, recorder, topic),

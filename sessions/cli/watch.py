@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> i
     deltacompact-sessions watch --policies policies.toml --queue /srv/queue --state /srv/state --once
     """
     from sessions.base.logs import log_json
+    from sessions.base.signals import handled
     from sessions.queues.opening import open_queue
     from sessions.records.state_store import StateStore
     from sessions.watch.policy import read_policies
@@ -46,9 +46,8 @@ def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> i
         _print(watcher.look(), watcher.failed, as_json)
         return 1 if watcher.failed else 0
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    watcher.run(stopping)
+    with handled(stopping.set):
+        watcher.run(stopping)
     return 0
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +29,7 @@ from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
 from sessions.base.model import JobRunSession, Outcome, SessionState
+from sessions.base.signals import handled
 from sessions.base.troubles import Cause, cause_of
 from sessions.documents.instruction import Instruction, of_values
 from sessions.documents.request import request_of
@@ -55,14 +55,9 @@ class Terminated(BaseException):
 def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     """Run the sessions of a group that have not ended; the exit status of the process."""
     log_json(job_run=job_run_id, group=group)
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGINT, _terminate)
     try:
-        unobserved = StateStore(state_uri)
-        recorder = EventRecorder(unobserved)
-        runner = GroupRun(StateStore(unobserved.store, recorder), job_run_id, epoch)
-        recorder.know(runner.job_run)
-        return runner.run(group)
+        with handled(_terminate):
+            return _run(state_uri, job_run_id, group, epoch)
     except Superseded as why:
         _LOG.warning("superseded: %s", why)
         return EXIT_SUPERSEDED
@@ -72,6 +67,14 @@ def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
     except Exception as error:
         _LOG.error("group %s failed: %s", group, one_line(error), exc_info=True)
         return EXIT_AGAIN
+
+
+def _run(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
+    unobserved = StateStore(state_uri)
+    recorder = EventRecorder(unobserved)
+    runner = GroupRun(StateStore(unobserved.store, recorder), job_run_id, epoch)
+    recorder.know(runner.job_run)
+    return runner.run(group)
 
 
 class GroupRun:
@@ -183,5 +186,5 @@ def _outcome(result: SessionResult) -> Outcome:
     )
 
 
-def _terminate(number: int, frame: Any) -> None:
+def _terminate() -> None:
     raise Terminated

@@ -327,7 +327,7 @@ def test_whatever_was_rewritten_expired_and_rolled_back_the_newest_row_of_each_k
     run_state_machine_as_test(
         Histories, settings=settings(max_examples=examples(HISTORIES), stateful_step_count=STEPS, deadline=None)
     )
-    assert Histories.done["settled"] > examples(HISTORIES)  # it does not just refuse
+    assert Histories.done["settled"] > examples(HISTORIES) / 4  # it does not just refuse; about one a history
 
 
 @pytest.fixture

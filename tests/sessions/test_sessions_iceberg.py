@@ -23,6 +23,7 @@ from deltacompact.base.errors import ConflictError
 from deltacompact.iceberg.commit.attempts import ATTEMPT, attempt_named, committed_by, refuse_superseded
 from deltacompact.iceberg.table.metadata import Snapshot
 from sessions.base.model import JobRunState, SessionState
+from sessions.base.signals import handled
 from sessions.cli import run
 from sessions.events.event import SCHEMA_PATH
 from sessions.events.outbox import Outbox
@@ -439,15 +440,12 @@ def test_a_runner_ends_once_its_lease_is_lost(monkeypatch):
             raise Superseded("run-1 is in epoch 2")
 
     monkeypatch.setattr(branch, "_LOOK_EVERY_S", 0.05)
-    before = signal.signal(signal.SIGTERM, group._terminate)
-    try:
+    with handled(group._terminate):
         with branch.terminated_if_superseded(watch):
             pass
         assert looks == []
         with pytest.raises(group.Terminated), branch.terminated_if_superseded(watch):
             time.sleep(30)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     assert len(looks) == 2
 
 

@@ -1,0 +1,25 @@
+"""What SIGTERM and Ctrl-C do while a command runs, and what they did before when it has ended.
+
+    with handled(dispatcher.stop):      SIGTERM: the dispatcher stops      Ctrl-C: the dispatcher stops
+    afterwards                          SIGTERM: the process ends          Ctrl-C: KeyboardInterrupt
+
+A command may run inside of another program (a test, a notebook). A handler that stays there would swallow its Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+BOTH = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def handled(act: Callable[[], object] | None, numbers: tuple[signal.Signals, ...] = BOTH) -> Iterator[None]:
+    """Call `act` whenever one of these signals comes; None: ignore them. Only the main thread can do this."""
+    handler = signal.SIG_IGN if act is None else lambda *_: act()
+    with ExitStack() as former:
+        for number in numbers:
+            former.callback(signal.signal, number, signal.signal(number, handler))
+        yield
